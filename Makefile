@@ -1,0 +1,50 @@
+# One virtual environment with the locked versions. Every target builds it first when it is missing or out of date.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.locked
+TORCH := $(shell grep '^torch==' requirements.lock)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help setup demo test test-slow lint format lock clean
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## the virtual environment alone
+
+# torch first and with its dependencies: which of them exist (the CUDA libraries) depends on the build that the index
+# offers. All else is listed in the lock, so nothing needs resolving.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: Python 3.11 or newer is needed, $(PYTHON) is older: name another with 'make PYTHON=python3.11'." >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the locked packages into $(VENV) (a few minutes, once) ..."
+	@$(PIP) install --quiet -c requirements.lock $(TORCH)
+	@$(PIP) install --quiet --no-deps -r requirements.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)  ## the whole pipeline on a small synthetic corpus
+	@$(BIN)/python -m launch demo
+
+test: $(STAMP)  ## all tests but the slow ones
+	@$(BIN)/python -m pytest
+
+test-slow: $(STAMP)  ## only the slow tests
+	@$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)  ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(STAMP)  ## let ruff rewrite the sources
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+lock:  ## resolve pyproject.toml anew into requirements.lock
+	@sh requirements.sh $(PYTHON) > requirements.lock.new && mv requirements.lock.new requirements.lock
+
+clean:  ## remove the environment and the demo's output
+	rm -rf $(VENV) demo_output

@@ -1,0 +1,1 @@
+"""The ViT and its weights: what a downstream user imports."""

@@ -1,0 +1,1 @@
+"""The stages as one pipeline: the demo."""

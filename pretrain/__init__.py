@@ -1,0 +1,1 @@
+"""Shards to checkpoints: the DINOv2 objective."""

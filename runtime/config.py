@@ -1,0 +1,227 @@
+"""Typed configuration: a dataclass is the schema, YAML gives the values, `key=value` words override them.
+
+A component keeps its config class beside its code:
+
+    @dataclass
+    class LoaderConfig:
+        shards: str = required("Folder of WebDataset shards.")
+        batch_size: int = option("Images per optimiser step, over all ranks.", 1024)
+
+A YAML file may build on another one with `extends: other.yaml` (relative to itself). A config class may have a method
+`check(self)` that raises `UserError` for values that contradict each other.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from omegaconf import MISSING, OmegaConf
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+
+from runtime.errors import UserError, naming_path
+from runtime.files import write_text
+
+T = TypeVar("T")
+
+COMMAND_LINE = "command line"
+
+
+def option(help: str, default: T) -> T:
+    """A config field with its one-line explanation and default."""
+    if isinstance(default, list | dict) or is_dataclass(default):
+        return typing.cast(T, field(default_factory=lambda: copy.deepcopy(default), metadata={"help": help}))
+    return field(default=default, metadata={"help": help})
+
+
+def required(help: str) -> Any:
+    """A config field that the user must set."""
+    return field(default=MISSING, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class Key:
+    """One line of a schema's documentation."""
+
+    name: str
+    type: str
+    default: str
+    help: str
+
+
+def keys_of(schema: type, prefix: str = "") -> Iterator[Key]:
+    """Every key of a schema with its type, default and explanation, nested ones by their dotted name."""
+    hints = typing.get_type_hints(schema)
+    for item in fields(schema):
+        name, hint = prefix + item.name, hints[item.name]
+        if is_dataclass(hint):
+            yield from keys_of(typing.cast(type, hint), name + ".")
+            continue
+        yield Key(name, _type_name(hint), _default_text(item), str(item.metadata.get("help", "")))
+        inner = _dataclass_inside(hint)
+        if inner is not None:
+            yield from keys_of(inner, name + "[].")
+
+
+def _type_name(hint: Any) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return "|".join(str(a) for a in arguments)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_type_name(a) for a in arguments)
+    if hint is type(None):
+        return "null"
+    if origin is not None:
+        return f"{origin.__name__}[{', '.join('…' if a is Ellipsis else _type_name(a) for a in arguments)}]"
+    return getattr(hint, "__name__", str(hint))
+
+
+def _default_text(item: Any) -> str:
+    if item.default == MISSING:
+        return "required"
+    value = item.default_factory() if callable(item.default_factory) else item.default
+    if is_dataclass(value) or (isinstance(value, list | dict) and value and is_dataclass(next(iter(value)))):
+        return "…"
+    return yaml.safe_dump(value, default_flow_style=True, width=1000).replace("\n...", "").strip()
+
+
+def _dataclass_inside(hint: Any) -> type | None:
+    """The item type of `list[SomeConfig]` or `dict[str, SomeConfig]`."""
+    return next((a for a in typing.get_args(hint) if is_dataclass(a) and isinstance(a, type)), None)
+
+
+def load_config(schema: type[T], path: Path | str | None = None, overrides: list[str] | None = None) -> T:
+    """A config object from a YAML file and `key=value` overrides. Every mistake is a `UserError` of one sentence."""
+    layers: list[tuple[str, dict[str, Any]]] = _read_with_bases(Path(path), ()) if path is not None else []
+    for override in overrides or []:
+        layers.append((COMMAND_LINE, _parse_override(override)))
+    config = OmegaConf.structured(schema)
+    for source, values in layers:
+        _refuse_unknown_keys(source, schema, schema, values, "")
+        try:
+            config = OmegaConf.merge(config, values)
+        except OmegaConfBaseException as error:
+            raise UserError(f"{source}: {_type_mistake(schema, error)}") from error
+    source = str(path) if path is not None else COMMAND_LINE
+    missing = sorted(OmegaConf.missing_keys(config))
+    if missing:
+        described = {key.name: key.help for key in keys_of(schema)}
+        help_text = described.get(missing[0], "").rstrip(".")
+        more = f" (and of {', '.join(missing[1:4])})" if len(missing) > 1 else ""
+        raise UserError(
+            f"{source}: the key '{missing[0]}' has no value ({help_text}); "
+            f"give it in the file or as {missing[0]}=… on the command line{more}."
+        )
+    try:
+        result = typing.cast(T, OmegaConf.to_object(config))
+    except OmegaConfBaseException as error:
+        raise UserError(f"{source}: {_type_mistake(schema, error)}") from error
+    _check(result)
+    return result
+
+
+def _check(config: Any) -> None:
+    check = getattr(config, "check", None)
+    if callable(check):
+        check()
+    for item in fields(config):
+        value = getattr(config, item.name)
+        for inner in value if isinstance(value, list) else [value]:
+            if is_dataclass(inner):
+                _check(inner)
+
+
+def config_to_yaml(config: Any) -> str:
+    """The resolved config as YAML that `load_config` reads back to an equal object."""
+    return OmegaConf.to_yaml(OmegaConf.structured(config))
+
+
+def save_config(config: Any, path: Path | str) -> None:
+    write_text(path, config_to_yaml(config))
+
+
+def _read_with_bases(path: Path, seen: tuple[Path, ...]) -> list[tuple[str, dict[str, Any]]]:
+    if not path.is_file():
+        raise UserError(f"cannot read the config {path}: it does not exist; {_nearest_file(path)}")
+    if path.resolve() in seen:
+        raise UserError(f"{path}: 'extends' goes in a circle; remove one of the links.")
+    with naming_path("read the config", path):
+        text = path.read_text(encoding="utf-8")
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" at line {mark.line + 1}" if mark is not None else ""
+        raise UserError(f"{path}: not valid YAML{line} ({getattr(error, 'problem', 'syntax error')}).") from error
+    if values is None:
+        values = {}
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: a config is a mapping of keys to values, this file holds a {type(values).__name__}.")
+    base = values.pop("extends", None)
+    below = _read_with_bases(path.parent / str(base), (*seen, path.resolve())) if base is not None else []
+    return [*below, (str(path), values)]
+
+
+def _nearest_file(path: Path) -> str:
+    siblings = [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+    match = difflib.get_close_matches(path.name, siblings, n=1)
+    return f"did you mean {path.parent / match[0]}?" if match else "check the path."
+
+
+def _parse_override(text: str) -> dict[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UserError(f"{COMMAND_LINE}: '{text}' is not of the form key=value.")
+    try:
+        parsed = yaml.safe_load(value) if value else ""
+    except yaml.YAMLError:
+        parsed = value  # text with YAML's own signs in it, such as a path with a colon
+    for part in reversed(name.split(".")):
+        parsed = {part: parsed}
+    return typing.cast(dict[str, Any], parsed)
+
+
+def _refuse_unknown_keys(source: str, root: type, schema: type, values: dict[str, Any], prefix: str) -> None:
+    hints = typing.get_type_hints(schema)
+    for name, value in values.items():
+        if name not in hints:
+            raise UserError(f"{source}: unknown key '{prefix}{name}'; {_nearest_key(root, schema, prefix, str(name))}")
+        hint = hints[name]
+        if is_dataclass(hint) and isinstance(value, dict):
+            _refuse_unknown_keys(source, root, typing.cast(type, hint), value, f"{prefix}{name}.")
+        inner = _dataclass_inside(hint)
+        if inner is not None:
+            items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+            for index, item in items:
+                if isinstance(item, dict):
+                    _refuse_unknown_keys(source, root, inner, item, f"{prefix}{name}.{index}.")
+
+
+def _nearest_key(root: type, schema: type, prefix: str, name: str) -> str:
+    here = [item.name for item in fields(schema)]
+    match = difflib.get_close_matches(name, here, n=1)
+    if match:
+        return f"did you mean '{prefix}{match[0]}'?"
+    everywhere = [key.name for key in keys_of(root) if "[]" not in key.name]
+    match = [k for k in everywhere if k.rsplit(".", 1)[-1] == name]
+    match = match or difflib.get_close_matches(prefix + name, everywhere, n=1, cutoff=0.7)
+    if match:
+        return f"did you mean '{match[0]}'?"
+    return f"valid here: {', '.join(here)}."
+
+
+def _type_mistake(schema: type, error: OmegaConfBaseException) -> str:
+    key = str(error.full_key or "")
+    first_line = str(error).splitlines()[0].rstrip(".")
+    if isinstance(error, ConfigKeyError):
+        return f"{first_line}."
+    expected = {item.name: item.type for item in keys_of(schema)}.get(key)
+    wanted = f" must be {expected}" if expected else " has a wrong value"
+    return f"the key '{key}'{wanted}: {first_line}."

@@ -1,0 +1,176 @@
+"""Files that are whole or absent, checksums, safe names, and a lock for run directories.
+
+Everything is written under a temporary name in the same folder, flushed to disk and renamed. A reader, or a process
+that starts after a crash, sees the old content or the new, never a part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from runtime.errors import UserError, naming_path
+
+# Left behind only by a process that was killed while it wrote; `remove_leftovers` finds them by this mark.
+TEMPORARY_MARK = ".partial-"
+
+
+def _temporary_sibling(path: Path) -> Path:
+    return path.with_name(f".{path.name}{TEMPORARY_MARK}{os.getpid()}-{os.urandom(4).hex()}")
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename inside `directory` survive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(path: Path | str) -> Path:
+    """Create a folder and its parents; it may exist already."""
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise UserError(f"cannot create the folder {path}: a file of that name is there; choose another name.")
+    with naming_path("create the folder", path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
+    """A binary file that appears at `path` only when the block ends without an error."""
+    path = Path(path)
+    make_directory(path.parent)
+    temporary = _temporary_sibling(path)
+    with naming_path("write", path):
+        try:
+            with temporary.open("xb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+            _sync_directory(path.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def write_bytes(path: Path | str, content: bytes) -> None:
+    with atomic_file(path) as stream:
+        stream.write(content)
+
+
+def write_text(path: Path | str, content: str) -> None:
+    write_bytes(path, content.encode())
+
+
+def write_json(path: Path | str, content: Any) -> None:
+    """JSON with sorted keys: equal content gives equal bytes. NaN and infinity are refused, JSON has neither."""
+    write_text(path, json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path | str) -> Any:
+    path = Path(path)
+    with naming_path("read", path):
+        text = path.read_text(encoding="utf-8")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"cannot read {path}: it is not valid JSON (line {error.lineno}: {error.msg}).") from error
+
+
+@contextmanager
+def atomic_directory(path: Path | str) -> Iterator[Path]:
+    """A folder that appears at `path`, complete, only when the block ends without an error.
+
+    The block gets a temporary folder to fill. `path` must not exist yet (an empty folder may), because a folder can't
+    be replaced in one step.
+    """
+    path = Path(path)
+    make_directory(path.parent)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"cannot write {path}: it exists already; remove it or choose another name.")
+    temporary = _temporary_sibling(path)
+    with naming_path("write", path):
+        try:
+            temporary.mkdir()
+            yield temporary
+            for inner in temporary.rglob("*"):
+                if inner.is_file() and not inner.is_symlink():
+                    with inner.open("rb") as stream:
+                        os.fsync(stream.fileno())
+                elif inner.is_dir():
+                    _sync_directory(inner)
+            _sync_directory(temporary)
+            temporary.rename(path)
+            _sync_directory(path.parent)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def remove_leftovers(directory: Path | str) -> list[Path]:
+    """Remove what killed processes left half-written in `directory`. Call it only while holding its lock."""
+    leftovers = sorted(path for path in Path(directory).iterdir() if TEMPORARY_MARK in path.name)
+    for path in leftovers:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return leftovers
+
+
+def replace_link(link: Path | str, target: Path | str) -> None:
+    """Point the symbolic link `link` at `target` in one step, whatever it pointed at before."""
+    link = Path(link)
+    temporary = _temporary_sibling(link)
+    with naming_path("write the link", link):
+        temporary.symlink_to(target)
+        temporary.replace(link)
+        _sync_directory(link.parent)
+
+
+def sha256_of(path: Path | str) -> str:
+    with naming_path("read", path), Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_checksums(directory: Path | str, names: Iterable[str], checksum_file: str = "SHA256SUMS") -> None:
+    """Write the checksums of files below `directory`, in the format that `sha256sum --check` reads."""
+    directory = Path(directory)
+    write_text(directory / checksum_file, "".join(f"{sha256_of(directory / n)}  {n}\n" for n in sorted(names)))
+
+
+def failed_checksums(directory: Path | str, checksum_file: str = "SHA256SUMS") -> list[str]:
+    """Names of the listed files that are missing or have changed; empty when all is well."""
+    directory = Path(directory)
+    with naming_path("read", directory / checksum_file):
+        lines = (directory / checksum_file).read_text(encoding="utf-8").splitlines()
+    failed = []
+    for line in lines:
+        digest, separator, name = line.partition("  ")
+        if not separator:
+            raise UserError(f"cannot read {directory / checksum_file}: the line {line!r} is not a checksum and a name.")
+        if not (directory / name).is_file() or sha256_of(directory / name) != digest:
+            failed.append(name)
+    return failed
+
+
+def safe_name(text: str, max_length: int = 120) -> str:
+    """A file name made of letters, digits, `.`, `_` and `-`, for any text; different texts get different names."""
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", ascii_text).lstrip(".").strip("_")
+    if name == text and len(name) <= max_length:
+        return name
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{name[: max_length - 9]}-{digest}" if name else digest
