@@ -61,11 +61,12 @@ def keys_of(schema: type, prefix: str = "") -> Iterator[Key]:
     hints = typing.get_type_hints(schema)
     for item in fields(schema):
         name, hint = prefix + item.name, hints[item.name]
-        if is_dataclass(hint):
-            yield from keys_of(typing.cast(type, hint), name + ".")
+        section = _section_type(hint)
+        if section is not None:
+            yield from keys_of(section, name + ".")
             continue
         yield Key(name, _type_name(hint), _default_text(item), str(item.metadata.get("help", "")))
-        inner = _dataclass_inside(hint)
+        inner = _item_type(hint)
         if inner is not None:
             yield from keys_of(inner, name + "[].")
 
@@ -92,9 +93,18 @@ def _default_text(item: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=1000).replace("\n...", "").strip()
 
 
-def _dataclass_inside(hint: Any) -> type | None:
-    """The item type of `list[SomeConfig]` or `dict[str, SomeConfig]`."""
-    return next((a for a in typing.get_args(hint) if is_dataclass(a) and isinstance(a, type)), None)
+def _section_type(hint: Any) -> type | None:
+    """The config class of a nested section, `SomeConfig` or `SomeConfig | None`."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint = next((a for a in typing.get_args(hint) if is_dataclass(a)), hint)
+    return hint if isinstance(hint, type) and is_dataclass(hint) else None
+
+
+def _item_type(hint: Any) -> type | None:
+    """The config class in `list[SomeConfig]` or `dict[str, SomeConfig]`."""
+    if typing.get_origin(hint) not in (list, dict):
+        return None
+    return _section_type(typing.get_args(hint)[-1])
 
 
 def load_config(schema: type[T], path: Path | str | None = None, overrides: list[str] | None = None) -> T:
@@ -133,7 +143,7 @@ def _check(config: Any) -> None:
         check()
     for item in fields(config):
         value = getattr(config, item.name)
-        for inner in value if isinstance(value, list) else [value]:
+        for inner in value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]:
             if is_dataclass(inner):
                 _check(inner)
 
@@ -193,10 +203,12 @@ def _refuse_unknown_keys(source: str, root: type, schema: type, values: dict[str
     for name, value in values.items():
         if name not in hints:
             raise UserError(f"{source}: unknown key '{prefix}{name}'; {_nearest_key(root, schema, prefix, str(name))}")
-        hint = hints[name]
-        if is_dataclass(hint) and isinstance(value, dict):
-            _refuse_unknown_keys(source, root, typing.cast(type, hint), value, f"{prefix}{name}.")
-        inner = _dataclass_inside(hint)
+        section, inner = _section_type(hints[name]), _item_type(hints[name])
+        if section is not None and isinstance(value, dict):
+            _refuse_unknown_keys(source, root, section, value, f"{prefix}{name}.")
+        elif section is not None and value is not None:
+            inside = ", ".join(f"{prefix}{name}.{item.name}" for item in fields(section))
+            raise UserError(f"{source}: '{prefix}{name}' is a section, not a value; set its keys: {inside}.")
         if inner is not None:
             items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
             for index, item in items:

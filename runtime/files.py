@@ -170,7 +170,7 @@ def safe_name(text: str, max_length: int = 120) -> str:
     """A file name made of letters, digits, `.`, `_` and `-`, for any text; different texts get different names."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", ascii_text).lstrip(".").strip("_")
-    if name == text and len(name) <= max_length:
+    if name and name == text and len(name) <= max_length:
         return name
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:8]
     return f"{name[: max_length - 9]}-{digest}" if name else digest

@@ -1,0 +1,152 @@
+"""Mistakes in a configuration end in one sentence that names the file, the key and the nearest valid key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from runtime.config import config_to_yaml, keys_of, load_config, option, required, save_config
+from runtime.errors import UserError
+
+
+@dataclass
+class CropConfig:
+    size_px: int = option("Side of a crop.", 224)
+    scale: tuple[float, float] = option("Share of the image's area.", (0.32, 1.0))
+
+
+@dataclass
+class CorpusConfig:
+    root: str = required("Folder of the corpus.")
+    weight: float = option("Share in the mixture.", 1.0)
+
+
+@dataclass
+class StageConfig:
+    shards: str = required("Folder of shards.")
+    crop: CropConfig = option("Crops.", CropConfig())
+    anchor: CropConfig | None = option("An optional section.", None)
+    corpora: list[CorpusConfig] = option("The corpora.", [])
+    device: Literal["cpu", "cuda"] = option("Where to compute.", "cpu")
+    limit: int | None = option("At most so many.", None)
+
+    def check(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise UserError(f"the key 'limit' must be at least 1, not {self.limit}.")
+
+
+def load(*overrides: str) -> StageConfig:
+    return load_config(StageConfig, None, list(overrides))
+
+
+def message(*overrides: str) -> str:
+    with pytest.raises(UserError) as caught:
+        load(*overrides)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_file_then_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("shards: /data\ncrop:\n  size_px: 98\n  scale: [0.1, 0.5]\nlimit: 3\n")
+    config = load_config(StageConfig, file, ["crop.size_px=56", "corpora=[{root: x}, {root: y, weight: 2}]"])
+    assert config.crop == CropConfig(56, (0.1, 0.5))
+    assert config.shards == "/data"
+    assert config.limit == 3
+    assert config.corpora == [CorpusConfig("x", 1.0), CorpusConfig("y", 2.0)]
+
+
+def test_extends_is_read_first_and_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("shards: base\ncrop: {size_px: 98}\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "child.yaml").write_text("extends: ../base.yaml\nshards: child\n")
+    config = load_config(StageConfig, tmp_path / "sub" / "child.yaml")
+    assert (config.shards, config.crop.size_px) == ("child", 98)
+
+
+def test_extends_in_a_circle_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
+    with pytest.raises(UserError, match="circle"):
+        load_config(StageConfig, tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("shrads=x", "command line: unknown key 'shrads'; did you mean 'shards'?"),
+        ("crop.sizepx=1", "unknown key 'crop.sizepx'; did you mean 'crop.size_px'?"),
+        ("size_px=1", "unknown key 'size_px'; did you mean 'crop.size_px'?"),
+        ("crop.zzz=1", "unknown key 'crop.zzz'; valid here: size_px, scale."),
+        ("anchor.sizepx=1", "did you mean 'anchor.size_px'?"),
+        ("corpora=[{rot: x}]", "unknown key 'corpora.0.rot'; did you mean 'corpora.0.root'?"),
+        ("crop.size_px=big", "the key 'crop.size_px' must be int"),
+        ("device=gpu", "the key 'device' must be cpu|cuda"),
+        ("crop=3", "'crop' is a section, not a value; set its keys: crop.size_px, crop.scale."),
+        ("limit=0", "the key 'limit' must be at least 1"),
+    ],
+)
+def test_mistakes_on_the_command_line(override: str, says: str) -> None:
+    assert says in message("shards=x", override)
+
+
+def test_a_missing_value_is_named_with_its_explanation() -> None:
+    assert message() == (
+        "command line: the key 'shards' has no value (Folder of shards); "
+        "give it in the file or as shards=… on the command line."
+    )
+    assert "'corpora[0].root' has no value" in message("shards=x", "corpora=[{weight: 1}]")
+
+
+def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    for text, says in [
+        ("shrads: x\n", "unknown key 'shrads'; did you mean 'shards'?"),
+        ("crop: {size_px: [1]}\n", "the key 'crop.size_px' must be int"),
+        ("a: b: c\n", "not valid YAML at line 1"),
+        ("- a\n", "holds a list"),
+    ]:
+        file.write_text(text)
+        with pytest.raises(UserError) as caught:
+            load_config(StageConfig, file)
+        assert str(caught.value).startswith(f"{file}: ")
+        assert says in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "panendo.yaml").write_text("")
+    with pytest.raises(UserError, match=r"does not exist; did you mean .*panendo\.yaml\?"):
+        load_config(StageConfig, tmp_path / "panendoo.yaml")
+
+
+def test_the_stored_config_reads_back_equal(tmp_path: Path) -> None:
+    config = load("shards=x", "corpora=[{root: y}]", "limit=2", "crop.scale=[0.5,0.6]", "anchor={size_px: 3}")
+    save_config(config, tmp_path / "config.yaml")
+    assert load_config(StageConfig, tmp_path / "config.yaml") == config
+    assert (tmp_path / "config.yaml").read_text() == config_to_yaml(config)
+
+
+def test_every_key_is_described() -> None:
+    keys = {key.name: key for key in keys_of(StageConfig)}
+    assert list(keys) == [
+        *("shards", "crop.size_px", "crop.scale", "anchor.size_px", "anchor.scale"),
+        *("corpora", "corpora[].root", "corpora[].weight", "device", "limit"),
+    ]
+    assert keys["device"].type == "cpu|cuda"
+    assert keys["limit"].type == "int or null"
+    assert keys["shards"].default == "required"
+    assert keys["crop.scale"].default == "[0.32, 1.0]"
+    assert all(key.help for key in keys.values())
+
+
+def test_defaults_are_not_shared_between_configs() -> None:
+    one, other = load("shards=x"), load("shards=x")
+    one.corpora.append(CorpusConfig("z"))
+    one.crop.size_px = 1
+    assert other.corpora == []
+    assert other.crop.size_px == 224
