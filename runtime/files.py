@@ -169,7 +169,7 @@ def failed_checksums(directory: Path | str, checksum_file: str = "SHA256SUMS") -
 def safe_name(text: str, max_length: int = 120) -> str:
     """A file name made of letters, digits, `.`, `_` and `-`, for any text; different texts get different names."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", ascii_text).lstrip(".").strip("_")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", ascii_text).lstrip("._").rstrip("_")
     if name and name == text and len(name) <= max_length:
         return name
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:8]
