@@ -1,0 +1,1 @@
+"""Exported weights to PanEndoX tasks: tables with confidence intervals."""
