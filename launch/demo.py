@@ -1,4 +1,4 @@
-"""The whole pipeline on the synthetic corpus: every stage as its own process, with the command that a user would type."""
+"""The whole pipeline on the synthetic corpus: each stage as its own process, by the command that a user would type."""
 
 from __future__ import annotations
 
