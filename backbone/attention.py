@@ -1,0 +1,97 @@
+"""Attention over packed sequences: one function, three backends that are chosen by name.
+
+A packed batch is one tensor of tokens [T, …] that holds several groups of equally long sequences one after the other,
+e.g. 8 sequences of 257 tokens and 32 of 50. A token attends to its own sequence only.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from runtime.errors import UserError
+
+# sdpa: one torch scaled_dot_product_attention call per group; runs everywhere.
+# xformers: one block-diagonal call (CUDA). varlen: one torch variable-length flash-attention call (CUDA, half
+# precision).
+Backend = Literal["sdpa", "xformers", "varlen"]
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """How a packed batch divides into sequences, and what the backend needs to know of it."""
+
+    backend: Backend
+    groups: tuple[tuple[int, int], ...]  # (sequences, tokens of each) of every group, in order
+    starts: Tensor | None = None  # int32 [sequences + 1], where each sequence begins; for varlen
+    block_mask: Any = None  # xformers' BlockDiagonalMask
+
+    @property
+    def sizes(self) -> list[int]:
+        """Tokens of each group."""
+        return [sequences * tokens for sequences, tokens in self.groups]
+
+
+def pack(groups: tuple[tuple[int, int], ...], backend: Backend, device: torch.device) -> Packing:
+    """Prepare a packing once per forward pass, so that the blocks needn't."""
+    if backend == "sdpa":
+        return Packing(backend, groups)
+    lengths = [tokens for sequences, tokens in groups for _ in range(sequences)]
+    if backend == "varlen":
+        starts = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+        return Packing(backend, groups, starts=starts.to(device, non_blocking=True))
+    from xformers.ops.fmha.attn_bias import BlockDiagonalMask
+
+    return Packing(backend, groups, block_mask=BlockDiagonalMask.from_seqlens(lengths, device=device))
+
+
+def attention(qkv: Tensor, packing: Packing) -> Tensor:
+    """softmax(q·kᵀ / √d)·v within each sequence: qkv [T, 3, heads, d] → [T, heads·d]."""
+    if packing.backend == "sdpa":
+        return _sdpa(qkv, packing)
+    q, k, v = qkv.unbind(1)  # each [T, heads, d]
+    if packing.backend == "varlen":
+        from torch.nn.attention.varlen import varlen_attn
+
+        longest = max(tokens for _, tokens in packing.groups)
+        assert packing.starts is not None
+        mixed = varlen_attn(q, k, v, packing.starts, packing.starts, longest, longest)
+        assert isinstance(mixed, Tensor)
+        return mixed.flatten(1)
+    from xformers.ops import memory_efficient_attention
+
+    packed: Tensor = memory_efficient_attention(q[None], k[None], v[None], attn_bias=packing.block_mask)
+    return packed[0].flatten(1)
+
+
+def _sdpa(qkv: Tensor, packing: Packing) -> Tensor:
+    mixed = []
+    for group, (sequences, tokens) in zip(torch.split(qkv, packing.sizes), packing.groups, strict=True):
+        # [S·N, 3, heads, d] → 3 × [S, heads, N, d]
+        q, k, v = group.view(sequences, tokens, *group.shape[1:]).permute(2, 0, 3, 1, 4).unbind(0)
+        out = F.scaled_dot_product_attention(q, k, v)  # [S, heads, N, d]
+        mixed.append(out.transpose(1, 2).flatten(2).flatten(0, 1))  # [S·N, heads·d]
+    return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+
+
+def why_unavailable(backend: Backend, device: torch.device) -> str | None:
+    """None when the backend runs on this device; else the reason why it doesn't."""
+    if backend == "sdpa":
+        return None
+    if device.type != "cuda":
+        return "it needs a CUDA device"
+    if backend == "xformers" and importlib.util.find_spec("xformers") is None:
+        return "the package xformers is not installed"
+    return None
+
+
+def check_backend(backend: Backend, device: torch.device) -> None:
+    """Raise a `UserError` when the backend doesn't run on this device."""
+    reason = why_unavailable(backend, device)
+    if reason is not None:
+        raise UserError(f"attention={backend} can't run on {device.type}: {reason}; choose attention=sdpa.")
