@@ -1,0 +1,113 @@
+"""From a picture to the network's input: resize, centre crop, normalise.
+
+The same numbers as torchvision's Resize (bicubic, antialiased) + CenterCrop + ToTensor + Normalize on PIL images,
+without torchvision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from runtime.errors import UserError
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+_RESAMPLING = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+class UnreadableImageError(UserError):
+    """A file that is no picture, or only a part of one."""
+
+
+def open_image(source: Path | str | Any, name: str | None = None) -> Image.Image:
+    """Decode a whole picture to RGB. `source` is a path or an open binary file; `name` is what an error calls it."""
+    try:
+        with Image.open(source) as image:
+            return image.convert("RGB")
+    except FileNotFoundError:
+        raise UnreadableImageError(
+            f"cannot read the image {name or source}: it does not exist; check the path."
+        ) from None
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        # Pillow reports damage by any of these, SyntaxError included (a broken PNG).
+        raise UnreadableImageError(
+            f"cannot read the image {name or source}: {str(error).rstrip('.')}; replace or remove the file."
+        ) from error
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What a network expects of its input; kept beside its weights."""
+
+    resize_px: int = 256
+    crop_px: int = 224
+    interpolation: Interpolation = "bicubic"
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+
+    def __post_init__(self) -> None:
+        # JSON has no tuples: equal content must give equal objects and equal cache keys.
+        object.__setattr__(self, "mean", tuple(float(v) for v in self.mean))
+        object.__setattr__(self, "std", tuple(float(v) for v in self.std))
+        if self.resize_px < 1 or self.crop_px < 1:
+            raise UserError(f"resize_px ({self.resize_px}) and crop_px ({self.crop_px}) must be at least 1.")
+        if self.interpolation not in get_args(Interpolation):
+            raise UserError(f"interpolation '{self.interpolation}' is not one of {', '.join(get_args(Interpolation))}.")
+        if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
+            raise UserError(f"mean {self.mean} and std {self.std} must be three numbers each, std above 0.")
+
+    def __call__(self, image: Image.Image | Path | str) -> Tensor:
+        if not isinstance(image, Image.Image):
+            image = open_image(image)
+        pixels = np.array(self.crop(image))  # [crop, crop, 3] uint8
+        tensor = torch.from_numpy(pixels).permute(2, 0, 1).contiguous().float().div_(255)  # [3, crop, crop]
+        mean, std = torch.tensor(self.mean)[:, None, None], torch.tensor(self.std)[:, None, None]
+        return tensor.sub_(mean).div_(std)
+
+    def crop(self, image: Image.Image) -> Image.Image:
+        """The part of the picture that the network sees, before normalisation."""
+        image = image.convert("RGB")
+        width, height = image.size
+        short = min(width, height)
+        # The long side is cut off, not rounded, as torchvision does.
+        size = (int(self.resize_px * width / short), int(self.resize_px * height / short))
+        if size != image.size:
+            image = image.resize(size, _RESAMPLING[self.interpolation])
+        return _centre_crop(image, self.crop_px)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `from_dict` reads them back to an equal object."""
+        return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Preprocessing:
+        unknown = sorted(set(values) - set(cls.__dataclass_fields__))
+        if unknown:
+            known = ", ".join(cls.__dataclass_fields__)
+            raise UserError(f"the pre-processing has an unknown key '{unknown[0]}'; there are: {known}.")
+        return cls(**values)
+
+
+def _centre_crop(image: Image.Image, side: int) -> Image.Image:
+    width, height = image.size
+    if width < side or height < side:  # black on both sides, as torchvision pads
+        left, top = max(0, (side - width) // 2), max(0, (side - height) // 2)
+        right, bottom = max(0, (side - width + 1) // 2), max(0, (side - height + 1) // 2)
+        image = ImageOps.expand(image, (left, top, right, bottom))
+        width, height = image.size
+    left, top = round((width - side) / 2), round((height - side) / 2)
+    return image.crop((left, top, left + side, top + side))
