@@ -1,0 +1,77 @@
+"""The projection head that turns tokens into prototype scores."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from runtime.config import option
+from runtime.errors import UserError
+
+
+@dataclass
+class HeadConfig:
+    """Sizes of a head; the defaults are those of the reference's ViT-L/14 recipe for DINO."""
+
+    prototypes: int = option("Number of prototypes, the width of the output.", 131072)
+    bottleneck: int = option("Width of the layer before the prototypes.", 384)
+    layers: int = option("Linear layers before the prototypes.", 3)
+    hidden: int = option("Width of the hidden layers.", 2048)
+
+    def check(self) -> None:
+        if min(self.prototypes, self.bottleneck, self.layers, self.hidden) < 1:
+            raise UserError("a head's prototypes, bottleneck, layers and hidden must all be at least 1.")
+
+
+class PrototypeLayer(nn.Module):
+    """Weight-normalised linear layer without bias: row k is weight_g[k] · weight_v[k] / ‖weight_v[k]‖.
+
+    The magnitudes `weight_g` start at 1 and are trained.
+    """
+
+    def __init__(self, bottleneck: int, prototypes: int) -> None:
+        super().__init__()
+        self.weight_g = nn.Parameter(torch.empty(prototypes, 1))
+        self.weight_v = nn.Parameter(torch.empty(prototypes, bottleneck))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.weight_g)
+        bound = 1 / math.sqrt(self.weight_v.shape[1])  # as nn.Linear does
+        nn.init.uniform_(self.weight_v, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight_v * (self.weight_g / self.weight_v.norm(dim=1, keepdim=True))  # [K, bottleneck]
+        return F.linear(x, weight)  # [N, K]
+
+
+class ProjectionHead(nn.Module):
+    """Linear-GELU layers, a linear layer to the bottleneck, L2 normalisation, prototypes: [N, D] → [N, K]."""
+
+    def __init__(self, width: int, config: HeadConfig) -> None:
+        super().__init__()
+        widths = [width, *[config.hidden] * (config.layers - 1), config.bottleneck]
+        layers: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            layers += [nn.Linear(before, after), nn.GELU()]
+        self.mlp = nn.Sequential(*layers[:-1])  # no GELU after the bottleneck
+        self.last_layer = PrototypeLayer(config.bottleneck, config.prototypes)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for layer in self.mlp:
+            if isinstance(layer, nn.Linear):
+                nn.init.trunc_normal_(layer.weight, std=0.02)
+                nn.init.zeros_(layer.bias)
+        self.last_layer.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.mlp(x)  # [N, bottleneck]
+        x = F.normalize(x, dim=-1, eps=1e-6 if x.dtype == torch.float16 else 1e-12)  # 1e-12 is 0 in fp16
+        scores: Tensor = self.last_layer(x)  # [N, K]
+        return scores
