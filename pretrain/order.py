@@ -1,0 +1,227 @@
+"""Which samples each optimiser step sees, as a pure function of (seed, epoch, position).
+
+Nothing here knows of ranks, workers or restarts: step k is the global batch of positions k·B … (k+1)·B − 1, cut into
+groups of equal size; a rank takes whole groups. So a run on any number of ranks sees the same samples in the same
+groups.
+
+How an epoch is laid out. Its samples stand in one line, sorted by corpus and, in random order, by video. They are dealt
+like cards to the epoch's batches, one card to each batch per round, in a new random order every round. A run of
+samples that is not longer than the number of batches thus falls into different batches: this spreads every video as
+widely as possible and gives every batch its fair share of every corpus. Inside a batch the same deal spreads what is
+left of a video over the groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.errors import UserError
+
+Ints = NDArray[np.int64]
+
+# The purposes that random keys are drawn for, so that no two share a stream.
+_CYCLE, _VIDEO, _SAMPLE, _DEAL, _BATCH_VIDEO, _BATCH_SAMPLE, _BATCH_DEAL, _REPAIR, _SUBSTITUTE = range(9)
+
+
+class OrderedBatch(NamedTuple):
+    """The samples of one optimiser step, group after group."""
+
+    rows: Ints  # [B], which sample
+    uses: Ints  # [B], how many times the run has used that sample before (in an unweighted run: the epoch)
+    positions: Ints  # [B], position in the run, from 0
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    rows: Ints  # [n], batch after batch
+    uses: Ints  # [n]
+    first_batch: int
+    starts: Ints  # [batches + 1], where each batch's part begins in `rows`
+
+    def part(self, batch: int) -> tuple[Ints, Ints]:
+        k = batch - self.first_batch
+        here = slice(int(self.starts[k]), int(self.starts[k + 1]))
+        return self.rows[here], self.uses[here]
+
+
+class DataOrder:
+    """The order of a corpus of samples, each of a corpus (`corpora` [N], numbers from 0) and a video (`videos` [N]).
+
+    `weights` gives every corpus its share of the samples seen; without it each sample is seen once an epoch. With it an
+    epoch still has as many samples as the corpora hold, and a corpus runs through its own permutations one after another.
+    """
+
+    def __init__(
+        self,
+        corpora: Ints,
+        videos: Ints,
+        seed: int,
+        batch_images: int,
+        group_images: int,
+        weights: list[float] | None = None,
+    ) -> None:
+        if batch_images % group_images:
+            raise UserError(
+                f"batch.images={batch_images} is not a multiple of batch.group_images={group_images}; change one."
+            )
+        self.seed, self.batch_images, self.group_images = seed, batch_images, group_images
+        self._corpora = corpora.astype(np.int64)
+        self._videos = np.unique(videos, return_inverse=True)[1].astype(np.int64)
+        self._members = [np.flatnonzero(corpora == c) for c in range(int(corpora.max()) + 1 if len(corpora) else 0)]
+        sizes = np.array([len(m) for m in self._members])
+        self._counts = sizes if weights is None else _shares(np.asarray(weights, float), sizes)
+        self.epoch_images = int(self._counts.sum())
+        if not self.epoch_images:
+            raise UserError("there are no samples to train on; check data.shards and data.weights.")
+        self._pool = np.concatenate([m for m, c in zip(self._members, self._counts, strict=True) if c])
+        self._cache: dict[int, _Epoch] = {}
+
+    def batch(self, step: int) -> OrderedBatch:
+        """The global batch of a step."""
+        B, n = self.batch_images, self.epoch_images
+        parts = [self._epoch(epoch).part(step) for epoch in range(step * B // n, ((step + 1) * B - 1) // n + 1)]
+        rows, uses = (np.concatenate(p) for p in zip(*parts, strict=True))
+        line = self._line(rows, _BATCH_VIDEO, _BATCH_SAMPLE, step)
+        groups = np.full(B // self.group_images, self.group_images)
+        dealt = line[
+            np.argsort(_deal(self._videos[rows[line]], groups, self._stream(_BATCH_DEAL, step)), kind="stable")
+        ]
+        return OrderedBatch(rows[dealt], uses[dealt], np.arange(step * B, (step + 1) * B))
+
+    def substitute(self, position: int, attempt: int) -> int:
+        """The sample that stands in at a position whose own can't be read."""
+        number = int(_keys(self._stream(_SUBSTITUTE, position, attempt), 1)[0])
+        return int(self._pool[number % len(self._pool)])
+
+    def _stream(self, *words: int) -> tuple[int, ...]:
+        return (self.seed, *words)
+
+    def _line(self, rows: Ints, video_purpose: int, sample_purpose: int, number: int) -> Ints:
+        """Positions in `rows`, sorted by corpus, then by video in random order, then at random."""
+        videos = self._videos[rows]
+        of_sample = _keys(self._stream(sample_purpose, number), len(rows))
+        of_video = _mix(_keys(self._stream(video_purpose, number), 1)[0] ^ _mix(videos.astype(np.uint64)))
+        return np.lexsort((of_sample, videos, of_video, self._corpora[rows]))
+
+    def _epoch(self, epoch: int) -> _Epoch:
+        if epoch not in self._cache:
+            self._cache = {e: kept for e, kept in self._cache.items() if abs(e - epoch) <= 1}
+            self._cache[epoch] = self._repaired(self._dealt(epoch), epoch)
+        return self._cache[epoch]
+
+    def _dealt(self, epoch: int) -> _Epoch:
+        """The samples of an epoch, dealt to its batches. The first and the last batch may be shared with its neighbours."""
+        B, n = self.batch_images, self.epoch_images
+        first, last = epoch * n // B, ((epoch + 1) * n - 1) // B
+        edges = np.clip(np.arange(first, last + 2) * B, epoch * n, (epoch + 1) * n)
+        rows, uses = self._drawn(epoch)
+        line = self._line(rows, _VIDEO, _SAMPLE, epoch)
+        batch_of = _deal(self._videos[rows[line]], np.diff(edges), self._stream(_DEAL, epoch))
+        dealt = line[np.argsort(batch_of, kind="stable")]
+        return _Epoch(rows[dealt], uses[dealt], first, edges - edges[0])
+
+    def _drawn(self, epoch: int) -> tuple[Ints, Ints]:
+        """Which samples an epoch has, and how often each was used before: a window of each corpus's endless stream."""
+        rows, uses = [], []
+        for corpus, (members, count) in enumerate(zip(self._members, self._counts.tolist(), strict=True)):
+            position, end = epoch * count, (epoch + 1) * count
+            while position < end:
+                cycle, offset = divmod(position, len(members))
+                taken = min(end - position, len(members) - offset)
+                whole = members
+                if taken < len(members):
+                    whole = members[np.argsort(_keys(self._stream(_CYCLE, corpus, cycle), len(members)), kind="stable")]
+                rows.append(whole[offset : offset + taken])
+                uses.append(np.full(taken, cycle, np.int64))
+                position += taken
+        return np.concatenate(rows), np.concatenate(uses)
+
+    def _repaired(self, dealt: _Epoch, epoch: int) -> _Epoch:
+        """Swap samples out of the batch shared with the epoch before, where it holds frames of the same video already.
+
+        The last batch is never touched, so that an epoch depends on the one before only through its plain deal.
+        """
+        batches = len(dealt.starts) - 1
+        if epoch == 0 or epoch * self.epoch_images % self.batch_images == 0 or batches < 3:
+            return dealt
+        before = self._cache[epoch - 1] if epoch - 1 in self._cache else self._dealt(epoch - 1)
+        head = int(dealt.starts[1])
+        partners = np.arange(head, int(dealt.starts[-2]))
+        partners = partners[np.argsort(_keys(self._stream(_REPAIR, epoch), len(partners)), kind="stable")].tolist()
+        rows, uses = dealt.rows.copy(), dealt.uses.copy()
+        taken = set(self._videos[before.part(dealt.first_batch)[0]].tolist())
+        videos = self._videos[rows]
+        for i in range(head):
+            if int(videos[i]) not in taken:
+                continue
+            for j in partners:
+                k = int(np.searchsorted(dealt.starts, j, side="right")) - 1
+                elsewhere = videos[dealt.starts[k] : dealt.starts[k + 1]]
+                if int(videos[j]) not in taken and videos[j] not in videos[:head] and videos[i] not in elsewhere:
+                    for values in (rows, uses, videos):
+                        values[[i, j]] = values[[j, i]]
+                    break
+        return _Epoch(rows, uses, dealt.first_batch, dealt.starts)
+
+
+def _deal(videos: Ints, capacities: Ints, stream: tuple[int, ...]) -> Ints:
+    """Deal a line of samples to batches of the given capacities: the batch of every sample.
+
+    `videos` [n] names the video of each sample in the line; equal ones are neighbours. Each round gives one sample to
+    every batch; a batch that is smaller than the others sits out some rounds, evenly spaced. A video that goes on from
+    one round into the next gets those batches first that hold the fewest of its samples.
+    """
+    rounds = int(capacities.max())
+    result = np.empty(len(videos), np.int64)
+    held = np.zeros(len(capacities), np.int64)  # samples that each batch holds of the video that ended the last round
+    begin = 0
+    for number in range(rounds):
+        batches = np.flatnonzero((number + 1) * capacities // rounds > number * capacities // rounds)
+        batches = batches[np.argsort(_keys((*stream, number), len(batches)), kind="stable")]
+        line = videos[begin : begin + len(batches)]
+        if begin and line[0] == videos[begin - 1]:
+            going_on = int(np.count_nonzero(line == line[0]))
+            fewest_first = np.argsort(held[batches], kind="stable")
+            # The video takes the best places, the others keep their random order.
+            chosen = np.sort(fewest_first[going_on:])
+            batches = np.concatenate([batches[fewest_first[:going_on]], batches[chosen]])
+        if not begin or line[-1] != videos[begin - 1]:
+            held[:] = 0
+        held[batches[line == line[-1]]] += 1
+        result[begin : begin + len(batches)] = batches
+        begin += len(batches)
+    return result
+
+
+def _shares(weights: NDArray[np.float64], sizes: Ints) -> Ints:
+    """How many samples of each corpus an epoch has: proportional to the weights, in all as many as there are samples."""
+    if len(weights) != len(sizes) or not (weights >= 0).all() or not weights.sum() > 0:
+        raise UserError("data.weights: every corpus needs a weight of 0 or more, one of them above 0.")
+    weights = np.where(sizes > 0, weights, 0.0)
+    exact = weights / weights.sum() * sizes[weights > 0].sum()
+    counts = np.floor(exact).astype(np.int64)
+    left = int(round(exact.sum())) - int(counts.sum())
+    counts[np.argsort(counts - exact, kind="stable")[:left]] += 1
+    return counts
+
+
+def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64: a bijection that scatters neighbouring numbers."""
+    with np.errstate(over="ignore"):
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return words ^ (words >> np.uint64(31))
+
+
+def _keys(stream: tuple[int, ...], count: int) -> NDArray[np.uint64]:
+    """Random 64-bit keys of a stream. Own arithmetic, because NumPy's generators may change between versions."""
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    with np.errstate(over="ignore"):
+        state = np.zeros(1, np.uint64)
+        for word in stream:
+            state = _mix(state + golden + np.array([word % 2**64], np.uint64))
+        return _mix(state + golden * np.arange(1, count + 1, dtype=np.uint64))
