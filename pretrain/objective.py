@@ -56,7 +56,7 @@ class Objective(nn.Module):
         dino_local  = Σ_l Σ_g mean_b CE(t_cls[g], head(s_local.cls[l])) / terms
         dino_global = mean over (A, B), (B, A) of CE(t_cls[other crop], head(s_global.cls)) · 2 / terms
         ibot        = Σ_masked CE(t_patch, head(s_global.patches)) / (masked patches of the crop) / 2B
-        koleo       = 0.1 · Σ_g −mean_b log distance(s_global.cls[g, b], its nearest neighbour in the batch)
+        koleo       = 0.1 · Σ_g −mean_b log distance(s_global.cls[g, b], its nearest neighbour in the group)
         total       = dino_local + dino_global + ibot + koleo                  all in fp32
 
     State-dict keys: `student.backbone.*`, `student.dino_head.*`, `student.ibot_head.*`, the same below `teacher`,
@@ -120,9 +120,7 @@ class Objective(nn.Module):
             "ibot": config.ibot_weight * ibot_loss(ibot_targets, patch_scores, batch.masked_weights, 2 * B),
         }
         if config.koleo_weight > 0:
-            first, second = global_tokens.cls.chunk(2)  # [B, D] each
-            across = config.koleo_across_ranks
-            losses["koleo"] = config.koleo_weight * (koleo_loss(first, across) + koleo_loss(second, across))
+            losses["koleo"] = config.koleo_weight * self._koleo(global_tokens.cls, batch.groups)
         if self.gram_anchor is not None:
             losses["gram"] = config.gram_weight * gram_loss(global_tokens.patches, self._anchor_patches(batch))
         losses["total"] = torch.stack(list(losses.values())).sum()
@@ -139,6 +137,12 @@ class Objective(nn.Module):
         cls_targets: Tensor = self.dino_targets(cls_scores, temperature)  # jointly over both crops, [2B, K]
         return cls_targets.reshape(2, batch.images, -1), self.ibot_targets(patch_scores, temperature)
 
+    def _koleo(self, cls: Tensor, groups: int) -> Tensor:
+        """The sum over both crops of the mean over groups: cls tokens [2B, D], crop-major."""
+        if self.config.koleo_across_ranks:
+            return torch.stack([koleo_loss(crop, across_ranks=True) for crop in cls.chunk(2)]).sum()
+        return torch.stack([koleo_loss(group) for group in cls.chunk(2 * groups)]).sum() / groups
+
     def update_teacher(self, momentum: float) -> None:
         update_teacher(self.teacher, self.student, momentum)
 
@@ -153,7 +157,9 @@ class Objective(nn.Module):
             masks.append(None)
         sizes = [len(c) for c in crops]
         dropping = self.training and backbone.config.drop_path > 0
-        subsets = draw_subsets(backbone.config, sizes, batch.masks.device, generator) if dropping else None
+        subsets = batch.subsets
+        if dropping and subsets is None:
+            subsets = draw_subsets(backbone.config, sizes, batch.masks.device, generator)
         members = backbone.forward_packed(crops, masks, subsets)
         local_cls = members[1].cls if len(members) > 1 else members[0].cls[:0]
         return members[0], local_cls
@@ -227,7 +233,7 @@ def _at(patches: Tensor, positions: Tensor) -> Tensor:
 
 
 def _check_batch(config: ObjectiveConfig, batch: Batch) -> None:
-    if config.koleo_weight > 0 and batch.images < 2 and not config.koleo_across_ranks:
+    if config.koleo_weight > 0 and batch.images < 2 * batch.groups and not config.koleo_across_ranks:
         raise UserError(
             "a batch of one image per rank has no neighbours for KoLeo; raise the batch size per rank, "
             "set koleo_across_ranks=true (with several ranks), or set koleo_weight=0."

@@ -51,8 +51,8 @@ class _Epoch:
 class DataOrder:
     """The order of a corpus of samples, each of a corpus (`corpora` [N], numbers from 0) and a video (`videos` [N]).
 
-    `weights` gives every corpus its share of the samples seen; without it each sample is seen once an epoch. With it an
-    epoch still has as many samples as the corpora hold, and a corpus runs through its own permutations one after another.
+    `weights` gives every corpus its share of the samples seen; without it each sample is seen once an epoch. With it
+    an epoch still has as many samples as the corpora hold, and every corpus runs through permutations of its own.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class DataOrder:
         return self._cache[epoch]
 
     def _dealt(self, epoch: int) -> _Epoch:
-        """The samples of an epoch, dealt to its batches. The first and the last batch may be shared with its neighbours."""
+        """The samples of an epoch, dealt to its batches, whose first and last it may share with its neighbours."""
         B, n = self.batch_images, self.epoch_images
         first, last = epoch * n // B, ((epoch + 1) * n - 1) // B
         edges = np.clip(np.arange(first, last + 2) * B, epoch * n, (epoch + 1) * n)
@@ -198,13 +198,13 @@ def _deal(videos: Ints, capacities: Ints, stream: tuple[int, ...]) -> Ints:
 
 
 def _shares(weights: NDArray[np.float64], sizes: Ints) -> Ints:
-    """How many samples of each corpus an epoch has: proportional to the weights, in all as many as there are samples."""
+    """How many samples of each corpus an epoch has: by the weights, in all as many as there are samples."""
     if len(weights) != len(sizes) or not (weights >= 0).all() or not weights.sum() > 0:
         raise UserError("data.weights: every corpus needs a weight of 0 or more, one of them above 0.")
     weights = np.where(sizes > 0, weights, 0.0)
     exact = weights / weights.sum() * sizes[weights > 0].sum()
-    counts = np.floor(exact).astype(np.int64)
-    left = int(round(exact.sum())) - int(counts.sum())
+    counts: Ints = np.floor(exact).astype(np.int64)
+    left = round(float(exact.sum())) - int(counts.sum())
     counts[np.argsort(counts - exact, kind="stable")[:left]] += 1
     return counts
 

@@ -1,4 +1,4 @@
-"""The training order: a permutation each epoch, fair over corpora, videos kept apart, independent of everything else."""
+"""The training order: a permutation each epoch, fair over corpora, videos kept apart, independent of all else."""
 
 from __future__ import annotations
 
