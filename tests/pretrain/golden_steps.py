@@ -91,7 +91,8 @@ def relative(a: Tensor, b: Tensor) -> float:
 def assert_losses(losses: dict[str, Tensor], golden: dict[str, float], tolerance: float = 1e-5) -> None:
     assert losses.keys() == golden.keys()
     for name, value in golden.items():
-        assert abs(float(losses[name]) - value) <= tolerance * abs(value), (name, float(losses[name]), value)
+        found = losses[name].item()
+        assert abs(found - value) <= tolerance * abs(value), (name, found, value)
 
 
 def assert_close(found: dict[str, Tensor], golden: dict[str, Tensor], tolerance: float) -> float:
