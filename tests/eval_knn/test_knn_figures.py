@@ -1,0 +1,136 @@
+"""Figures agree with scikit-learn; intervals and label-free figures do what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn import metrics
+
+from eval_knn.figures import (
+    METRICS,
+    BootstrapConfig,
+    bootstrap_weights,
+    confusion_matrix,
+    decode_ranks,
+    encode_ranks,
+    figures,
+    rank_of_truth,
+    summarise,
+)
+from eval_knn.label_free import alpha_req, rankme
+
+NAMES = [f"class {i}" for i in range(8)]
+
+
+def random_scores(seed: int, absent: int | None = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 8, 300)
+    if absent is not None:
+        labels[labels == absent] = (absent + 1) % 8
+    scores = random.random((300, 8)) + 0.5 * np.eye(8)[labels]
+    return scores, labels
+
+
+@pytest.mark.parametrize("absent", [None, 3])
+def test_agree_with_scikit_learn(absent: int | None) -> None:
+    scores, labels = random_scores(0, absent)
+    ours = figures(scores, labels, np.arange(300), NAMES, BootstrapConfig(samples=0))
+    predicted = scores.argmax(axis=1)
+    present = sorted(set(labels.tolist()))
+    assert ours["top1"] == pytest.approx(metrics.accuracy_score(labels, predicted))
+    assert ours["top5"] == pytest.approx(metrics.top_k_accuracy_score(labels, scores, k=5, labels=range(8)))
+    recall = metrics.recall_score(labels, predicted, labels=present, average=None)
+    assert ours["balanced_accuracy"] == pytest.approx(recall.mean())
+    assert ours["macro_f1"] == pytest.approx(metrics.f1_score(labels, predicted, labels=present, average="macro"))
+    assert ours["mcc"] == pytest.approx(metrics.matthews_corrcoef(labels, predicted))
+    assert ours["confusion"] == metrics.confusion_matrix(labels, predicted, labels=range(8)).tolist()
+    assert [ours["recall"][NAMES[c]] for c in present] == pytest.approx(recall.tolist())
+    assert ours["classes_judged"] == len(present)
+    if absent is not None:
+        assert ours["recall"][NAMES[absent]] is None
+
+
+def test_golden_top1_and_top5(golden: Path) -> None:
+    data = np.load(golden / "knn_8class.npz")
+    for k in (10, 20, 100, 200):
+        rank = rank_of_truth(data[f"probas_k{k}"].astype(np.float64), data["test_labels"])
+        assert (rank == 0).mean() == pytest.approx(float(data[f"top1_k{k}"]), abs=1e-5)
+        assert (rank < 5).mean() == pytest.approx(float(data[f"top5_k{k}"]), abs=1e-5)
+
+
+def test_constant_prediction_has_mcc_zero() -> None:
+    confusion = confusion_matrix(np.array([0, 1, 1]), np.array([1, 1, 1]), 2)
+    assert summarise(confusion, 1.0)["mcc"] == 0.0
+
+
+def test_equal_scores_are_ranked_by_class_number() -> None:
+    scores = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    assert rank_of_truth(scores, np.array([1, 2])).tolist() == [1, 2]
+    assert rank_of_truth(scores, np.array([0, 0])).tolist() == [0, 0]
+    assert scores.argmax(axis=1).tolist() == [0, 0]
+
+
+def test_ranks_survive_their_encoding() -> None:
+    assert encode_ranks(np.array([0, 3, 9, 110])) == "0399"
+    assert decode_ranks("0399").tolist() == [0, 3, 9, 9]
+
+
+def test_intervals_cover_as_often_as_they_say() -> None:
+    """A coin with p = 0.7, drawn 300 times over: about 95% of the intervals hold 0.7."""
+    random = np.random.default_rng(0)
+    covered = 0
+    for _ in range(120):
+        right = random.random(100) < 0.7
+        scores = np.stack([right, ~right], axis=1).astype(np.float64)
+        labels, groups = np.zeros(100, np.int64), np.arange(100)
+        low, high = figures(scores, labels, groups, ["a", "b"], BootstrapConfig(samples=150))["intervals"]["top1"]
+        covered += low <= 0.7 <= high
+    assert 105 <= covered <= 120
+
+
+def test_groups_are_drawn_whole_and_widen_the_interval() -> None:
+    scores, labels = random_scores(1)
+    groups = np.repeat(np.arange(30), 10)
+    weights = bootstrap_weights(groups, BootstrapConfig(samples=50))
+    assert (weights.reshape(50, 30, 10).std(axis=2) == 0).all() and weights.std() > 0
+    right = np.repeat(np.arange(30) % 2 == 0, 10)  # the ten members of a group are right or wrong together
+    scores = np.eye(8)[np.where(right, labels, (labels + 1) % 8)]
+    single, grouped = (
+        figures(scores, labels, g, NAMES, BootstrapConfig(samples=300))["intervals"]["top1"]
+        for g in (np.arange(300), groups)
+    )
+    assert grouped[1] - grouped[0] > 2 * (single[1] - single[0])
+
+
+def test_every_metric_has_an_interval_around_it() -> None:
+    scores, labels = random_scores(2)
+    result = figures(scores, labels, np.arange(300), NAMES, BootstrapConfig(samples=200))
+    again = figures(scores, labels, np.arange(300), NAMES, BootstrapConfig(samples=200))
+    assert result == again
+    for name in METRICS:
+        low, high = result["intervals"][name]
+        assert low < result[name] < high
+
+
+def test_rankme_is_the_effective_rank() -> None:
+    random = np.random.default_rng(0)
+    features = random.standard_normal((500, 40))
+    singular = np.linalg.svd(features, compute_uv=False)
+    share = singular / singular.sum()
+    assert rankme(features.astype(np.float32)) == pytest.approx(np.exp(-(share * np.log(share)).sum()), rel=1e-5)
+    assert rankme(np.ones((50, 40))) == pytest.approx(1, abs=1e-4)
+    assert rankme(np.linalg.qr(random.standard_normal((100, 40)))[0]) == pytest.approx(40)
+    assert rankme(np.zeros((10, 4))) == 0
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
+def test_alpha_req_finds_the_exponent(alpha: float) -> None:
+    random = np.random.default_rng(0)
+    basis = np.linalg.qr(random.standard_normal((400, 200)) - 0.0)[0]
+    basis = np.linalg.qr(basis - basis.mean(axis=0))[0]  # centred and orthonormal
+    features = basis * np.arange(1, 201) ** (-alpha / 2) + 3.0
+    assert alpha_req(features) == pytest.approx(alpha, rel=1e-3)
+    assert alpha_req(np.ones((20, 4))) is None
