@@ -1,0 +1,135 @@
+"""Run folders and their sharded checkpoints (torch.distributed.checkpoint), read without a process group."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from runtime.errors import UserError, naming_path
+from runtime.files import read_json
+
+METADATA_NAME = ".metadata"
+DESCRIPTION_NAME = "checkpoint.json"
+FORMAT = 1
+# What torch writes into a checkpoint's metadata. Any other name in that pickle could be code.
+_METADATA_NAMES = {
+    ("collections", "OrderedDict"),
+    ("pathlib", "Path"),
+    ("pathlib", "PosixPath"),
+    ("torch", "Size"),
+    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    ("torch.serialization", "_get_layout"),
+}
+_STEP = re.compile(r"step_(\d+)")
+
+
+def is_checkpoint(path: Path) -> bool:
+    return (path / METADATA_NAME).is_file()
+
+
+def is_run(path: Path) -> bool:
+    return (path / "checkpoints").is_dir()
+
+
+def run_of(checkpoint: Path) -> Path | None:
+    """The run folder that a checkpoint lies in."""
+    parent = checkpoint.resolve().parent
+    return parent.parent if parent.name == "checkpoints" else None
+
+
+def checkpoint_of_run(run: Path) -> Path:
+    """The selected checkpoint (`best`) of a run, else its latest complete one."""
+    best = run / "best"
+    if is_checkpoint(best):
+        return best
+    steps = {
+        int(match.group(1)): path
+        for path in (run / "checkpoints").iterdir()
+        if (match := _STEP.fullmatch(path.name)) and is_checkpoint(path) and (path / DESCRIPTION_NAME).is_file()
+    }
+    if not steps:
+        raise UserError(f"the run {run} has no complete checkpoint yet; wait for one, or name another run.")
+    return steps[max(steps)]
+
+
+def read_description(checkpoint: Path) -> dict[str, Any]:
+    """checkpoint.json: step, backbone sizes, leakage certificate."""
+    path = checkpoint / DESCRIPTION_NAME
+    description = read_json(path)
+    if not isinstance(description, dict) or description.get("format") != FORMAT or "vit" not in description:
+        raise UserError(f"cannot read {path}: it is not a checkpoint description of format {FORMAT}.")
+    return description
+
+
+def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:
+    """The teacher's or student's backbone tensors, by their official names, put together from all shards."""
+    reader = _Reader(checkpoint)
+    prefix = f"{role}.backbone."
+    try:
+        stored = reader.read_metadata().state_dict_metadata
+        state: dict[str, Any] = {
+            name: torch.empty(item.size, dtype=item.properties.dtype)
+            for name, item in stored.items()
+            if name.startswith(prefix) and isinstance(item, TensorStorageMetadata)
+        }
+        if not state:
+            raise UserError(f"the checkpoint {checkpoint} holds no tensors of the {role}'s backbone ('{prefix}…').")
+        # Without collectives: one rank may load while the others do something else.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # that is the intent
+            load(state, storage_reader=reader, no_dist=True)
+    except (CheckpointException, RuntimeError, EOFError, OSError) as error:
+        raise UserError(
+            f"cannot read the checkpoint {checkpoint}: a file of it is missing or damaged; use another checkpoint."
+        ) from error
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
+
+
+class _Reader(FileSystemReader):
+    """torch's reader, except that the metadata, which is a pickle, is vetted before torch loads it."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        path = Path(self.path) / METADATA_NAME
+        with naming_path("read", path):
+            content = path.read_bytes()
+        try:
+            metadata = _MetadataUnpickler(io.BytesIO(content)).load()
+        except _ForeignNameError as error:
+            raise UserError(
+                f"refused to load {path}: it names {error}, which is no part of a checkpoint's metadata and could run "
+                "code when it is loaded; use a checkpoint from a source that you trust."
+            ) from error
+        except (pickle.UnpicklingError, EOFError, AttributeError, ValueError, IndexError, KeyError, TypeError) as error:
+            # A pickle that was cut off or overwritten fails in any of these ways.
+            raise UserError(f"cannot read {path}: it is damaged or incomplete; use another checkpoint.") from error
+        if not isinstance(metadata, Metadata):
+            raise UserError(f"cannot read {path}: it is not the metadata of a checkpoint.")
+        return super().read_metadata(*args, **kwargs)
+
+
+class _ForeignNameError(Exception):
+    """The pickle names something that metadata has no use for."""
+
+
+class _MetadataUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        known = (module, name) in _METADATA_NAMES
+        of_metadata = module == "torch.distributed.checkpoint.metadata" and "." not in name
+        dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype | torch.layout)
+        if not (known or of_metadata or dtype):
+            raise _ForeignNameError(f"{module}.{name}")
+        found = super().find_class(module, name)
+        if of_metadata and not (isinstance(found, type) and found.__module__ == module):
+            raise _ForeignNameError(f"{module}.{name}")
+        return found

@@ -1,0 +1,262 @@
+"""Weights in: one function that finds out what it was given.
+
+It reads the official DINOv2 files, timm and transformers checkpoints, transformers folders, our run and checkpoint
+folders, and our releases. Loading is strict, and nothing but tensors is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from backbone.checkpoint_folder import (
+    checkpoint_of_run,
+    is_checkpoint,
+    is_run,
+    read_backbone,
+    read_description,
+    run_of,
+)
+from backbone.config import ViTConfig, architecture_name, vit_config
+from backbone.foreign import State, config_of, format_of, to_official
+from backbone.preprocessing import Preprocessing
+from backbone.vit import Execution, VisionTransformer
+from backbone.weight_files import read_tensors
+from runtime.errors import UserError
+from runtime.files import read_json
+
+RELEASE_NAME = "release.json"
+RELEASE_FORMAT = 1
+# Our safetensors files hold this JSON text in their header: {"vit": …, "preprocessing": …}.
+HEADER_KEY = "panendofm"
+Role = Literal["teacher", "student"]
+_LISTED = 3  # tensors that an error names
+
+
+@dataclass(frozen=True)
+class LoadedBackbone:
+    """A backbone, ready to use, and what is known of it."""
+
+    model: VisionTransformer  # in eval() mode, float32, on the CPU
+    preprocessing: Preprocessing
+    architecture: str  # e.g. vit_large_patch14
+    source: str  # what was given: official, timm, transformers, panendofm, checkpoint or release
+    weights_sha256: str  # of the values, not of a file: equal for the same backbone in every format
+    certificate: dict[str, Any] | None  # the leakage certificate of the data it was trained on
+    metadata: dict[str, Any]  # path, and where known: step, run
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Weights as read, before they are checked."""
+
+    state: State  # official names
+    source: str
+    config: ViTConfig | None = None  # None: to be read off the shapes
+    preprocessing: Preprocessing | None = None
+    certificate: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+def load_backbone(
+    path: Path | str,
+    architecture: str | ViTConfig | None = None,
+    role: Role = "teacher",
+    execution: Execution | None = None,
+) -> LoadedBackbone:
+    """Load a backbone from a file or folder of any known kind.
+
+    `architecture` demands a certain one (a name such as vit_large_patch14, or a config); by default it is found out.
+    `role` chooses between teacher and student where a checkpoint holds both.
+    """
+    path = Path(path)
+    found = _find(path, role)
+    demanded = vit_config(architecture) if isinstance(architecture, str) else architecture
+    try:
+        config = demanded or found.config or config_of(found.state)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    _check_tensors(found.state, config, path)
+    if found.config is not None:
+        _check_config(found.config, config, path)
+    with torch.device("meta"):
+        model = VisionTransformer(config, execution)
+    state = {name: tensor.to(torch.float32) for name, tensor in found.state.items()}
+    model.load_state_dict(state, strict=True, assign=True)
+    return LoadedBackbone(
+        model=model.eval(),
+        preprocessing=found.preprocessing or Preprocessing(),
+        architecture=architecture_name(config),
+        source=found.source,
+        weights_sha256=weights_checksum(config, state),
+        certificate=found.certificate,
+        metadata={"path": str(path), **(found.metadata or {})},
+    )
+
+
+def weights_checksum(config: ViTConfig, state: State) -> str:
+    """SHA-256 over the sizes and all values: what decides the features, whatever file they came from."""
+    digest = hashlib.sha256(json.dumps(_computed(config), sort_keys=True).encode())
+    for name in sorted(state):
+        values = state[name].detach().to("cpu", torch.float32).contiguous()
+        digest.update(f"{name}{tuple(values.shape)}".encode())
+        digest.update(values.numpy().data)
+    return digest.hexdigest()
+
+
+# --------------------------------------------------------------------------------------------- what was given
+
+
+def _find(path: Path, role: Role) -> _Found:
+    if path.is_file():
+        return _from_file(path, role)
+    if not path.is_dir():
+        raise UserError(f"cannot load a backbone from {path}: it does not exist; check the path.")
+    if (path / RELEASE_NAME).is_file():
+        return _from_release(path)
+    if is_checkpoint(path):
+        return _from_checkpoint(path, role)
+    if is_run(path):
+        return _from_checkpoint(checkpoint_of_run(path), role)
+    if (path / "config.json").is_file():
+        return _from_model_folder(path, role)
+    raise UserError(
+        f"cannot load a backbone from the folder {path}: it is no run (checkpoints/), no checkpoint (.metadata), no "
+        f"release ({RELEASE_NAME}) and no transformers or timm folder (config.json); check the path."
+    )
+
+
+def _from_file(path: Path, role: Role) -> _Found:
+    tensors, header = read_tensors(path, role)
+    kind = format_of(tensors)
+    if kind is None:
+        names = ", ".join(f"'{name}'" for name in list(tensors)[:_LISTED])
+        raise UserError(f"{path}: it holds no DINOv2 backbone (its tensors are {names}, …); check the file.")
+    try:
+        state = to_official(tensors)
+        stored = json.loads(header[HEADER_KEY]) if HEADER_KEY in header else {}
+        return _Found(
+            state,
+            source="panendofm" if stored else kind,
+            config=ViTConfig.from_dict(stored["vit"]) if "vit" in stored else None,
+            preprocessing=Preprocessing.from_dict(stored["preprocessing"]) if "preprocessing" in stored else None,
+        )
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _from_checkpoint(path: Path, role: Role) -> _Found:
+    description = read_description(path)
+    run = run_of(path)
+    stored = description.get("preprocessing")
+    return _Found(
+        read_backbone(path, role),
+        source="checkpoint",
+        config=ViTConfig.from_dict(description["vit"]),
+        preprocessing=Preprocessing.from_dict(stored) if stored else None,
+        certificate=description.get("certificate"),
+        metadata={
+            "checkpoint": str(path),
+            "step": description.get("step"),
+            "role": role,
+            **({"run": str(run)} if run is not None else {}),
+        },
+    )
+
+
+def _from_release(path: Path) -> _Found:
+    release = read_json(path / RELEASE_NAME)
+    if not isinstance(release, dict) or release.get("format") != RELEASE_FORMAT:
+        raise UserError(f"cannot read {path / RELEASE_NAME}: it is not a release of format {RELEASE_FORMAT}.")
+    files: dict[str, str] = release["weights"]
+    kind = next((k for k in ("hub", "transformers", "timm") if k in files), None)
+    if kind is None:
+        raise UserError(f"the release {path} holds no weights that can be loaded here (only: {', '.join(files)}).")
+    found = _from_file(path / files[kind], "teacher")
+    return replace(
+        found,
+        source="release",
+        config=ViTConfig.from_dict(release["vit"]),
+        preprocessing=Preprocessing.from_dict(release["preprocessing"]),
+        certificate=release.get("certificate"),
+        metadata={"release": release.get("name"), **release.get("source", {})},
+    )
+
+
+def _from_model_folder(path: Path, role: Role) -> _Found:
+    """A folder in the layout of transformers or of timm's hub: config.json beside the weights."""
+    names = ("model.safetensors", "pytorch_model.bin")
+    file = next((path / name for name in names if (path / name).is_file()), None)
+    if file is None:
+        raise UserError(f"the folder {path} has a config.json but no weights ({' or '.join(names)}); complete it.")
+    found = _from_file(file, role)
+    values = read_json(path / "config.json")
+    preprocessor = path / "preprocessor_config.json"
+    try:
+        heads = values.get("num_attention_heads") or values.get("model_args", {}).get("num_heads")
+        config = found.config
+        if config is None and heads:  # the one size that no tensor tells
+            config = config_of(found.state, heads=int(heads))
+        preprocessing = _transformers_preprocessing(read_json(preprocessor)) if preprocessor.is_file() else None
+    except (UserError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"cannot read the configs in {path}: {str(error).rstrip('.')}.") from error
+    return replace(found, config=config, preprocessing=preprocessing or found.preprocessing)
+
+
+def _transformers_preprocessing(values: dict[str, Any]) -> Preprocessing:
+    crop = values["crop_size"]
+    return Preprocessing(
+        resize_px=int(values["size"]["shortest_edge"]),
+        crop_px=int(crop["height"] if isinstance(crop, dict) else crop),
+        interpolation={0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}[int(values.get("resample", 3))],  # type: ignore[arg-type]
+        mean=values["image_mean"],
+        std=values["image_std"],
+    )
+
+
+# --------------------------------------------------------------------------------------------------- strictness
+
+
+def _computed(config: ViTConfig) -> dict[str, Any]:
+    """The part of a config that decides what loaded weights compute."""
+    return {k: v for k, v in config.to_dict().items() if k not in ("drop_path", "layerscale_init")}
+
+
+def _check_config(stored: ViTConfig, demanded: ViTConfig, path: Path) -> None:
+    """Sizes that leave no trace in the tensors' shapes (heads, interpolation) must agree too."""
+    wanted = _computed(demanded)
+    for key, value in _computed(stored).items():
+        if wanted[key] != value:
+            raise UserError(f"{path} was made with {key}={value}, but {key}={wanted[key]} is demanded; change that.")
+
+
+def _check_tensors(state: dict[str, Tensor], config: ViTConfig, path: Path) -> None:
+    """Raise a `UserError` that lists the first missing, unexpected and mis-shaped tensors."""
+    with torch.device("meta"):
+        expected = {name: tuple(t.shape) for name, t in VisionTransformer(config).state_dict().items()}
+    missing = [name for name in expected if name not in state]
+    unexpected = [name for name in state if name not in expected]
+    shapes = [
+        f"{name} {tuple(state[name].shape)} instead of {shape}"
+        for name, shape in expected.items()
+        if name in state and tuple(state[name].shape) != shape
+    ]
+    if not (missing or unexpected or shapes):
+        return
+    problems = [
+        f"{len(names)} {kind} ({', '.join(names[:_LISTED])}{', …' if len(names) > _LISTED else ''})"
+        for kind, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+        if names
+    ]
+    swiglu = "blocks.0.mlp.w12.weight" in state
+    hint = ""
+    if swiglu != (config.ffn == "swiglu"):
+        held, wanted = ("SwiGLU", "MLP") if swiglu else ("MLP", "SwiGLU")
+        hint = f"; the file's feed-forward layers are {held}, the architecture's {wanted}"
+    raise UserError(f"{path} does not fit {architecture_name(config)}: tensors {'; '.join(problems)}{hint}.")
