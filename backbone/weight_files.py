@@ -17,6 +17,8 @@ from runtime.errors import UserError, naming_path
 
 # What people wrap a state dict in, in the order in which it is looked for.
 _WRAPPERS = ("model", "state_dict")
+# How torch words its refusal of a function or class in a pickle (a file cut off in mid-name leaves no name there).
+_NAMES_CODE = re.compile(r"unsupported (global: )?(global|class) \w", re.IGNORECASE)
 
 
 def read_tensors(path: Path, role: str) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -57,7 +59,7 @@ def _read_torch(path: Path) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         # It names a function or class, or it is a pickle in a protocol that torch doesn't write.
-        if re.search("unsupported (global|class)", str(error), re.IGNORECASE) or _is_foreign_pickle(path):
+        if _NAMES_CODE.search(str(error)) or _is_foreign_pickle(path):
             raise UserError(
                 f"refused to load {path}: it holds Python objects besides tensors, which can run any code when they "
                 "are loaded; ask its author for a file of plain tensors (safetensors)."
