@@ -1,0 +1,1 @@
+"""The atlas: public endoscopy datasets under one taxonomy of four levels."""
