@@ -74,7 +74,7 @@ def read_description(checkpoint: Path) -> dict[str, Any]:
 
 def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:
     """The teacher's or student's backbone tensors, by their official names, put together from all shards."""
-    reader = _Reader(checkpoint)
+    reader = SafeReader(checkpoint)
     prefix = f"{role}.backbone."
     try:
         stored = reader.read_metadata().state_dict_metadata
@@ -96,7 +96,7 @@ def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
 
 
-class _Reader(FileSystemReader):
+class SafeReader(FileSystemReader):
     """torch's reader, except that the metadata, which is a pickle, is vetted before torch loads it."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
