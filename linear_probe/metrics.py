@@ -1,6 +1,6 @@
 """Figures of merit. Targets are zeros and ones [N, C], scores any real numbers; a class without a figure gives NaN.
 
-NaN inside means «not evaluable» (no positives or no negatives); it never counts as 0 or 0.5 and is None in every export.
+NaN inside means «not evaluable» (no positives or no negatives); it never counts as 0 or 0.5 and becomes None in exports.
 Scores that are NaN or infinite are refused. All agree with scikit-learn where it has the same figure.
 """
 
@@ -33,7 +33,8 @@ def checked(targets: NDArray[np.generic], scores: NDArray[np.generic]) -> tuple[
 def roc_auc(targets: NDArray[np.generic], scores: NDArray[np.generic]) -> Floats:
     """Area under the ROC curve of each class [C]: P(positive above negative), ties count half."""
     t, s = checked(targets, scores)
-    return weighted_roc_auc(t, s, np.ones((1, len(t))))[0]
+    areas: Floats = weighted_roc_auc(t, s, np.ones((1, len(t))))[0]
+    return areas
 
 
 def weighted_roc_auc(targets: Targets, scores: Floats, weights: Floats) -> Floats:
