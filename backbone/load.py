@@ -166,6 +166,7 @@ def _from_checkpoint(path: Path, role: Role) -> _Found:
             "step": description.get("step"),
             "role": role,
             **({"run": str(run)} if run is not None else {}),
+            **{key: description[key] for key in ("images_seen", "shards_sha256") if key in description},
         },
     )
 
