@@ -45,7 +45,9 @@ class AugmentConfig:
     solarise_probability: float = option("Probability that bright pixels of global crop 2 are inverted.", 0.2)
     solarise_threshold: int = option("Pixels from this value on are inverted.", 128)
     inside_field_of_view: bool = option("Keep crops within the endoscope's field of view.", False)
-    field_of_view_share_min: float = option("Smallest share of a crop that lies in the field of view.", 0.9)
+    field_of_view_share_min: float = option(
+        "Smallest share of a crop that lies in the field of view, where that is possible.", 0.97
+    )
 
     @property
     def crops(self) -> int:

@@ -60,7 +60,7 @@ def resize_boxes(images: Tensor, boxes: Tensor, side: int) -> Tensor:
     """Boxes (left, top, width, height: [B, 4]) of images [B, 3, H, W] as [B, 3, side, side], antialiased bicubic."""
     across = _weights(boxes[:, 0], boxes[:, 2], images.shape[3], side)  # [B, side, W]
     down = _weights(boxes[:, 1], boxes[:, 3], images.shape[2], side)  # [B, side, H]
-    narrow = images @ across.transpose(1, 2)[:, None]  # [B, 3, H, side]
+    narrow = (images @ across.transpose(1, 2)[:, None]).clamp_(0, 255)  # [B, 3, H, side]; bytes in between, too
     return (down[:, None] @ narrow).clamp_(0, 255)  # [B, 3, side, side]
 
 
