@@ -1,0 +1,111 @@
+"""The configuration of a run: the sections of its parts, and what may change when it is resumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+from backbone import Execution, ViTConfig, vit_config
+from pretrain.augment import AugmentConfig
+from pretrain.build import ShardingConfig
+from pretrain.checkpoints import CheckpointConfig
+from pretrain.health import HealthConfig
+from pretrain.loader import BatchConfig, DataConfig
+from pretrain.logs import LogConfig
+from pretrain.masking import MaskConfig
+from pretrain.objective import ObjectiveConfig
+from pretrain.parameter_groups import OptimizerConfig
+from pretrain.schedules import ScheduleConfig
+from runtime.config import option, required
+
+
+@dataclass
+class RunConfig:
+    """The run as a whole."""
+
+    dir: str = required("Folder of the run. One that holds a run already is continued.")
+    seed: int = option("Everything random follows from it.", 0)
+    device: Literal["auto", "cpu", "cuda"] = option("Where to train; auto: a GPU when there is one.", "auto")
+    stop_at_step: int | None = option("End here with a checkpoint, as if asked to stop; null: at the end.", None)
+    timeout_seconds: float = option("A rank that does not answer for so long ends the run.", 600.0)
+
+
+@dataclass
+class InitConfig:
+    """What a new run starts from. A run that is continued has its own weights already."""
+
+    weights: str | None = option("Backbone weights, anything that load_backbone reads; null: random.", None)
+    new_registers: bool = option("Give a backbone without register tokens new ones.", False)
+
+
+@dataclass
+class ModelConfig:
+    """The backbone: a name, and what differs from it."""
+
+    name: str = option("Size, such as vit_large_patch14 or vit_small_patch14_reg4.", "vit_large_patch14")
+    drop_path: float = option("Share of the samples that skip a residual branch.", 0.4)
+    image_px: int | None = option("Side of the image that positions are stored for; null: the name's.", None)
+    width: int | None = option("Length of a token; null: the name's.", None)
+    depth: int | None = option("Number of blocks; null: the name's.", None)
+    heads: int | None = option("Attention heads; null: the name's.", None)
+    layerscale_init: float | None = option("First value of the LayerScale factors; null: the name's.", None)
+
+    def vit(self) -> ViTConfig:
+        changes = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
+        return vit_config(self.name, **{name: value for name, value in changes.items() if value is not None})
+
+
+@dataclass
+class PretrainConfig:
+    """`python -m pretrain`. The defaults are the reference's ViT-L/14 recipe."""
+
+    run: RunConfig = option("The run as a whole.", RunConfig())
+    init: InitConfig = option("What a new run starts from.", InitConfig())
+    data: DataConfig = option("Shards and loader.", DataConfig())
+    batch: BatchConfig = option("Images per step.", BatchConfig())
+    augment: AugmentConfig = option("Crops.", AugmentConfig())
+    masks: MaskConfig = option("Masked patches.", MaskConfig())
+    model: ModelConfig = option("Backbone.", ModelConfig())
+    execution: Execution = option("How the backbone runs.", Execution())
+    objective: ObjectiveConfig = option("Heads and losses.", ObjectiveConfig())
+    schedule: ScheduleConfig = option("Learning rate and the like over time.", ScheduleConfig())
+    optimizer: OptimizerConfig = option("AdamW.", OptimizerConfig())
+    sharding: ShardingConfig = option("Parameters over ranks.", ShardingConfig())
+    checkpoint: CheckpointConfig = option("Checkpoints.", CheckpointConfig())
+    health: HealthConfig = option("Non-finite steps and collapse.", HealthConfig())
+    log: LogConfig = option("What is written down.", LogConfig())
+
+    def check(self) -> None:
+        self.model.vit()
+
+
+# What a run may change when it is resumed: it moves, names or times things, and does not touch the numbers.
+FREE_SECTIONS = ("execution", "checkpoint", "health", "log", "monitor")
+FREE_KEYS = (
+    "run.dir",
+    "run.device",
+    "run.stop_at_step",
+    "run.timeout_seconds",
+    "data.shards",  # the shards' own fingerprint is compared instead
+    "data.workers",
+    "data.prefetch_batches",
+    "sharding.mode",
+    "sharding.ranks_per_shard_group",
+    "sharding.reshard_after_forward",
+)
+
+
+def changed_key(before: Any, now: Any, prefix: str = "") -> str | None:
+    """The first key that differs between two configs and must not, when the one run is to go on as the other."""
+    for item in fields(now):
+        name = prefix + item.name
+        if name in FREE_KEYS or name in FREE_SECTIONS:
+            continue
+        old, new = getattr(before, item.name), getattr(now, item.name)
+        if is_dataclass(new):
+            inner = changed_key(old, new, f"{name}.")
+            if inner is not None:
+                return inner
+        elif old != new:
+            return f"{name} (it was {old!r}, now it is {new!r})"
+    return None

@@ -1,0 +1,208 @@
+"""One rank's batches, read and augmented in worker processes ahead of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from backbone import ViTConfig, draw_subsets
+from pretrain.augment import AugmentConfig, augment_jpeg
+from pretrain.batch import Batch, collate
+from pretrain.masking import MaskConfig, masks_of_step
+from pretrain.order import DataOrder, Ints
+from pretrain.randomness import torch_generator
+from pretrain.shards import ShardSet, UnreadableSampleError
+from pretrain.signals import ignore_stop_signals
+from runtime.config import option, required
+from runtime.errors import UserError
+
+# Unreadable samples in a row, at one position, after which the shards are given up on.
+_SUBSTITUTES = 10
+
+
+@dataclass
+class DataConfig:
+    """Where the samples are and how they are read."""
+
+    shards: str = required("Folder of WebDataset shards.")
+    weights: dict[str, float] = option("Share of each corpus in what is seen, by name; empty: every sample once.", {})
+    workers: int = option("Processes per rank that read and augment; 0: the training process itself.", 4)
+    prefetch_batches: int = option("Batches that each worker prepares ahead.", 2)
+
+
+@dataclass
+class BatchConfig:
+    """How many images a step sees, and how they are grouped."""
+
+    images: int = option("Images per optimiser step, over all ranks.", 1024)
+    group_images: int = option(
+        "Images of a group: KoLeo, masks and drop path work within groups. A rank takes one group or several.", 32
+    )
+    accumulation_steps: int = option("Parts in which a step is computed, one after another.", 1)
+
+    def check(self) -> None:
+        if min(self.images, self.group_images, self.accumulation_steps) < 1:
+            raise UserError("batch.images, group_images and accumulation_steps must be at least 1.")
+        if self.images % (self.group_images * self.accumulation_steps):
+            raise UserError(
+                f"batch.images={self.images} does not divide into {self.accumulation_steps} parts of groups of "
+                f"{self.group_images}; change images, group_images or accumulation_steps."
+            )
+
+    def groups_per_rank(self, world_size: int) -> int:
+        """Groups that a rank computes at a time."""
+        groups = self.images // self.group_images // self.accumulation_steps
+        if groups % world_size:
+            raise UserError(
+                f"{world_size} ranks can't share {groups} groups of batch.group_images={self.group_images} evenly; "
+                "use a number of ranks that divides them, or set a smaller batch.group_images in a new run."
+            )
+        return groups // world_size
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a worker is asked for: one rank's share of one part of a step."""
+
+    step: int
+    first_group: int  # number of its first group within the step
+    rows: Ints
+    uses: Ints
+    positions: Ints
+
+
+@dataclass
+class LoadedBatch:
+    step: int
+    batch: Batch
+    keys: list[str]
+    unreadable: list[str]  # what is wrong with the samples that others stand in for
+
+
+class Requests(Sampler[Request]):
+    """The requests of one rank, from a step on."""
+
+    def __init__(self, order: DataOrder, config: BatchConfig, rank: int, world_size: int, steps: range) -> None:
+        self.order, self.config, self.steps = order, config, steps
+        self.rank, self.groups = rank, config.groups_per_rank(world_size)
+        self.groups_per_part = self.groups * world_size
+
+    def __iter__(self) -> Iterator[Request]:
+        size = self.config.group_images
+        for step in self.steps:
+            ordered = self.order.batch(step)
+            for part in range(self.config.accumulation_steps):
+                first = part * self.groups_per_part + self.rank * self.groups
+                here = slice(first * size, (first + self.groups) * size)
+                yield Request(step, first, ordered.rows[here], ordered.uses[here], ordered.positions[here])
+
+    def __len__(self) -> int:
+        return len(self.steps) * self.config.accumulation_steps
+
+
+class RankBatches(Dataset[LoadedBatch]):
+    """Answers requests. Everything random is a function of the seed and of what the draw is for."""
+
+    def __init__(
+        self,
+        shards: ShardSet,
+        order: DataOrder,
+        augment: AugmentConfig,
+        masks: MaskConfig,
+        vit: ViTConfig,
+        group_images: int,
+        seed: int,
+    ) -> None:
+        self.shards, self.order, self.augment, self.masks, self.vit = shards, order, augment, masks, vit
+        self.group_images, self.seed = group_images, seed
+        for name in ("global_px", "local_px"):
+            if getattr(augment, name) % vit.patch_px:
+                raise UserError(
+                    f"augment.{name}={getattr(augment, name)} is not a multiple of the {vit.patch_px}-pixel patches; "
+                    "change it."
+                )
+
+    def __getitem__(self, request: Request) -> LoadedBatch:
+        samples, keys, unreadable = [], [], []
+        for row, use, position in zip(request.rows, request.uses, request.positions, strict=True):
+            row = int(row)
+            for attempt in range(_SUBSTITUTES):
+                try:
+                    key = self.shards.keys[row]
+                    samples.append(augment_jpeg(self.shards.read(row), self.augment, self.seed, int(use), key))
+                    keys.append(key)
+                    break
+                except (UnreadableSampleError, UserError) as error:
+                    if not self.shards.is_there(row):
+                        raise
+                    unreadable.append(f"{self.shards.describe(row)}: {error}")
+                    row = self.order.substitute(int(position), attempt)
+            else:
+                raise UserError(f"{_SUBSTITUTES} unreadable samples in a row ({unreadable[-1]}); check data.shards.")
+        groups = len(request.rows) // self.group_images
+        numbers = range(request.first_group, request.first_group + groups)
+        batch = collate(samples, self._masks(request.step, numbers), self.augment.local_px)
+        batch.groups, batch.subsets = groups, self._subsets(request.step, numbers)
+        return LoadedBatch(request.step, batch, keys, unreadable)
+
+    def _masks(self, step: int, groups: range) -> np.ndarray:
+        """Masks of all groups, crop-major over the whole batch: [2B, N]."""
+        side = self.augment.global_px // self.vit.patch_px
+        of_group = [
+            masks_of_step(self.masks, 2 * self.group_images, (side, side), self.seed, step, g) for g in groups
+        ]  # each [2b, N]
+        stacked = np.stack(of_group).reshape(len(groups), 2, self.group_images, -1)  # [G, 2, b, N]
+        return stacked.transpose(1, 0, 2, 3).reshape(2 * len(groups) * self.group_images, -1)
+
+    def _subsets(self, step: int, groups: range) -> list[Tensor] | None:
+        """Drop path of all groups: samples [depth, 2, chosen] of the global crops, and of the local ones."""
+        if self.vit.drop_path == 0:
+            return None
+        b, G = self.group_images, len(groups)
+        sizes = [2 * b] + ([self.augment.local_crops * b] if self.augment.local_crops else [])
+        members: list[list[Tensor]] = [[] for _ in sizes]
+        for g, number in enumerate(groups):
+            generator = torch_generator(self.seed, "drop path", step, number)
+            drawn = draw_subsets(self.vit, sizes, torch.device("cpu"), generator)
+            for member, chosen in zip(members, drawn, strict=True):
+                # From a place in the group's crops (crop · b + image) to one in the batch's (crop · B + image).
+                member.append(chosen // b * (G * b) + g * b + chosen % b)
+        return [torch.cat(member, dim=-1) for member in members]
+
+
+class Loader:
+    """Iterates over a rank's batches and measures how long training waits for them."""
+
+    def __init__(self, batches: RankBatches, requests: Requests, config: DataConfig) -> None:
+        self.wait_seconds = 0.0
+        loader: DataLoader[LoadedBatch] = DataLoader(
+            batches,
+            batch_size=None,
+            sampler=requests,
+            num_workers=config.workers,
+            prefetch_factor=config.prefetch_batches if config.workers else None,
+            worker_init_fn=_prepare_worker if config.workers else None,
+        )
+        self._batches = iter(loader)
+
+    def next(self) -> LoadedBatch:
+        began = time.perf_counter()
+        loaded: LoadedBatch = next(self._batches)
+        self.wait_seconds += time.perf_counter() - began
+        return loaded
+
+    def close(self) -> None:
+        """End the workers."""
+        del self._batches
+
+
+def _prepare_worker(_: int) -> None:
+    ignore_stop_signals()
+    cv2.setNumThreads(0)  # one worker, one core

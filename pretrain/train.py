@@ -1,0 +1,318 @@
+"""A run from its first step to its last, across any number of stops."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backbone import load_backbone
+from pretrain.build import build_objective, make_mesh, prepare_optimizer_state, training_state
+from pretrain.checkpoints import CheckpointStore
+from pretrain.config import PretrainConfig, changed_key
+from pretrain.health import collapse_figures
+from pretrain.loader import LoadedBatch, Loader, RankBatches, Requests
+from pretrain.logs import RunLog
+from pretrain.order import DataOrder
+from pretrain.parameter_groups import build_optimizer
+from pretrain.schedules import resolve_schedule
+from pretrain.shards import ShardSet, open_shards
+from pretrain.signals import EXIT_REQUEUE, StopRequest, stop_signals
+from pretrain.step import Stepper, StepResult
+from pretrain.world import World, joined_world
+from runtime.config import load_config, save_config
+from runtime.console import duration, log_to, say, table, warn
+from runtime.errors import UserError
+from runtime.files import make_directory, write_json
+from runtime.locks import directory_lock
+
+CONFIG_NAME = "config.yaml"
+# How long the processes of a run that was just killed may hold on to its folder.
+_LOCK_WAIT_SECONDS = 30.0
+
+
+def pretrain(config: PretrainConfig) -> int:
+    """Train, or go on training, and return the exit code: 0, or EXIT_REQUEUE when the run was asked to stop."""
+    with ExitStack() as stack:
+        world = stack.enter_context(joined_world(config.run.device, config.run.timeout_seconds))
+        request = stack.enter_context(stop_signals())
+        run = Path(config.run.dir)
+        if world.is_first:
+            stack.enter_context(_run_lock(run))
+            stack.enter_context(log_to(run / "log.txt"))
+        world.first_says(None)  # the others wait until the folder is ours
+        return Trainer(config, world, request).train()
+
+
+class Trainer:
+    """Everything that a run consists of on one rank."""
+
+    def __init__(self, config: PretrainConfig, world: World, request: StopRequest) -> None:
+        self.config, self.world, self.request = config, world, request
+        self.run = Path(config.run.dir)
+        self.store = CheckpointStore(self.run, world, config.checkpoint)
+        self._refuse_changed_config()
+        self.shards = open_shards(config.data.shards)
+        self.vit = config.model.vit()
+        self.order = _order(config, self.shards)
+        self.schedule = resolve_schedule(config.schedule, config.batch.images, self.order.epoch_images)
+        self.objective = self._build()
+        self.optimizer = build_optimizer(self.objective.student, config.optimizer)
+        prepare_optimizer_state(self.optimizer)
+        self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, world)
+        self.skipped = self.skipped_in_a_row = 0
+        self.step = self._resume()
+        if world.is_first:
+            save_config(config, self.run / CONFIG_NAME)
+
+    def train(self) -> int:
+        """Run the steps that are left."""
+        total = self.schedule.total_steps
+        end = min(total, self.config.run.stop_at_step or total)
+        self._introduce()
+        if self.step >= end:
+            say(f"nothing to do: the run is at step {self.step:,} of {total:,}.")
+            return 0
+        with self._log() as log, self._loader(range(self.step, end)) as loader:
+            self.clock = _Clock(self.step)
+            while self.step < end:
+                self._one_step(loader, log)
+                if self._stop_requested:
+                    break
+                if self.step % self.config.checkpoint.every_steps == 0 and self.step < end:
+                    self._save(log)
+            self._save(log)
+            self.store.wait(must_succeed=True)
+        if self.step < end:
+            say(f"stopped at step {self.step:,} as asked, saved; the same command goes on from here.")
+            return EXIT_REQUEUE
+        say(f"done: {self.step:,} of {total:,} steps, checkpoint {self.store.folder / f'step_{self.step:07d}'}.")
+        return 0
+
+    def _one_step(self, loader: Loader, log: RunLog | None) -> None:
+        parts = [loader.next() for _ in range(self.config.batch.accumulation_steps)]
+        values = self.schedule.at(self.step)
+        unreadable = [line for part in parts for line in part.unreadable]
+        for line in unreadable:
+            warn(f"step {self.step}: unreadable sample replaced: {line}")
+        flags = [float(self.request.signal_name is not None), float(len(unreadable)), loader.wait_seconds]
+        result = self.stepper.run(parts, values, flags)
+        stop, bad_samples, wait_seconds = result.flags
+        self._stop_requested = stop > 0
+        self._note_health(result, parts)
+        every = self.config.health.collapse_every_steps
+        collapse = {}
+        if every and self.step % every == 0:
+            batch = parts[0].batch.to(self.world.device)
+            collapse = collapse_figures(self.objective, batch, values.teacher_temperature)
+        if self.step % self.config.log.every_steps == 0 or collapse or result.skipped:
+            keys = self._keys(parts) if self.config.log.sample_keys else {}
+            figures = {
+                **result.losses,
+                "gradient_norm": result.gradient_norms,
+                "schedule": asdict(values),
+                **({"skipped": True} if result.skipped else {}),
+                **({"unreadable_samples": int(bad_samples)} if bad_samples else {}),
+                **({"collapse": collapse} if collapse else {}),
+                **keys,
+            }
+            if log is not None:
+                speed = self.clock.lap(self.step + 1, self.config.batch.images, wait_seconds / self.world.size)
+                log.write(self.step, {**figures, "speed": speed})
+                self._say_step(result, values.lr, speed)
+        self.step += 1
+
+    def _keys(self, parts: list[LoadedBatch]) -> dict[str, Any]:
+        by_rank = self.world.gather([part.keys for part in parts])
+        return {"keys": [key for part in range(len(parts)) for rank in by_rank for key in rank[part]]}
+
+    def _note_health(self, result: StepResult, parts: list[LoadedBatch]) -> None:
+        if not result.skipped:
+            self.skipped_in_a_row = 0
+            return
+        self.skipped += 1
+        self.skipped_in_a_row += 1
+        keys = [key for part in parts for key in part.keys]
+        reports = self.world.gather({"rank": self.world.rank, "samples": keys} if result.bad_here else None)
+        blamed = [report for report in reports if report is not None]
+        ranks = ", ".join(str(report["rank"]) for report in blamed) or "none (only the gradient)"
+        if self.world.is_first:
+            warn(f"step {self.step} is skipped on all ranks: non-finite loss or gradient; loss of ranks: {ranks}.")
+        if self.skipped_in_a_row >= self.config.health.max_skipped_steps:
+            path = self.run / "non_finite.json"
+            if self.world.is_first:
+                write_json(path, {"step": self.step, "skipped_in_a_row": self.skipped_in_a_row, "ranks": blamed})
+            raise UserError(
+                f"{self.skipped_in_a_row} steps in a row were non-finite, the last one is {self.step}; "
+                f"ranks and samples are in {path}; go on from an earlier checkpoint with a lower schedule.base_lr."
+            )
+
+    def _save(self, log: RunLog | None) -> None:
+        if log is not None:
+            log.metrics.flush_to_disk()
+        description = {
+            "vit": self.vit.to_dict(),
+            "certificate": self.shards.certificate,
+            "images_seen": self.step * self.config.batch.images,
+            "world_size": self.world.size,
+            "shards_sha256": self.fingerprint,
+            "skipped_steps": self.skipped,
+            "skipped_in_a_row": self.skipped_in_a_row,
+        }
+        self.store.save(self.step, training_state(self.objective, self.optimizer), description)
+
+    def _resume(self) -> int:
+        """Go on from the newest usable checkpoint; the step to do next."""
+        self.fingerprint = self.shards.fingerprint()
+        description = self.store.load_latest(training_state(self.objective, self.optimizer), self.vit.to_dict())
+        if description is None:
+            return 0
+        if description["shards_sha256"] != self.fingerprint:
+            raise UserError(
+                f"data.shards={self.config.data.shards} does not hold the samples that the run {self.run} began with; "
+                "give it the same shards, or choose another run.dir."
+            )
+        self.skipped, self.skipped_in_a_row = description["skipped_steps"], description["skipped_in_a_row"]
+        return int(description["step"])
+
+    def _refuse_changed_config(self) -> None:
+        stored = self.run / CONFIG_NAME
+        if not self.store.steps() or not stored.exists():
+            return
+        key = changed_key(load_config(PretrainConfig, stored), self.config)
+        if key is not None:
+            raise UserError(
+                f"the run {self.run} can't go on exactly with another {key}; "
+                "restore the key, or choose another run.dir for a new run."
+            )
+
+    def _build(self) -> Any:
+        config, world = self.config, self.world
+        mesh = make_mesh(config.sharding, world.size, world.local_size, world.device.type)
+        weights = None
+        if config.init.weights is not None and not self.store.steps():
+            loaded = load_backbone(config.init.weights)
+            say(f"starting from {config.init.weights} ({loaded.architecture}, {loaded.source})")
+            weights = loaded.model.state_dict()
+        return build_objective(
+            self.vit,
+            config.objective,
+            config.execution,
+            config.sharding,
+            mesh,
+            world.device,
+            config.run.seed,
+            weights,
+            config.init.new_registers,
+        )
+
+    @contextmanager
+    def _log(self) -> Iterator[RunLog | None]:
+        if not self.world.is_first:
+            yield None
+            return
+        log = RunLog(self.run, self.config.log, self.step, asdict(self.config))
+        try:
+            yield log
+        finally:
+            log.close()
+
+    @contextmanager
+    def _loader(self, steps: range) -> Iterator[Loader]:
+        config = self.config
+        requests = Requests(self.order, config.batch, self.world.rank, self.world.size, steps)
+        batches = RankBatches(
+            self.shards, self.order, config.augment, config.masks, self.vit, config.batch.group_images, config.run.seed
+        )
+        loader = Loader(batches, requests, config.data)
+        try:
+            yield loader
+        finally:
+            loader.close()
+
+    def _introduce(self) -> None:
+        """The resolved schedule and the world, before the first step."""
+        config, world, schedule = self.config, self.world, self.schedule
+        epochs = schedule.total_steps * config.batch.images / self.order.epoch_images
+        say(
+            f"{world.size} ranks on {world.device.type}, sharding {config.sharding.mode}; "
+            f"{len(self.shards):,} samples of {len(self.shards.corpora)} corpora in {len(self.shards.shards)} shards"
+        )
+        say(
+            f"{schedule.total_steps:,} steps of {config.batch.images:,} images = {epochs:.2f} data epochs; "
+            f"learning rate up to {schedule.lr[1]:.3g}, then to {schedule.at(schedule.total_steps).lr:.3g}"
+        )
+        head, *rows = schedule.table()
+        table("schedule", list(head), [list(row) for row in rows])
+        if self.step:
+            say(f"going on from step {self.step:,}")
+
+    def _say_step(self, result: StepResult, lr: float, speed: dict[str, float]) -> None:
+        left = (self.schedule.total_steps - self.step - 1) * speed["step_seconds"]
+        say(
+            f"step {self.step:>6,}/{self.schedule.total_steps:,}  loss {result.losses['total']:.4f}  lr {lr:.2e}  "
+            f"{speed['images_per_second']:.1f} images/s  data wait {100 * speed['data_wait_share']:.0f}%  "
+            f"memory {speed['memory_gb']:.2f} GB  {duration(left)} left"
+        )
+
+
+class _Clock:
+    """Speed since the last logged step."""
+
+    def __init__(self, step: int) -> None:
+        self._step, self._time, self._waited = step, time.perf_counter(), 0.0
+
+    def lap(self, step: int, images_per_step: int, waited: float) -> dict[str, float]:
+        now = time.perf_counter()
+        seconds, steps = now - self._time, step - self._step
+        figures = {
+            "step_seconds": seconds / steps,
+            "images_per_second": steps * images_per_step / seconds,
+            "data_wait_share": (waited - self._waited) / seconds,
+            "memory_gb": _memory_gb(),
+        }
+        self._step, self._time, self._waited = step, now, waited
+        return figures
+
+
+def _memory_gb() -> float:
+    """The most that this process has used, on its GPU or in main memory."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 1e9
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+def _order(config: PretrainConfig, shards: ShardSet) -> DataOrder:
+    weights = None
+    if config.data.weights:
+        unknown = sorted(set(config.data.weights) - set(shards.corpora))
+        if unknown:
+            raise UserError(
+                f"data.weights: the shards hold no corpus '{unknown[0]}'; there are: {', '.join(shards.corpora)}."
+            )
+        weights = [float(config.data.weights.get(name, 0.0)) for name in shards.corpora]
+    batch = config.batch
+    return DataOrder(shards.corpus_of, shards.video_of, config.run.seed, batch.images, batch.group_images, weights)
+
+
+@contextmanager
+def _run_lock(run: Path) -> Iterator[None]:
+    """Hold the run's folder; the leftovers of a run that was just killed get some time to let go of it."""
+    make_directory(run)
+    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(directory_lock(run))
+                break
+            except UserError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+        yield
