@@ -1,6 +1,6 @@
 """Figures of merit. Targets are zeros and ones [N, C], scores any real numbers; a class without a figure gives NaN.
 
-NaN inside means «not evaluable» (no positives or no negatives); it never counts as 0 or 0.5 and becomes None in exports.
+NaN means «not evaluable» (no positives or no negatives); it never counts as 0 or 0.5 and becomes None in exports.
 Scores that are NaN or infinite are refused. All agree with scikit-learn where it has the same figure.
 """
 

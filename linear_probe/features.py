@@ -1,0 +1,98 @@
+"""Features of all pictures, extracted once a network, and the parts of them that heads are trained on."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from backbone.feature_cache import FeatureCache, FeatureKey
+from backbone.features import FeatureKind, extract_features
+from linear_probe.models import ProbeModel
+from linear_probe.samples import Sample
+
+# Blocks whose cls tokens the converged protocol looks at.
+LAST_BLOCKS = 4
+_TIMED_IMAGES, _TIMED_BATCH = 10, 16
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A part of the stored features: one choice of layers and pooling."""
+
+    name: str
+    start: int
+    stop: int
+
+
+def feature_kind(model: ProbeModel, several: bool) -> FeatureKind:
+    """The last cls token; with `several`, those of the last blocks and the mean patch token beside it."""
+    if not several or not model.blocks:
+        return FeatureKind()
+    return FeatureKind(layers=min(LAST_BLOCKS, model.blocks), patch_mean=True)
+
+
+def columns_of(kind: FeatureKind, width: int) -> list[Columns]:
+    """The choices that stored features of this kind hold, plain cls token first."""
+    if not kind.patch_mean:
+        return [Columns("cls", 0, width)]
+    token = width // (kind.layers + 1)
+    last = (kind.layers - 1) * token
+    choices = [Columns("cls", last, last + token), Columns("cls+mean patch", last, width)]
+    if kind.layers > 1:
+        choices.append(Columns(f"cls of {kind.layers} blocks", 0, kind.layers * token))
+    return choices
+
+
+def features_of(
+    model: ProbeModel, samples: Sequence[Sample], several: bool, cache: FeatureCache, batch_size: int, device: str
+) -> tuple[Tensor, FeatureKind]:
+    """Features [N, width] of all samples, from the cache when they are there."""
+    kind = feature_kind(model, several)
+    data = hashlib.sha256("\n".join(sample.sha256 for sample in samples).encode()).hexdigest()
+    key = FeatureKey(model.weights_sha256, data, model.preprocessing, kind)
+
+    def compute() -> Tensor:
+        return extract_features(
+            model.model.to(device),
+            [sample.path for sample in samples],
+            model.preprocessing,
+            batch_size=batch_size,
+            device=device,
+            kind=kind,
+            label=f"features of {model.name}",
+        )
+
+    return cache.load_or_compute(key, compute), kind
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """How fast a network is on the device that was used; decoding is not counted."""
+
+    device: str
+    parameters: int
+    latency_ms: float  # one image at a time, median
+    images_per_second: float  # in batches
+
+
+@torch.no_grad()
+def measure_efficiency(model: ProbeModel, device: str) -> Efficiency:
+    network = model.model.to(device).eval()
+    side = model.preprocessing.crop_px
+    kind = FeatureKind()
+
+    def seconds(images: Tensor) -> float:
+        began = time.perf_counter()
+        kind.of(network, images).cpu()  # the copy waits for the device
+        return time.perf_counter() - began
+
+    one, batch = torch.zeros(1, 3, side, side, device=device), torch.zeros(_TIMED_BATCH, 3, side, side, device=device)
+    seconds(one)  # the first call sets things up
+    single = sorted(seconds(one) for _ in range(_TIMED_IMAGES))
+    parameters = sum(p.numel() for p in network.parameters())
+    return Efficiency(device, parameters, 1000 * single[len(single) // 2], _TIMED_BATCH / seconds(batch))
