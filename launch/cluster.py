@@ -1,0 +1,84 @@
+"""One file describes a cluster: how to get in, and what each stage gets there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from runtime.config import load_config, option
+from runtime.errors import UserError
+
+
+@dataclass
+class Resources:
+    """What one stage asks for."""
+
+    nodes: int = option("Machines.", 1)
+    gpus_per_node: int = option("GPUs on each machine.", 0)
+    tasks_per_node: int | None = option(
+        "Processes on each machine; null: one per GPU, or one where there is none.", None
+    )
+    cpus_per_task: int = option("CPU cores of each process.", 1)
+    memory_gb: float | None = option("Memory on each machine; null: the partition's default.", None)
+    time_minutes: int = option("Time limit of one go; a longer job saves, is requeued and goes on.", 1440)
+    partition: str | None = option("A partition for this stage alone; null: the cluster's.", None)
+
+    @property
+    def tasks(self) -> int:
+        """Processes on each machine."""
+        return self.tasks_per_node or max(self.gpus_per_node, 1)
+
+    def check(self) -> None:
+        for name in ("nodes", "cpus_per_task", "time_minutes", "tasks"):
+            if getattr(self, name) < 1:
+                raise UserError(f"the cluster's key '{name}' must be at least 1, not {getattr(self, name)}.")
+
+
+@dataclass
+class ClusterConfig:
+    """A place to run jobs. `local` and `debug` need no Slurm: processes on this machine, in the background or here."""
+
+    kind: Literal["slurm", "local", "debug"] = option(
+        "slurm, local (in the background here) or debug (in front).", "slurm"
+    )
+    partition: str | None = option("Slurm partition; null: the cluster's default.", None)
+    account: str | None = option("Account that is charged.", None)
+    qos: str | None = option("Quality of service.", None)
+    constraint: str | None = option("Features that a node must have, such as a100.", None)
+    exclude: str | None = option("Nodes to stay away from.", None)
+    sbatch: dict[str, str] = option("Any further sbatch options, without their dashes.", {})
+    setup: list[str] = option("Shell lines before the stage starts, such as 'module load cuda'.", [])
+    environment: dict[str, str] = option("Environment variables of the job.", {})
+    container: str | None = option("Command in front of python, such as 'apptainer exec --nv image.sif'.", None)
+    python: str | None = option("Python of the jobs; null: the one that submits.", None)
+    warn_seconds: int = option("How long before the time limit the stage is told to save.", 120)
+    max_restarts: int = option("Restarts in a row after crashes, that is, ends that the stage did not ask for.", 3)
+    shard: Resources = option("Preparing the data.", Resources())
+    pretrain: Resources = option("Training.", Resources())
+    watch: Resources = option("The kNN monitor beside the training.", Resources())
+    export: Resources = option("Writing the released weights.", Resources())
+    probe: Resources = option("Linear probes of the released weights.", Resources())
+
+    def check(self) -> None:
+        if self.kind != "slurm":
+            for stage in STAGES:
+                if self.resources(stage).nodes > 1:
+                    raise UserError(
+                        f"the cluster's key '{stage}.nodes' is {self.resources(stage).nodes}, "
+                        f"but a {self.kind} cluster is one machine; use kind: slurm, or 1."
+                    )
+
+    def resources(self, stage: str) -> Resources:
+        """What `stage` gets, its partition filled in."""
+        own: Resources = getattr(self, stage)
+        return replace(own, partition=own.partition or self.partition)
+
+
+STAGES = ("shard", "pretrain", "watch", "export", "probe")
+
+
+def load_cluster(path: Path | str, stage: str, **overrides: int | str | None) -> ClusterConfig:
+    """The cluster of a YAML file; `overrides` change what `stage` gets there (None: leave as it is)."""
+    words = [f"{stage}.{name}={value}" for name, value in overrides.items() if value is not None]
+    return load_config(ClusterConfig, path, words)

@@ -1,0 +1,82 @@
+"""`python -m launch.ending JOB_FOLDER EXIT_CODE`: the batch script asks whether the job is over or starts again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from launch import slurm
+from launch.jobs import REQUEUE_EXIT_CODE, Job, events_of, read_job, record_event
+from launch.ray_cluster import exit_code_file
+from runtime.console import say
+from runtime.errors import EXIT_USER_ERROR
+
+_ENDED_BY_WARNING = (128 + signal.SIGUSR2, 128 + signal.SIGTERM)
+Verdict = Literal["done", "requeue", "failed", "cancelled", "slurm decides"]
+
+
+def verdict(
+    exit_code: int, crashes: int, max_restarts: int, state: str = "RUNNING", restarts_freely: bool = False
+) -> Verdict:
+    """What becomes of a job whose stage has ended.
+
+    `crashes` counts the unasked-for ends in a row, this one included; `state` is Slurm's word for the job. Slurm itself
+    restarts a job that it preempted or whose node it lost, so there is nothing to decide then. A stage that restarts
+    freely keeps all that it has finished, so it may simply be ended by the warning signal.
+    """
+    if state == "CANCELLED":
+        return "cancelled"
+    if exit_code == 0:
+        return "done"
+    if state not in ("RUNNING", "TIMEOUT"):
+        return "slurm decides"
+    if exit_code == REQUEUE_EXIT_CODE:
+        return "requeue"
+    if restarts_freely and exit_code in _ENDED_BY_WARNING:
+        return "requeue"
+    # The user must change something first: starting again would end the same way.
+    if exit_code == EXIT_USER_ERROR:
+        return "failed"
+    return "requeue" if crashes <= max_restarts else "failed"
+
+
+def crashes_in_a_row(events: list[dict[str, Any]]) -> int:
+    """Ends since the stage last saved and asked for its requeue that it did not ask for."""
+    count = 0
+    for event in reversed(events):
+        if event["event"] == "ended":
+            if event["exit_code"] in (0, REQUEUE_EXIT_CODE):
+                break
+            count += 1
+    return count
+
+
+def record_end(job: Job, exit_code: int, state: str = "RUNNING") -> Verdict:
+    """Write the end into the job's history, with the verdict."""
+    past = crashes_in_a_row(events_of(job.folder))
+    crashed = exit_code not in (0, REQUEUE_EXIT_CODE) and state in ("RUNNING", "TIMEOUT")
+    decision = verdict(exit_code, past + crashed, job.max_restarts, state, job.restarts_freely)
+    record_event(job.folder, "ended", exit_code=exit_code, state=state, verdict=decision)
+    return decision
+
+
+def main(folder: Path, exit_code: int) -> int:
+    """Runs in the batch script, after the stage. The code it returns becomes the job's."""
+    job, job_id = read_job(folder), os.environ["SLURM_JOB_ID"]
+    if job.uses_ray:
+        # srun's code is also that of nodes that were lost on the way; the stage's own counts.
+        noted = exit_code_file(job, int(os.environ.get("SLURM_RESTART_COUNT", "0")))
+        exit_code = int(noted.read_text()) if noted.exists() else exit_code or 1
+    known = slurm.states([job_id]).get(job_id)
+    decision = record_end(job, exit_code, known.state if known else "RUNNING")
+    say(f"{job.stage} ended with exit code {exit_code}: {decision}")
+    if decision == "requeue":
+        slurm.requeue(job_id)
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,117 @@
+"""A job's record in its run directory: `jobs/STAGE/job.json`, what it did in `events.jsonl`, its logs beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from runtime.errors import UserError, naming_path
+from runtime.files import make_directory, read_json, write_json
+
+# A stage that saved its work and wants to go on later ends with this code (sysexits.h: EX_TEMPFAIL).
+REQUEUE_EXIT_CODE = 75
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """One stage of one run, as it was submitted. All paths are absolute."""
+
+    stage: str
+    run: str
+    words: list[str]
+    working_directory: str
+    kind: str
+    code: str
+    nodes: int = 1
+    tasks_per_node: int = 1
+    cpus_per_task: int = 1
+    environment: dict[str, str] = field(default_factory=dict)
+    max_restarts: int = 3
+    uses_ray: bool = False
+    restarts_freely: bool = False
+    output: str | None = None
+    submitted: float = 0.0
+    job_id: str | None = None
+    after: list[str] = field(default_factory=list)
+    format: int = FORMAT
+
+    @property
+    def folder(self) -> Path:
+        return job_folder(self.run, self.stage)
+
+    @property
+    def command(self) -> str:
+        return "python -m " + " ".join(self.words)
+
+    def save(self) -> None:
+        write_json(self.folder / "job.json", asdict(self))
+
+    def with_id(self, job_id: str) -> Job:
+        return replace(self, job_id=job_id)
+
+
+def job_folder(run: Path | str, stage: str) -> Path:
+    return Path(run) / "jobs" / stage
+
+
+def read_job(folder: Path | str) -> Job:
+    path = Path(folder) / "job.json"
+    content = read_json(path)
+    if content.get("format") != FORMAT:
+        raise UserError(f"cannot read {path}: its format is {content.get('format')}, this version knows {FORMAT}.")
+    return Job(**content)
+
+
+def jobs_of(run: Path | str) -> list[Job]:
+    """The jobs of a run, in the order of their submission."""
+    found = [read_job(path.parent) for path in (Path(run) / "jobs").glob("*/job.json")]
+    return sorted(found, key=lambda job: job.submitted)
+
+
+def find_runs(root: Path | str) -> list[Path]:
+    """Run directories at or below `root`: those that have jobs or a training's metrics."""
+    root = Path(root)
+    if not root.is_dir():
+        raise UserError(f"there are no runs at {root}: the folder does not exist; name the folder that holds them.")
+    marks = [*root.rglob("jobs/*/job.json"), *root.rglob("metrics.jsonl")]
+    return sorted({path.parents[2] if path.name == "job.json" else path.parent for path in marks})
+
+
+def record_event(folder: Path | str, event: str, **details: Any) -> None:
+    """Append one line to the job's history. Short lines in append mode don't mix, whoever writes."""
+    path = make_directory(folder) / "events.jsonl"
+    line = json.dumps({"time": round(time.time(), 3), "event": event, **details}, sort_keys=True) + "\n"
+    with naming_path("write", path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+
+def events_of(folder: Path | str) -> list[dict[str, Any]]:
+    path = Path(folder) / "events.jsonl"
+    return list(json_lines(path)) if path.is_file() else []
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a .jsonl file. A last line that is still being written is left out."""
+    with naming_path("read", path):
+        lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError as error:
+            if number < len(lines):
+                raise UserError(f"cannot read {path}: line {number} is not valid JSON ({error.msg}).") from error
+
+
+def log_files(job: Job) -> list[Path]:
+    """The job's logs, the batch script's and first task's first."""
+    return sorted(job.folder.glob("*_log.out"), key=lambda path: path.stat().st_mtime)

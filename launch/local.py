@@ -1,0 +1,139 @@
+"""A job on this machine: a supervisor starts the ranks, passes signals on, and restarts them as Slurm would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from launch.ending import record_end
+from launch.jobs import Job, read_job, record_event
+
+# From the request to end until the ranks are killed.
+GRACE_SECONDS = 60.0
+
+
+class Supervisor:
+    """Runs a job's ranks until they are done. SIGTERM and Ctrl-C end the job, SIGUSR2 makes it save and go on."""
+
+    def __init__(self, job: Job, to_terminal: bool) -> None:
+        self.job, self.to_terminal = job, to_terminal
+        self.ranks: list[subprocess.Popen[bytes]] = []
+        self.cancelled_at: float | None = None
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+            signal.signal(number, self._pass_on)
+        for restart in range(sys.maxsize):
+            self._record_start(restart)
+            self._start()
+            code = self._wait()
+            decision = record_end(self.job, code, "CANCELLED" if self.cancelled_at is not None else "RUNNING")
+            if decision != "requeue":
+                return code
+        raise AssertionError("unreachable")
+
+    def _record_start(self, restart: int) -> None:
+        host, ranks = socket.gethostname(), self.job.tasks_per_node
+        record_event(self.job.folder, "started", job_id=str(os.getpid()), restart=restart, nodes=host, ranks=ranks)
+
+    def _start(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        count = self.job.tasks_per_node
+        for rank in range(count):
+            environment = environment_of(self.job)
+            if count > 1:
+                environment |= {
+                    "RANK": str(rank),
+                    "WORLD_SIZE": str(count),
+                    "LOCAL_RANK": str(rank),
+                    "LOCAL_WORLD_SIZE": str(count),
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(port),
+                }
+            output = None if self.to_terminal else (self.job.folder / f"local_{rank}_log.out").open("ab")
+            self.ranks.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", *self.job.words],
+                    cwd=self.job.working_directory,
+                    env=environment,
+                    stdout=output,
+                    stderr=subprocess.STDOUT if output is not None else None,
+                    # Of its own group: Ctrl-C reaches the ranks through the supervisor, once.
+                    process_group=0,
+                )
+            )
+            if output is not None:
+                output.close()
+
+    def _wait(self) -> int:
+        """The job's exit code: the worst of its ranks'. When one crashes, the others are ended."""
+        crashed_at: float | None = None
+        while any(rank.poll() is None for rank in self.ranks):
+            if crashed_at is None and any(rank.returncode not in (None, 0, 75) for rank in self.ranks):
+                crashed_at = time.monotonic()
+                self._signal(signal.SIGTERM)
+            since = min((t for t in (crashed_at, self.cancelled_at) if t is not None), default=None)
+            if since is not None and time.monotonic() - since > GRACE_SECONDS:
+                self._signal(signal.SIGKILL)
+            time.sleep(0.05)
+        # Like srun: the code of a process that a signal ended is 128 + its number.
+        codes = [code if code >= 0 else 128 - code for code in (rank.wait() for rank in self.ranks)]
+        self.ranks = []
+        return max(codes)
+
+    def _signal(self, number: int) -> None:
+        for rank in self.ranks:
+            if rank.poll() is None:
+                # A request to save is for the rank alone: its loader's processes would die of it.
+                (os.killpg if number == signal.SIGKILL else os.kill)(rank.pid, number)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        if number != signal.SIGUSR2:
+            self.cancelled_at = time.monotonic()
+            number = signal.SIGTERM
+        self._signal(number)
+
+
+def environment_of(job: Job) -> dict[str, str]:
+    """Python finds the code in the job's snapshot, not in the folder where the job runs."""
+    environment = dict(os.environ) | job.environment
+    path = [job.code, *filter(None, [environment.get("PYTHONPATH")])]
+    return environment | {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
+
+
+def run_here(job: Job) -> int:
+    """In front: the job's lines appear on this terminal."""
+    return Supervisor(job, to_terminal=True).run()
+
+
+def start_in_background(job: Job) -> str:
+    """A supervisor that outlives this process and its terminal. Returns its process number."""
+    with (job.folder / "supervisor_log.out").open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "launch.local", str(job.folder)],
+            cwd=job.working_directory,
+            env=environment_of(job),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return str(process.pid)
+
+
+def is_supervisor(pid: str, folder: Path) -> bool:
+    """Whether the process is still there and is this job's; a number may have been given to another process since."""
+    words = subprocess.run(["ps", "-ww", "-p", pid, "-o", "args="], capture_output=True, text=True, check=False).stdout
+    return "launch.local" in words and str(folder) in words
+
+
+if __name__ == "__main__":
+    sys.exit(Supervisor(read_job(sys.argv[1]), to_terminal=False).run())

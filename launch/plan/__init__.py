@@ -1,0 +1,1 @@
+"""What a training run will need, before it is submitted."""

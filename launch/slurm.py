@@ -1,0 +1,114 @@
+"""Slurm's commands, and its errors in a sentence."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.errors import UserError
+
+LIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "PREEMPTED", "STOPPED")
+_FIELDS = ("JobID", "State", "Reason", "RestartCnt", "NodeList", "TimeUsed", "TimeLeft")
+
+# Slurm's words for a refusal, and what to do about it.
+_ADVICE = {
+    "Invalid partition": "the partition does not exist; choose one that 'sinfo' lists (key 'partition')",
+    "Invalid account": "the account is not yours to use here; see 'sacctmgr show associations' (key 'account')",
+    "Invalid qos": "the quality of service does not exist; see 'sacctmgr show qos' (key 'qos')",
+    "Memory specification": "no node has that much memory; lower 'memory_gb' to what 'sinfo -o %m' shows",
+    "node configuration is not available": "no node has that many GPUs, cores or that feature; see 'sinfo -Nl'",
+    "Node count specification invalid": "the partition has fewer nodes; lower 'nodes'",
+    "More processors requested": "no node has that many cores; lower 'cpus_per_task' or 'tasks_per_node'",
+    "time limit": "the partition allows less time; lower 'time_minutes'",
+    "Unable to contact slurm controller": "the Slurm controller does not answer; try 'scontrol ping'",
+    "Munge": "munge does not answer on this machine, so Slurm can't tell who you are; ask your administrator",
+}
+
+
+@dataclass(frozen=True)
+class SlurmState:
+    """Slurm's word on one job."""
+
+    state: str
+    reason: str = ""
+    restarts: int = 0
+    nodes: str = ""
+    elapsed: str = ""
+    left: str = ""
+
+
+def require_slurm() -> None:
+    for program in ("sbatch", "srun", "squeue", "scontrol"):
+        if shutil.which(program) is None:
+            raise UserError(
+                f"there is no Slurm on this machine ('{program}' is not in the PATH); log in to the cluster, "
+                "or use configs/cluster/local.yaml."
+            )
+
+
+def refusal(message: str, action: str) -> UserError:
+    """Slurm's error message as a sentence with advice."""
+    text = " ".join(message.replace("sbatch: error:", "").replace("slurm_load_jobs error:", "").split())
+    advice = next((a for words, a in _ADVICE.items() if words.lower() in text.lower()), None)
+    return UserError(f"Slurm refused to {action}: {advice or text.rstrip('.')}{f' ({text})' if advice else ''}.")
+
+
+def run_slurm(words: list[str], action: str) -> str:
+    """Output of a Slurm command; its failure becomes a UserError."""
+    require_slurm()
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode != 0:
+        raise refusal(done.stderr or done.stdout, action)
+    return done.stdout
+
+
+def states(job_ids: list[str]) -> dict[str, SlurmState]:
+    """What the controller knows of these jobs; those that it has forgotten come from sacct, if there is one."""
+    if not job_ids:
+        return {}
+    require_slurm()
+    layout = ",".join(f"{name}:|" for name in _FIELDS)
+    done = subprocess.run(
+        ["squeue", "-h", "-t", "all", "-j", ",".join(job_ids), "-O", layout],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    if done.returncode != 0 and "Invalid job id" not in done.stderr:
+        raise refusal(done.stderr, "show the jobs")
+    found: dict[str, SlurmState] = {}
+    for line in done.stdout.splitlines():
+        job_id, state, reason, restarts, nodes, elapsed, left = line.split("|")[: len(_FIELDS)]
+        found[job_id] = SlurmState(state, reason, int(restarts or 0), nodes, elapsed, left)
+    forgotten = [job_id for job_id in job_ids if job_id not in found]
+    return found | _accounted(forgotten) if forgotten else found
+
+
+def _accounted(job_ids: list[str]) -> dict[str, SlurmState]:
+    """From sacct; empty on a cluster without accounting."""
+    words = ["sacct", "-n", "-X", "-P", "-j", ",".join(job_ids), "-o", "JobID,State,NodeList,Elapsed"]
+    if shutil.which("sacct") is None:
+        return {}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    found = {}
+    for line in done.stdout.splitlines() if done.returncode == 0 else []:
+        job_id, state, nodes, elapsed = line.split("|")
+        found[job_id] = SlurmState(state.split()[0], "", 0, nodes, elapsed)
+    return found
+
+
+def find_by_comment(comment: Path | str) -> str | None:
+    """The live job with this comment: finds one whose submitter died before it noted the number."""
+    for line in run_slurm(["squeue", "-h", "-o", "%i|%k"], "list the jobs").splitlines():
+        job_id, _, text = line.partition("|")
+        if text == str(comment):
+            return job_id
+    return None
+
+
+def requeue(job_id: str) -> None:
+    run_slurm(["scontrol", "requeue", job_id], f"requeue job {job_id}")
+
+
+def cancel(job_id: str) -> None:
+    run_slurm(["scancel", job_id], f"cancel job {job_id}")

@@ -1,0 +1,32 @@
+"""A copy of the code for a queued job, so that edits made later don't change it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from runtime.files import atomic_directory
+
+PACKAGES = ("backbone", "data_pipeline", "eval_knn", "launch", "linear_probe", "pretrain", "runtime")
+SOURCE = Path(__file__).resolve().parent.parent
+
+
+def take_snapshot(folder: Path, source: Path = SOURCE) -> Path:
+    """Copy the packages below `source` to `folder/HASH`. Equal code gives the same folder, which is copied once."""
+    files = sorted(path for package in PACKAGES for path in _files_of(source / package))
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.relative_to(source)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    target = folder / digest.hexdigest()[:12]
+    if not target.is_dir():
+        with atomic_directory(target) as temporary:
+            for path in files:
+                copy = temporary / path.relative_to(source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+    return target
+
+
+def _files_of(package: Path) -> list[Path]:
+    return [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]

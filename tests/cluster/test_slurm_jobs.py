@@ -1,0 +1,196 @@
+"""Jobs on a real Slurm: preemption, time-out, requeue, crashes, dead nodes, and what Slurm refuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import HERE, Slurm, wait_for
+
+from launch.cluster import ClusterConfig, Resources
+from launch.control import cancel_run
+from launch.jobs import Job, events_of, read_job
+from launch.status import job_state
+from launch.submit import describe, submit
+from runtime.errors import UserError
+
+
+def cluster_of(**changes: Any) -> ClusterConfig:
+    resources = Resources(nodes=2, tasks_per_node=2, time_minutes=5)
+    values: dict[str, Any] = {"pretrain": resources, "warn_seconds": 30, "environment": {"PYTHONPATH": str(HERE)}}
+    return ClusterConfig(**(values | changes))
+
+
+def start(run: Path, steps: int, *more: str, cluster: ClusterConfig | None = None) -> Job:
+    run.mkdir(exist_ok=True)
+    cluster = cluster or cluster_of()
+    return submit(describe("pretrain", run, ["counting_stage", str(run), str(steps), *more], cluster), cluster)
+
+
+def trace(run: Path, event: str) -> list[dict[str, Any]]:
+    path = run / "trace.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [line for line in lines if line["event"] == event]
+
+
+def wait_until(job: Job, state: str, seconds: float = 60) -> None:
+    wait_for(lambda: job_state(job.folder).state == state, seconds, f"job {job.job_id} is {state}")
+
+
+def test_two_nodes_with_two_tasks_meet_and_end(slurm: Slurm, tmp_path: Path) -> None:
+    job = start(tmp_path / "a", 3)
+    wait_until(job, "COMPLETED")
+    started = trace(tmp_path / "a", "start")
+    environments = sorted((line["env"] for line in started), key=lambda env: int(env["RANK"]))
+    assert [env["RANK"] for env in environments] == ["0", "1", "2", "3"]
+    assert [env["LOCAL_RANK"] for env in environments] == ["0", "1", "0", "1"]
+    assert {env["WORLD_SIZE"] for env in environments} == {"4"}
+    assert {env["LOCAL_WORLD_SIZE"] for env in environments} == {"2"}
+    assert len({(env["MASTER_ADDR"], env["MASTER_PORT"]) for env in environments}) == 1
+    assert started[0]["cwd"] == str(Path.cwd())
+    # The packages come from the snapshot, although the job runs in a folder that has them too.
+    assert Path(started[0]["code"]) == Path(job.code) and job.code.startswith(f"{tmp_path}/a/jobs/code/")
+    state = job_state(job.folder)
+    assert (state.requeues, state.exit_code, state.last_error) == (0, 0, None)
+    assert "rank 0 starts at 0" in (job.folder / f"{job.job_id}_0_log.out").read_text()
+
+
+def test_preempted_it_saves_is_requeued_and_goes_on(slurm: Slurm, tmp_path: Path) -> None:
+    run = tmp_path / "a"
+    job = start(run, 40)
+    wait_for(lambda: len(trace(run, "start")) == 4, 30, "all ranks are up")
+    time.sleep(0.5)
+    # The higher partition wants all nodes.
+    slurm.ask(
+        "sbatch", "--partition=high", "--nodes=4", "--ntasks-per-node=2", "--output=/dev/null", "--wrap=srun sleep 2"
+    )
+    wait_until(job, "COMPLETED", 90)
+    saved, done = trace(run, "saved"), trace(run, "done")
+    assert len(saved) == 4 and {line["signal"] for line in saved} <= {signal.SIGUSR2, signal.SIGTERM}
+    # Each rank went on from its own checkpoint, once, and got to the end.
+    assert sorted(line["first"] for line in done) == sorted(line["step"] for line in saved)
+    assert len(done) == 4 and all(0 < line["first"] < 40 and line["step"] == 40 for line in done)
+    ports = {line["env"]["MASTER_PORT"] for line in trace(run, "start")}
+    assert len(ports) == 2, "a straggler of the first go could meet the second"
+    assert job_state(job.folder).requeues == 1
+    log = (job.folder / f"{job.job_id}_0_log.out").read_text()
+    assert "rank 0 starts at 0" in log, "the first go's log is lost"
+
+
+@pytest.mark.slow
+def test_requeued_by_hand_any_number_of_times(slurm: Slurm, tmp_path: Path) -> None:
+    run = tmp_path / "a"
+    one_task = cluster_of(pretrain=Resources(nodes=1, tasks_per_node=1, time_minutes=5))
+    job = start(run, 60, cluster=one_task)
+    for go in (1, 2, 3):
+        wait_for(lambda go=go: len(trace(run, "start")) == go, 40, f"go {go} has begun")
+        time.sleep(0.5)
+        slurm.ask("scontrol", "requeue", str(job.job_id))
+    wait_until(job, "COMPLETED", 90)
+    assert [line["first"] for line in trace(run, "start")] == [0, *(line["step"] for line in trace(run, "saved"))]
+    assert job_state(job.folder).requeues == 3
+
+
+@pytest.mark.slow
+def test_told_to_save_before_the_time_limit_it_goes_on_later(slurm: Slurm, tmp_path: Path) -> None:
+    """Slurm's shortest limit is a minute."""
+    run = tmp_path / "a"
+    short = cluster_of(pretrain=Resources(nodes=1, tasks_per_node=1, time_minutes=1), warn_seconds=20)
+    job = start(run, 450, cluster=short)
+    wait_until(job, "COMPLETED", 180)
+    saved = trace(run, "saved")
+    assert {line["signal"] for line in saved} == {signal.SIGUSR2}
+    assert trace(run, "done")[0]["first"] == saved[-1]["step"]
+    assert [event["verdict"] for event in events_of(job.folder) if event["event"] == "ended"] == [
+        *(["requeue"] * len(saved)),
+        "done",
+    ]
+
+
+def test_a_crash_is_retried_and_an_error_of_the_user_is_not(slurm: Slurm, tmp_path: Path) -> None:
+    one_task = cluster_of(pretrain=Resources(nodes=1, tasks_per_node=1, time_minutes=5))
+    crashing = start(tmp_path / "crash", 12, "crash_at=3", cluster=one_task)
+    wrong = start(tmp_path / "wrong", 12, "user_error", cluster=one_task)
+    wait_until(wrong, "FAILED")
+    state = job_state(wrong.folder)
+    assert (state.requeues, state.exit_code) == (0, 2)
+    assert state.last_error == "error: the file x is missing; make it."
+    wait_until(crashing, "COMPLETED")
+    state = job_state(crashing.folder)
+    assert (state.requeues, state.exit_code, state.last_error) == (1, 0, None)
+    assert trace(tmp_path / "crash", "done")[0]["first"] == 3
+
+
+def test_cancelled_it_saves_and_stays_cancelled(slurm: Slurm, tmp_path: Path) -> None:
+    run = tmp_path / "a"
+    job = start(run, 600)
+    wait_for(lambda: len(trace(run, "start")) == 4, 30, "all ranks are up")
+    with pytest.raises(UserError, match="already running as job"):
+        start(run, 600)
+    cancel_run(run)
+    wait_until(job, "CANCELLED")
+    time.sleep(6)  # a requeue would show by now: cred_expire of the test cluster is 5 s
+    assert slurm.state(str(job.job_id)) == "CANCELLED"
+    assert len(trace(run, "saved")) == 4 and len(trace(run, "start")) == 4
+    # After that the same run may be submitted again, and goes on.
+    again = start(run, 10)
+    wait_until(again, "COMPLETED")
+    assert job_state(again.folder).requeues == 0
+
+
+def test_refusals_are_sentences_and_leave_no_record(slurm: Slurm, tmp_path: Path) -> None:
+    cases = {
+        "the partition does not exist": cluster_of(partition="nope"),
+        "no node has that much memory": cluster_of(pretrain=Resources(memory_gb=900.0)),
+        "no node has that many GPUs": cluster_of(pretrain=Resources(gpus_per_node=64, tasks_per_node=1)),
+    }
+    for words, cluster in cases.items():
+        with pytest.raises(UserError, match=words) as caught:
+            start(tmp_path / "a", 3, cluster=cluster)
+        assert "\n" not in str(caught.value)
+        assert not (tmp_path / "a" / "jobs" / "pretrain" / "job.json").exists()
+
+
+def test_a_job_that_can_never_start_is_pointed_out(
+    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(tmp_path / "a", 3, cluster=cluster_of(pretrain=Resources(nodes=9)))
+    assert "can't start" in capsys.readouterr().out
+
+
+def test_a_submitter_that_dies_before_it_hears_the_number(slurm: Slurm, tmp_path: Path) -> None:
+    """The record is written before sbatch; without its number the job is still found."""
+    job = start(tmp_path / "a", 200)
+    Job.save(read_job(job.folder).__class__(**{**read_job(job.folder).__dict__, "job_id": None}))
+    wait_for(lambda: job_state(job.folder).state == "RUNNING", 30, "it is found")
+    assert job_state(job.folder).job_id == job.job_id
+    with pytest.raises(UserError, match="already running"):
+        start(tmp_path / "a", 200)
+
+
+@pytest.mark.slow
+def test_a_killed_slurmd_moves_the_job(slurm: Slurm, tmp_path: Path) -> None:
+    run = tmp_path / "a"
+    job = start(run, 400)
+    wait_for(lambda: len(trace(run, "start")) == 4, 30, "all ranks are up")
+    slurm.kill_slurmd("n2")
+    try:
+        wait_until(job, "COMPLETED", 180)
+    finally:
+        slurm.start_node("n2")
+    assert job_state(job.folder).requeues >= 1
+
+
+def test_output_of_submitted_script_is_the_dry_run(slurm: Slurm, tmp_path: Path) -> None:
+    from launch.submit import sbatch_script
+
+    job = start(tmp_path / "a", 2)
+    script = (job.folder / f"{job.job_id}_submission.sh").read_text()
+    assert script == sbatch_script(job, cluster_of())
+    done = subprocess.run(["bash", "-n"], input=script, text=True, check=False)
+    assert done.returncode == 0
