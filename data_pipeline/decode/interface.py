@@ -1,0 +1,101 @@
+"""Which frames of a video are wanted, and who decodes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.config import option
+from runtime.errors import UserError
+
+
+@dataclass
+class DecodeConfig:
+    """How frames are picked from videos and sequences."""
+
+    sampling: Literal["fps", "every", "keyframes"] = option(
+        "fps: frames at even times; every: each n-th frame; keyframes: only frames that decode alone, at most `fps` of them.",
+        "fps",
+    )
+    fps: float = option("Frames per second, for sampling=fps and as the upper limit of sampling=keyframes.", 1.0)
+    every_frames: int = option("Take each n-th frame, for sampling=every.", 30)
+    sequence_every_frames: int = option("Take each n-th picture of a folder of consecutive frames.", 1)
+    backend: Literal["pyav", "decord", "torchcodec"] = option("Library that decodes videos.", "pyav")
+    device: Literal["cpu", "cuda"] = option("Where to decode; cuda needs backend=torchcodec.", "cpu")
+
+    def check(self) -> None:
+        for name in ("fps", "every_frames", "sequence_every_frames"):
+            if getattr(self, name) <= 0:
+                raise UserError(f"decode.{name} is {getattr(self, name)}; it must be positive.")
+        if self.device == "cuda" and self.backend != "torchcodec":
+            raise UserError(f"decode.device=cuda needs decode.backend=torchcodec; the backend is {self.backend}.")
+        if self.sampling == "keyframes" and self.backend != "pyav":
+            raise UserError(f"decode.sampling=keyframes needs decode.backend=pyav; the backend is {self.backend}.")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One decoded frame."""
+
+    index: int  # position in the video, from 0
+    seconds: float
+    rgb: NDArray[np.uint8]  # [H, W, 3]
+
+
+class DecodeError(Exception):
+    """The video is broken from here on. What was yielded before is good."""
+
+
+def frames_of(path: Path, config: DecodeConfig) -> Iterator[Frame]:
+    """The wanted frames in order. A broken video yields what decodes and then raises `DecodeError` with the reason."""
+    if path.stat().st_size == 0:
+        raise DecodeError("the file is empty")
+    if config.backend == "pyav":
+        from data_pipeline.decode import with_pyav
+
+        yield from with_pyav.frames_of(path, config)
+    elif config.backend == "decord":
+        from data_pipeline.decode import with_decord
+
+        yield from with_decord.frames_of(path, config)
+    else:
+        from data_pipeline.decode import with_torchcodec
+
+        yield from with_torchcodec.frames_of(path, config)
+
+
+def probe_frames(path: Path, count: int) -> list[NDArray[np.uint8]]:
+    """A few frames [H, W, 3] spread over the video, decoded from the key frames nearest; fewer when it is broken."""
+    from data_pipeline.decode import with_pyav
+
+    return with_pyav.probe_frames(path, count)
+
+
+class Picker:
+    """Says which frames to take, from their times and positions alone."""
+
+    def __init__(self, config: DecodeConfig) -> None:
+        self._by_count = config.sampling == "every"
+        self._step = float(config.every_frames) if self._by_count else 1.0 / config.fps
+        self._taken = 0
+
+    # Times are rounded in containers: a frame a tenth of a millisecond early is on time.
+    _EARLY = 1e-4
+
+    @property
+    def target(self) -> float:
+        """The time (or, for sampling=every, the position) from which the next frame is taken."""
+        return self._taken * self._step - self._EARLY
+
+    def wants(self, index: int, seconds: float) -> bool:
+        return (index if self._by_count else seconds) >= self.target
+
+    def take(self, index: int, seconds: float) -> None:
+        """Note that this frame was taken; targets that it has passed are dropped."""
+        position = index if self._by_count else seconds
+        self._taken = max(self._taken + 1, int((position + self._EARLY) / self._step) + 1)

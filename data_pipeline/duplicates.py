@@ -1,0 +1,115 @@
+"""The same material twice: frozen and repeated frames within a video, copies of videos and pictures across a run.
+
+Copies across the run are settled between the two phases, from the hashes of all frames that passed the screens. The
+result depends on the order of the plan only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.config import option
+from runtime.image_hash import hamming_distances
+
+Hashes = NDArray[np.uint8]  # [N, 32]
+
+# Hashes that agree in one of these many pieces are looked at. Eight pieces of 32 bits find every pair that is at most
+# seven bits apart, and nearly all copies of a video by one of their frames.
+_PIECES = 8
+# A piece that very many frames share (black frames, test pictures) says nothing; only the first few are paired.
+_MAX_PARTNERS = 16
+
+
+@dataclass
+class DuplicatesConfig:
+    """How alike pictures must be to count as one; distances are in bits of 256, unrelated pictures are 128 apart."""
+
+    frozen_bits: int = option("A frame at most this far from the one before it is frozen.", 2)
+    frame_bits: int = option("A frame at most this far from a kept frame of its video is a near-duplicate.", 12)
+    video_bits: int = option("Frames of two videos at most this far apart show the same.", 36)
+    video_share: float = option("Share of the shorter video's frames that the other must hold for it to be a copy.", 0.6)
+    image_bits: int = option("A single picture at most this far from another frame of the run is a copy.", 6)
+
+
+class RepeatedFrames:
+    """Screens the frames of one video, in order."""
+
+    def __init__(self, config: DuplicatesConfig) -> None:
+        self._config = config
+        self._previous: Hashes | None = None
+        self._kept: list[NDArray[np.uint8]] = []
+
+    def drop_reason(self, picture_hash: NDArray[np.uint8]) -> str | None:
+        """Why this frame adds nothing, or None."""
+        previous, self._previous = self._previous, picture_hash[None]
+        if previous is not None and hamming_distances(previous, picture_hash[None])[0, 0] <= self._config.frozen_bits:
+            return "frozen"
+        if self._kept:
+            nearest = hamming_distances(picture_hash[None], np.stack(self._kept)).min()
+            if nearest <= self._config.frame_bits:
+                return "near_duplicate"
+        return None
+
+    def keep(self, picture_hash: NDArray[np.uint8]) -> None:
+        self._kept.append(picture_hash)
+
+
+@dataclass(frozen=True)
+class SourceHashes:
+    """The frames of one source that passed the screens, in plan order."""
+
+    source_id: str
+    single: bool  # a single picture, not a video or sequence
+    hashes: Hashes
+
+
+def copies_across(sources: list[SourceHashes], config: DuplicatesConfig) -> dict[str, tuple[str, str]]:
+    """Which sources to drop: source id → (reason, id of the source that stays)."""
+    dropped: dict[str, tuple[str, str]] = {}
+    pairs = sorted(_pairs_that_share_a_piece(sources))
+    for first, second in pairs:
+        a, b = sources[first], sources[second]
+        if a.source_id in dropped or b.source_id in dropped or a.single or b.single:
+            continue
+        same = hamming_distances(a.hashes, b.hashes) <= config.video_bits
+        share_of_a, share_of_b = same.any(axis=1).mean(), same.any(axis=0).mean()
+        if max(share_of_a, share_of_b) < config.video_share:
+            continue
+        # The shorter one goes; of two equals the later.
+        goes, stays = (a, b) if len(a.hashes) < len(b.hashes) and share_of_a >= config.video_share else (b, a)
+        if (share_of_a if goes is a else share_of_b) >= config.video_share:
+            dropped[goes.source_id] = ("duplicate_video", stays.source_id)
+    for first, second in pairs:
+        a, b = sources[first], sources[second]
+        if a.source_id in dropped or b.source_id in dropped or not (a.single or b.single):
+            continue
+        if hamming_distances(a.hashes, b.hashes).min() <= config.image_bits:
+            goes, stays = (b, a) if b.single else (a, b)
+            dropped[goes.source_id] = ("duplicate_image", stays.source_id)
+    return dropped
+
+
+def _pairs_that_share_a_piece(sources: list[SourceHashes]) -> Iterable[tuple[int, int]]:
+    """Numbers of sources, the smaller first, whose frames agree in a piece of their hashes."""
+    filled = [i for i, source in enumerate(sources) if len(source.hashes)]
+    if not filled:
+        return set()
+    owners = np.concatenate([np.full(len(sources[i].hashes), i) for i in filled])
+    hashes = np.ascontiguousarray(np.concatenate([sources[i].hashes for i in filled]))
+    pieces = hashes.view(f"V{hashes.shape[1] // _PIECES}").reshape(len(hashes), -1)
+    pairs: set[tuple[int, int]] = set()
+    for column in range(pieces.shape[1]):
+        _, group, counts = np.unique(pieces[:, column].copy().view(np.uint32), return_inverse=True, return_counts=True)
+        members: dict[int, dict[int, None]] = defaultdict(dict)
+        for row in np.flatnonzero(counts[group] > 1):
+            members[int(group[row])].setdefault(int(owners[row]))
+        for sharing in members.values():
+            numbers = sorted(sharing)
+            for i, first in enumerate(numbers[:_MAX_PARTNERS]):
+                pairs.update((first, second) for second in numbers[i + 1 :])
+    return pairs

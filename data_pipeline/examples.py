@@ -1,0 +1,78 @@
+"""A few small pictures per drop reason, for the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import simplejpeg
+from numpy.typing import NDArray
+
+EXAMPLE_PX = 160
+
+EXAMPLE_SCHEMA = pa.schema(
+    [
+        ("reason", pa.string()),
+        ("corpus", pa.string()),
+        ("source", pa.string()),
+        ("order", pa.string()),
+        ("jpeg", pa.binary()),
+        ("beside", pa.binary()),  # for a leak: the evaluation image
+    ]
+)
+
+
+class Examples:
+    """Keeps the first few pictures of each reason."""
+
+    def __init__(self, per_reason: int) -> None:
+        self._per_reason = per_reason
+        self._counts: Counter[str] = Counter()
+        self.rows: list[dict[str, Any]] = []
+
+    def offer(
+        self,
+        reason: str,
+        corpus: str,
+        source: str,
+        order: str,
+        picture: NDArray[np.uint8],
+        beside: NDArray[np.uint8] | None = None,
+    ) -> None:
+        """Keep this picture unless there are enough for its reason. `order` decides later which of all units' are shown."""
+        if self._counts[reason] >= self._per_reason:
+            return
+        self._counts[reason] += 1
+        other = None if beside is None else _thumbnail(beside)
+        self.rows.append(
+            {
+                "reason": reason,
+                "corpus": corpus,
+                "source": source,
+                "order": order,
+                "jpeg": _thumbnail(picture),
+                "beside": other,
+            }
+        )
+
+
+def choose(table: pa.Table, per_reason: int) -> pa.Table:
+    """Of all examples the same few per reason, whatever units they came from."""
+    rows = sorted(table.to_pylist(), key=lambda row: (row["reason"], row["order"]))
+    taken: Counter[str] = Counter()
+    chosen = []
+    for row in rows:
+        taken[row["reason"]] += 1
+        if taken[row["reason"]] <= per_reason:
+            chosen.append(row)
+    return pa.Table.from_pylist(chosen, EXAMPLE_SCHEMA)
+
+
+def _thumbnail(picture: NDArray[np.uint8]) -> bytes:
+    scale = EXAMPLE_PX / max(picture.shape[:2])
+    size = (max(1, round(picture.shape[1] * scale)), max(1, round(picture.shape[0] * scale)))
+    small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+    return bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(small), quality=80, colorsubsampling="420"))

@@ -1,0 +1,45 @@
+"""Keyed hashes in place of names. Without the key, nobody can tell from a shard which file or patient a frame is of."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from pathlib import Path
+
+from runtime.errors import UserError, naming_path
+from runtime.files import make_directory
+
+KEY_NAME = "key"
+_KEY_BYTES = 32
+
+
+def load_or_create_key(private_dir: Path) -> bytes:
+    """The secret of this output. It is made once, readable by its owner only."""
+    make_directory(private_dir)
+    path = private_dir / KEY_NAME
+    with naming_path("write the key", path):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            pass
+        else:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(os.urandom(_KEY_BYTES).hex().encode() + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+    with naming_path("read the key", path):
+        text = path.read_text(encoding="ascii").strip()
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise UserError(f"the key {path} is damaged; restore it, or remove it to begin a new output with new names.")
+    return key
+
+
+def hashed(key: bytes, *parts: object) -> str:
+    """A name of 20 hexadecimal digits for any parts; the same for the same key and parts."""
+    text = "\0".join(str(part) for part in parts)
+    return hmac.new(key, text.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:20]

@@ -1,0 +1,89 @@
+"""The index of guarded evaluation images, and the question whether a frame is one of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_pipeline.leakage.compare import DESCRIPTOR_PX, PARTS, Thumbnail, correlation_when_aligned, descriptor
+from runtime.config import option
+
+
+@dataclass
+class LeakageConfig:
+    """Which evaluation sets are kept out, and how alike a frame must be to one of their images."""
+
+    guard: list[str] = option("Folders of evaluation images that must not enter the shards.", [])
+    min_similarity: float = option("Similarity of the quick search from which an image is compared closely.", 0.45)
+    candidates: int = option("Images that are compared closely, per frame.", 4)
+    min_correlation: float = option("Correlation after alignment from which a frame is a copy.", 0.55)
+
+
+@dataclass(frozen=True)
+class GuardedImage:
+    """One image of an evaluation set; `thumbnail` is None when the file could not be read."""
+
+    name: str  # guarded set and path inside it
+    sha256: str
+    thumbnail: Thumbnail | None
+
+
+@dataclass(frozen=True)
+class Match:
+    """A guarded image that a frame is a copy of."""
+
+    number: int
+    name: str
+    correlation: float
+
+
+@dataclass(frozen=True)
+class Guard:
+    """All guarded images as arrays, so that Ray hands them to workers without a copy."""
+
+    names: list[str]
+    descriptors: NDArray[np.float32]  # [len(PARTS) * N, 256], part by part
+    greys: NDArray[np.uint8]  # [N, 96, 96]
+    masks: NDArray[np.uint8]  # [N, 96, 96]
+
+    def match(self, thumbnail: Thumbnail, config: LeakageConfig) -> Match | None:
+        """The guarded image that this is a copy of, or None."""
+        count = len(self.names)
+        if count == 0:
+            return None
+        similarity = (self.descriptors @ descriptor(thumbnail)).reshape(len(PARTS), count)
+        best_part = similarity.argmax(axis=0)
+        best = similarity.max(axis=0)
+        top = np.argsort(-best, kind="stable")[: config.candidates]
+        found: Match | None = None
+        for number in (int(i) for i in top if best[i] >= config.min_similarity):
+            other = Thumbnail(self.greys[number], self.masks[number])
+            correlation = correlation_when_aligned(thumbnail, other, PARTS[best_part[number]])
+            if correlation >= config.min_correlation and (found is None or correlation > found.correlation):
+                found = Match(number, self.names[number], round(correlation, 4))
+        return found
+
+
+def build_guard(images: Sequence[GuardedImage]) -> Guard:
+    """The index of all readable images."""
+    readable = [(image.name, image.thumbnail) for image in images if image.thumbnail is not None]
+    thumbnails = [thumbnail for _, thumbnail in readable]
+    descriptors = [[descriptor(thumbnail, part) for thumbnail in thumbnails] for part in PARTS]
+    shape = (len(thumbnails), *(thumbnails[0].grey.shape if thumbnails else (0, 0)))
+    return Guard(
+        names=[name for name, _ in readable],
+        descriptors=np.array(descriptors, np.float32).reshape(-1, DESCRIPTOR_PX**2),
+        greys=np.array([t.grey for t in thumbnails], np.uint8).reshape(shape),
+        masks=np.array([t.mask for t in thumbnails], np.uint8).reshape(shape),
+    )
+
+
+def set_fingerprint(images: Sequence[GuardedImage]) -> str:
+    """One checksum for the content of a guarded set, whatever its folder is called."""
+    lines = sorted(f"{image.sha256}  {Path(image.name).name}\n" for image in images)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,0 +1,137 @@
+"""What a run will do, decided before the first file is opened: the same for the same files and settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_pipeline.config import PipelineConfig
+from data_pipeline.registry import OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION, Overlap, adapter_called
+from data_pipeline.sources import Source, find_files, list_sources
+from runtime.console import say, table, warn
+from runtime.errors import UserError
+
+# Part of every fingerprint: a change in what is computed must not meet old intermediate files.
+WORK_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one task does: a video, a sequence, or some single pictures of one corpus."""
+
+    number: int
+    sources: tuple[Source, ...]
+    root: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All work of a run."""
+
+    units: tuple[Unit, ...]
+    left_out: dict[str, int]  # reason → sources
+    overlaps: tuple[Overlap, ...]  # with evaluation sets
+
+    @property
+    def sources(self) -> list[Source]:
+        return [source for unit in self.units for source in unit.sources]
+
+
+def plan(config: PipelineConfig) -> Plan:
+    """List the corpora and cut them into units of work."""
+    if not config.corpora:
+        raise UserError("corpora is empty: name a config such as configs/corpora/panendo.yaml, or corpora.NAME.root=….")
+    units: list[Unit] = []
+    left_out: Counter[str] = Counter()
+    for name in config.corpora:
+        sources, skipped = _sources_of(name, config)
+        left_out.update(skipped)
+        units.extend(_cut(sources, str(config.root_of(name)), len(units), config.ray.images_per_unit))
+    components = {f"{s.corpus}/{s.component}" for u in units for s in u.sources if s.component is not None}
+    present = {*(config.corpora[name].adapter for name in config.corpora), *components}
+    overlaps = tuple(overlap for overlap in OVERLAPS_WITH_EVALUATION if overlap.part in present)
+    return Plan(tuple(units), dict(sorted(left_out.items())), overlaps)
+
+
+def _sources_of(name: str, config: PipelineConfig) -> tuple[list[Source], Counter[str]]:
+    corpus, root = config.corpora[name], config.root_of(name)
+    adapter = adapter_called(corpus.adapter, name)
+    if not root.is_dir():
+        raise UserError(
+            f"corpora.{name}.root: the folder {root} does not exist; check data_root and corpora.{name}.root, or remove the corpus."
+        )
+    listed = list_sources(adapter, name, find_files(root), corpus.licence)
+    if not listed:
+        raise UserError(
+            f"corpora.{name}.root: {root} holds no file that the adapter '{corpus.adapter}' knows; check the folder, or use adapter folder."
+        )
+    skipped: Counter[str] = Counter()
+    sources = []
+    for source in listed:
+        reason = _why_left_out(source, name, config)
+        if reason is None:
+            sources.append(source)
+        else:
+            skipped[reason] += 1
+    return sources, skipped
+
+
+def _why_left_out(source: Source, name: str, config: PipelineConfig) -> str | None:
+    if source.component in config.corpora[name].exclude_components:
+        return f"{name}/{source.component}: excluded"
+    adapters = {other: config.corpora[other].adapter for other in config.corpora}
+    for overlap in OVERLAPS_BETWEEN_CORPORA if config.known_overlaps == "skip" else ():
+        if overlap.part == f"{adapters[name]}/{source.component}" and overlap.of in adapters.values():
+            return f"{name}/{source.component}: known overlap with {overlap.of}"
+    return None
+
+
+def _cut(sources: list[Source], root: str, first_number: int, images_per_unit: int) -> list[Unit]:
+    groups: list[tuple[Source, ...]] = [(source,) for source in sources if source.kind != "image"]
+    images = [source for source in sources if source.kind == "image"]
+    groups += [tuple(images[i : i + images_per_unit]) for i in range(0, len(images), images_per_unit)]
+    return [Unit(first_number + i, group, root) for i, group in enumerate(groups)]
+
+
+def settings_of(config: PipelineConfig) -> dict[str, Any]:
+    """The settings that shape the output: no folders, nothing about where the work runs."""
+    values = dataclasses.asdict(config)
+    for key in ("out", "data_root", "identity", "ray"):
+        del values[key]
+    values["leakage"]["guard"] = [Path(folder).name for folder in config.leakage.guard]
+    values["corpora"] = {
+        name: {key: value for key, value in corpus.items() if key != "root"}
+        for name, corpus in values["corpora"].items()
+    }
+    return values
+
+
+def fingerprint(*content: Any) -> str:
+    """A short checksum of anything that JSON can hold."""
+    text = json.dumps([WORK_FORMAT, *content], sort_keys=True, default=dataclasses.asdict)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+
+
+def show(made: Plan, config: PipelineConfig) -> None:
+    """Print the plan: what will be read, what is left out and why."""
+    rows = []
+    for name in config.corpora:
+        sources = [source for source in made.sources if source.corpus == name]
+        kinds = Counter(source.kind for source in sources)
+        size = sum(file.size_bytes for source in sources for file in source.files)
+        units = sum(unit.sources[0].corpus == name for unit in made.units)
+        rows.append(
+            [name, *(str(kinds[kind]) for kind in ("video", "sequence", "image")), f"{size / 1e6:.1f}", str(units)]
+        )
+    table("corpora:", ["corpus", "videos", "sequences", "pictures", "MB", "units"], rows)
+    for reason, count in made.left_out.items():
+        say(f"left out: {count} sources of {reason}")
+    for overlap in made.overlaps:
+        warn(f"{overlap.part} overlaps the evaluation set {overlap.of} ({overlap.what}).")
+    if not config.leakage.guard:
+        warn("leakage.guard is empty: no evaluation set is kept out of the shards.")

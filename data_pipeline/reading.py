@@ -1,0 +1,99 @@
+"""The frames of any source, videos and pictures alike, and why some could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from data_pipeline.decode import DecodeConfig, DecodeError, Frame, frames_of, probe_frames
+from data_pipeline.sources import Source
+
+_MAGIC = {
+    "JPEG picture": (b"\xff\xd8\xff",),
+    "PNG picture": (b"\x89PNG\r\n\x1a\n",),
+    "TIFF picture": (b"II*\0", b"MM\0*"),
+    "BMP picture": (b"BM",),
+}
+_SUFFIXES = {
+    ".jpg": "JPEG picture",
+    ".jpeg": "JPEG picture",
+    ".png": "PNG picture",
+    ".tif": "TIFF picture",
+    ".tiff": "TIFF picture",
+    ".bmp": "BMP picture",
+}
+
+
+class SourceReader:
+    """Reads one source; `problems` tells afterwards which of its files are broken and why."""
+
+    def __init__(self, source: Source, root: Path, config: DecodeConfig) -> None:
+        self._source, self._root, self._config = source, root, config
+        self.problems: dict[str, str] = {}
+
+    def probes(self, count: int) -> list[NDArray[np.uint8]]:
+        """A few frames spread over the source; none of a single picture, which is its own probe."""
+        if self._source.kind == "video":
+            path = self._root / self._source.path
+            return probe_frames(path, count) if path.stat().st_size and _content_of(path) is None else []
+        files = self._source.files
+        chosen = sorted({round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)})
+        read = (_read_picture(self._root / files[i].path)[0] for i in chosen)
+        return [picture for picture in read if picture is not None]
+
+    def frames(self) -> Iterator[Frame]:
+        """The wanted frames in order."""
+        if self._source.kind == "video":
+            yield from self._video()
+        else:
+            step = self._config.sequence_every_frames if self._source.kind == "sequence" else 1
+            for index, file in list(enumerate(self._source.files))[::step]:
+                picture, problem = _read_picture(self._root / file.path)
+                if problem is not None:
+                    self.problems[file.path] = problem
+                if picture is not None:
+                    yield Frame(index, 0.0, picture)
+
+    def _video(self) -> Iterator[Frame]:
+        path = self._root / self._source.path
+        try:
+            content = _content_of(path)
+            if content is not None:
+                raise DecodeError(f"is not a video but a {content}")
+            yield from frames_of(path, self._config)
+        except (DecodeError, OSError) as error:
+            self.problems[self._source.path] = str(error)
+
+
+def _content_of(path: Path) -> str | None:
+    """What a file is by its first bytes, when that is a picture."""
+    with path.open("rb") as stream:
+        head = stream.read(16)
+    return next((what for what, starts in _MAGIC.items() if head.startswith(starts)), None)
+
+
+def _read_picture(path: Path) -> tuple[NDArray[np.uint8] | None, str | None]:
+    """An RGB picture without its metadata, and what is wrong with the file, if anything."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        return None, f"cannot be read: {error.strerror}"
+    if not content:
+        return None, "the file is empty"
+    # The orientation tag is not applied: endoscopes have none, and it is metadata that is to be dropped.
+    picture = cv2.imdecode(
+        np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+    )
+    if picture is None:
+        return None, "is not a picture, or a broken one"
+    actual = next((what for what, starts in _MAGIC.items() if content.startswith(starts)), None)
+    expected = _SUFFIXES.get(path.suffix.lower())
+    problem = f"is a {actual}, not what its name says" if expected and actual and actual != expected else None
+    if problem is None and actual == "JPEG picture" and content.rstrip(b"\0")[-2:] != b"\xff\xd9":
+        problem = "ends early: the picture is only partly there"
+        return None, problem
+    return np.asarray(picture, np.uint8), problem

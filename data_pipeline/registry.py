@@ -1,0 +1,163 @@
+"""The public corpora: where their files lie, under which licence, and which of them hold the same material.
+
+To add a corpus, add an `Adapter` here and name it in a YAML file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from data_pipeline.sources import Adapter, Rule
+from runtime.errors import UserError
+
+_COLON, _STOMACH, _OESOPHAGUS, _SMALL_BOWEL = "colon", "stomach", "oesophagus", "small-bowel"
+
+_KVASIR_ORGANS = {
+    "dyed-lifted-polyps": _COLON,
+    "dyed-resection-margins": _COLON,
+    "esophagitis": _OESOPHAGUS,
+    "normal-cecum": _COLON,
+    "normal-pylorus": _STOMACH,
+    "normal-z-line": _OESOPHAGUS,
+    "polyps": _COLON,
+    "ulcerative-colitis": _COLON,
+}
+_ENDOFM_ORGANS = {
+    "colonoscopic": _COLON,
+    "sun": _COLON,
+    "sun-seg": _COLON,
+    "ldpolypvideo": _COLON,
+    "kvasir-capsule": _SMALL_BOWEL,
+    "renji-colonoscope": _COLON,
+    "renji-gastroscope": _STOMACH,
+}
+_RI_VCE_ORGANS = {"1_esophagus": _OESOPHAGUS, "2_stomach": _STOMACH, "3_small_bowel": _SMALL_BOWEL, "4_colon": _COLON}
+
+_ADAPTERS = (
+    Adapter(
+        "colonoscopicds",
+        "ColonoscopicDS (Mesejo 2016)",
+        "unknown",
+        (
+            Rule(r"(?:.*/)?(?P<video>(?P<patient>[^/]+)_(?:NBI|WL))\.[^.]+", "video", _COLON),
+            Rule(r"(?:.*/)?(?P<video>[^/]+)\.[^.]+", "video", _COLON),
+        ),
+    ),
+    Adapter(
+        "ldpolypvideo",
+        "LDPolypVideo (Ma 2021)",
+        "unknown",
+        (
+            Rule(r"(?:.*/)?(?:TrainValid|Test)/Images/(?P<video>[^/]+)/[^/]+", "sequence", _COLON),
+            Rule(r"(?:.*/)?(?P<video>[^/]+)\.[^.]+", "video", _COLON),
+        ),
+    ),
+    Adapter(
+        "ers",
+        "ERS (Cychnerski 2022)",
+        "research use, on request",
+        (
+            Rule(r"(?:.*/)?(?P<patient>\d{4})/samples/frames/[^/]+", "image"),
+            Rule(r"(?:.*/)?(?P<patient>\d{4})/(?P<video>seq_\d+)/frames/[^/]+", "sequence"),
+        ),
+    ),
+    Adapter(
+        "ri-vce",
+        "RI-VCE (Charoen 2022)",
+        "unknown (CC0 1.0 for the validation repository)",
+        (Rule(r"(?:.*/)?(?P<patient>s\d+)/(?P<organ>[1-4]_\w+)/[^/]+", "sequence", organs=_RI_VCE_ORGANS),),
+    ),
+    Adapter(
+        "endofm-pretrain",
+        "EndoFM-pretrain (Wang 2023)",
+        "unknown",
+        (
+            Rule(r"(?P<component>(?P<organ>[^/]+))/(?:.*/)?(?P<video>[^/]+)\.[^.]+", "video", organs=_ENDOFM_ORGANS),
+            Rule(r"(?P<video>[^/]+)\.[^.]+", "video"),
+        ),
+    ),
+    Adapter(
+        "hyperkvasir",
+        "HyperKvasir (Borgli 2020)",
+        "CC BY 4.0",
+        (
+            # The segmented images are copies of the labelled polyps, with masks beside them.
+            Rule(r"(?:.*/)?segmented-images/.*", "skip"),
+            Rule(r"(?:.*/)?labeled-images/lower-gi-tract/.*", "image", _COLON),
+            Rule(r"(?:.*/)?labeled-images/.*", "image"),
+            Rule(r"(?:.*/)?unlabeled-images/.*", "image"),
+            Rule(r"(?:.*/)?labeled-videos/lower-gi-tract/(?:.*/)?(?P<video>[^/]+)\.[^.]+", "video", _COLON),
+            Rule(r"(?:.*/)?labeled-videos/(?:.*/)?(?P<video>[^/]+)\.[^.]+", "video"),
+        ),
+    ),
+    Adapter(
+        "kvasir",
+        "Kvasir v1 and v2 (Pogorelov 2017)",
+        "free use with notice",
+        (Rule(r"(?:.*/)?(?P<organ>[^/]+)/[^/]+", "image", organs=_KVASIR_ORGANS),),
+    ),
+    Adapter(
+        "kvasir-capsule",
+        "Kvasir-Capsule (Smedsrud 2021)",
+        "CC BY 4.0",
+        (
+            Rule(
+                r"(?:.*/)?labelled_images/(?:.*/)?(?P<video>(?P<patient>[0-9a-f]{16}))_\d+\.[^.]+",
+                "image",
+                _SMALL_BOWEL,
+            ),
+            Rule(
+                r"(?:.*/)?(?:un)?labelled_videos/(?:.*/)?(?P<video>(?P<patient>[^/]+))\.[^.]+", "video", _SMALL_BOWEL
+            ),
+        ),
+    ),
+    Adapter(
+        "folder",
+        "any folder of videos and pictures",
+        "unknown",
+        (Rule(r".*", "image"), Rule(r"(?:.*/)?(?P<video>[^/]+)\.[^.]+", "video")),
+    ),
+)
+
+ADAPTERS = {adapter.name: adapter for adapter in _ADAPTERS}
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """`part` (a corpus, or corpus/component) holds material of `of`."""
+
+    part: str
+    of: str
+    what: str
+
+
+# Between pretraining corpora: the part is left out when both are in one run.
+OVERLAPS_BETWEEN_CORPORA = (
+    Overlap("endofm-pretrain/Colonoscopic", "colonoscopicds", "the same videos, cut into clips"),
+    Overlap("endofm-pretrain/LDPolypVideo", "ldpolypvideo", "the same videos, cut into clips"),
+    Overlap("endofm-pretrain/Hyper-Kvasir", "hyperkvasir", "the same videos, cut into clips"),
+    Overlap("endofm-pretrain/Kvasir-Capsule", "kvasir-capsule", "the same videos, cut into clips"),
+)
+
+# Between pretraining corpora and evaluation sets: named in the plan, the certificate and the report.
+OVERLAPS_WITH_EVALUATION = (
+    Overlap("ers", "ers", "the same dataset"),
+    Overlap("endofm-pretrain/Hyper-Kvasir", "hyperkvasir", "the same archive: images are stills of the same examinations"),
+    Overlap("endofm-pretrain/Kvasir-Capsule", "kvasir-capsule", "the same videos"),
+    Overlap("endofm-pretrain/Kvasir-Capsule", "kvasircapsule-seg", "the same videos"),
+    Overlap("endofm-pretrain/SUN", "sun", "the same frames"),
+    Overlap("endofm-pretrain/SUN-SEG", "sun-seg", "the same frames"),
+    Overlap("endofm-pretrain/Colonoscopic", "kumc", "PolypsSet re-uses these videos"),
+    Overlap("colonoscopicds", "kumc", "PolypsSet re-uses these videos"),
+    Overlap("hyperkvasir", "kvasir", "the same archive"),
+    Overlap("hyperkvasir", "kvasir-seg", "nearly all polyp images are the same files"),
+)
+
+
+def adapter_called(name: str, corpus: str) -> Adapter:
+    if name in ADAPTERS:
+        return ADAPTERS[name]
+    match = difflib.get_close_matches(name, ADAPTERS, n=1)
+    hint = f"did you mean '{match[0]}'?" if match else f"there are: {', '.join(ADAPTERS)}."
+    raise UserError(f"corpora.{corpus}.adapter: there is no adapter '{name}'; {hint}")

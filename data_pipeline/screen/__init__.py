@@ -1,0 +1,1 @@
+"""What is looked at in every frame before it may enter a shard."""

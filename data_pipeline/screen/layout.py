@@ -1,0 +1,94 @@
+"""The layout of a source's frames, found once and used for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from data_pipeline.screen.field_of_view import FieldOfView, FieldOfViewConfig, detect_field_of_view
+from data_pipeline.screen.position_box import position_box
+from data_pipeline.screen.text import fill, fill_mask, find_text
+
+Image = NDArray[np.uint8]  # [H, W, 3] RGB
+Mask = NDArray[np.uint8]  # [H, W], 0 or 255
+
+
+@dataclass
+class Layout:
+    """Where the picture is inside a frame of one size, and what must not be seen of it."""
+
+    view: FieldOfView
+    out_size: tuple[int, int]  # width, height of the finished picture
+    shown: Mask  # of the finished picture: inside the field of view
+    visible: Mask  # and not under the position box: what may be measured
+    text: Mask | None = None  # and painted over
+
+    def crop(self, frame: Image) -> Image:
+        """The frame cropped to its field of view and made smaller; nothing is blanked yet."""
+        left, top, right, bottom = self.view.box
+        cropped = frame[top:bottom, left:right]
+        if (cropped.shape[1], cropped.shape[0]) == self.out_size:
+            return cropped.copy()
+        return np.asarray(cv2.resize(cropped, self.out_size, interpolation=cv2.INTER_AREA), np.uint8)
+
+    def blank(self, cropped: Image) -> Image:
+        """Black outside the field of view (and on the position box, when it is masked)."""
+        return np.asarray(cv2.bitwise_and(cropped, cropped, mask=self.shown), np.uint8)
+
+    def whole_at_output_scale(self, frame: Image) -> Image:
+        """The frame as it came, in the finished picture's scale: what would be seen without any screening."""
+        left, _, right, _ = self.view.box
+        scale = self.out_size[0] / (right - left)
+        return np.asarray(cv2.resize(frame, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA), np.uint8)
+
+    def without_text(self, blanked: Image) -> Image:
+        return blanked if self.text is None else self.blank(fill(blanked, self.text))
+
+
+def find_layout(
+    frames: Sequence[Image], config: FieldOfViewConfig, longest_side_px: int, mask_position_box: bool
+) -> Layout | None:
+    """The layout that frames of one size share; None when they show no picture."""
+    view = detect_field_of_view(frames, config)
+    if view is None:
+        return None
+    left, top, right, bottom = view.box
+    if right - left < 16 or bottom - top < 16:
+        return None
+    scale = min(1.0, longest_side_px / max(right - left, bottom - top))
+    out_size = (max(1, round((right - left) * scale)), max(1, round((bottom - top) * scale)))
+    shown = view.mask()
+    visible = shown.copy()
+    box = _common_box(frames)
+    if box is not None:
+        visible[box[1] : box[3], box[0] : box[2]] = 0
+        if mask_position_box:
+            shown = visible
+    shown, visible = (_to_output(mask[top:bottom, left:right], out_size) for mask in (shown, visible))
+    if not visible.any():
+        return None
+    return Layout(view, out_size, shown, visible)
+
+
+def find_text_places(layout: Layout, frames: Sequence[Image], detector_px: int) -> None:
+    """Look for text in the finished form of `frames` and note its places in the layout."""
+    places = [place for frame in frames for place in find_text(layout.blank(layout.crop(frame)), detector_px)]
+    layout.text = fill_mask(places, layout.out_size)
+
+
+def _common_box(frames: Sequence[Image]) -> tuple[int, int, int, int] | None:
+    """The position box that at least a third of the frames show."""
+    boxes = [box for box in map(position_box, frames) if box is not None]
+    if not boxes or 3 * len(boxes) < len(frames):
+        return None
+    array = np.array(boxes)
+    return (*(int(v) for v in array[:, :2].min(axis=0)), *(int(v) for v in array[:, 2:].max(axis=0)))  # type: ignore[return-value]
+
+
+def _to_output(mask: Mask, size: tuple[int, int]) -> Mask:
+    smaller = cv2.resize(mask, size, interpolation=cv2.INTER_AREA)
+    return np.where(smaller > 127, 255, 0).astype(np.uint8)

@@ -1,0 +1,137 @@
+"""What a corpus holds: a pure listing, without opening a single file.
+
+An adapter is a table of rules. A rule is a pattern for paths below the corpus root, and says what the files are and where
+the names of patient, video, organ and component stand in the path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from runtime.errors import UserError, naming_path
+
+VIDEO_SUFFIXES = frozenset({".mp4", ".avi", ".mpg", ".mpeg", ".mov", ".mkv", ".wmv", ".m4v", ".webm"})
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp"})
+
+Kind = Literal["video", "sequence", "image"]
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file below a corpus root."""
+
+    path: str  # relative, with "/"
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """A video file, a folder of consecutive frames (a sequence), or a single picture."""
+
+    path: str  # relative to the corpus root, with "/"
+    kind: Kind
+    corpus: str
+    licence: str
+    component: str | None = None
+    patient: str | None = None
+    video: str | None = None
+    organ: str | None = None
+    files: tuple[FoundFile, ...] = ()
+
+    def __post_init__(self) -> None:
+        for path in (self.path, *(file.path for file in self.files)):
+            pure = PurePosixPath(path)
+            if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+                raise UserError(
+                    f"corpus {self.corpus}: the path {path!r} leads out of its root; a source must lie inside its corpus folder."
+                )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Files whose path matches `pattern` as a whole (case does not matter). `kind` "skip" leaves them out."""
+
+    pattern: str
+    kind: Kind | Literal["skip"]
+    organ: str | None = None
+    organs: dict[str, str] = field(default_factory=dict)  # value of the group "organ" → organ hint
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """How one corpus is laid out on disk."""
+
+    name: str
+    title: str
+    licence: str
+    rules: tuple[Rule, ...]
+
+
+def find_files(root: Path) -> list[FoundFile]:
+    """All files below `root` with a video's or picture's suffix, sorted by path. Hidden ones are left out."""
+    found = [file for file in _walk(root, "") if Path(file.path).suffix.lower() in VIDEO_SUFFIXES | IMAGE_SUFFIXES]
+    return sorted(found, key=lambda file: file.path)
+
+
+def _walk(folder: Path, prefix: str) -> Iterator[FoundFile]:
+    with naming_path("read the folder", folder), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            # A link to a folder is not followed: it may lead in a circle, or out of the corpus.
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(folder / entry.name, f"{prefix}{entry.name}/")
+            elif entry.is_file():
+                status = entry.stat()
+                yield FoundFile(prefix + entry.name, status.st_size, status.st_mtime_ns)
+
+
+def list_sources(adapter: Adapter, corpus: str, files: Iterable[FoundFile], licence: str | None = None) -> list[Source]:
+    """The sources of a corpus, sorted by path. A file that no rule names is left out."""
+    rules = [(re.compile(rule.pattern, re.IGNORECASE), rule) for rule in adapter.rules]
+    sources: list[Source] = []
+    sequences: dict[str, list[FoundFile]] = {}
+    details: dict[str, dict[str, str | None]] = {}
+    for file in files:
+        suffix = PurePosixPath(file.path).suffix.lower()
+        for pattern, rule in rules:
+            match = pattern.fullmatch(file.path)
+            if match is None or (rule.kind == "video") != (suffix in VIDEO_SUFFIXES) and rule.kind != "skip":
+                continue
+            if rule.kind == "sequence":
+                folder = file.path.rpartition("/")[0] or "."
+                sequences.setdefault(folder, []).append(file)
+                details.setdefault(folder, _details(match, rule))
+            elif rule.kind != "skip":
+                found = _details(match, rule)
+                sources.append(Source(file.path, rule.kind, corpus, licence or adapter.licence, files=(file,), **found))
+            break
+    for folder, members in sequences.items():
+        ordered = tuple(sorted(members, key=lambda file: natural_order(file.path)))
+        sources.append(
+            Source(folder, "sequence", corpus, licence or adapter.licence, files=ordered, **details[folder])
+        )
+    return sorted(sources, key=lambda source: source.path)
+
+
+def _details(match: re.Match[str], rule: Rule) -> dict[str, str | None]:
+    groups = match.groupdict()
+    organ = groups.get("organ")
+    return {
+        "component": groups.get("component"),
+        "patient": groups.get("patient"),
+        "video": groups.get("video"),
+        "organ": rule.organs.get(organ.lower()) if organ is not None else rule.organ,
+    }
+
+
+def natural_order(path: str) -> list[tuple[int, int, str]]:
+    """Sort key by which frame 10 comes after frame 9."""
+    parts = re.split(r"(\d+)", path)
+    return [(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts]

@@ -1,0 +1,272 @@
+"""One unit of work: read its sources, screen their frames, write what passes to a part folder.
+
+A part folder appears whole or not at all. It holds `frames.bin` (JPEGs end to end), `frames.parquet` (one row each),
+`sources.json` (counts, problems, audit) and `examples.parquet` (small pictures for the report).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import simplejpeg
+from numpy.typing import NDArray
+
+from data_pipeline.config import PipelineConfig
+from data_pipeline.decode import Frame
+from data_pipeline.duplicates import RepeatedFrames
+from data_pipeline.examples import EXAMPLE_SCHEMA, Examples
+from data_pipeline.identity import hashed
+from data_pipeline.leakage import Guard, Match, thumbnail_of
+from data_pipeline.planning import Unit
+from data_pipeline.reading import SourceReader
+from data_pipeline.screen.layout import Layout, find_layout, find_text_places
+from data_pipeline.screen.quality import drop_reason, measure
+from data_pipeline.screen.text import read_text
+from data_pipeline.sources import Source
+from runtime.files import atomic_directory, write_json
+from runtime.image_hash import perceptual_hash
+
+FRAME_SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("corpus", pa.string()),
+        ("component", pa.string()),
+        ("source", pa.string()),
+        ("video", pa.string()),
+        ("patient", pa.string()),
+        ("organ", pa.string()),
+        ("licence", pa.string()),
+        ("frame", pa.int64()),
+        ("seconds", pa.float64()),
+        ("original_width", pa.int32()),
+        ("original_height", pa.int32()),
+        ("crop", pa.list_(pa.int32(), 4)),
+        ("shape", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("hash", pa.string()),
+        ("brightness", pa.float64()),
+        ("washed_out", pa.float64()),
+        ("sharpness", pa.float64()),
+        ("text_filled", pa.float64()),
+        ("sha256", pa.string()),
+        ("single", pa.bool_()),
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+    ]
+)
+# Columns that say where a frame lies inside its part; they mean nothing afterwards.
+PART_COLUMNS = ("single", "offset", "size")
+
+
+@dataclass
+class SourceResult:
+    """What became of one source."""
+
+    path: str
+    corpus: str
+    source: str
+    seen: int = 0
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    problems: dict[str, str] = field(default_factory=dict)
+    audit: Counter[str] = field(default_factory=Counter)
+    leaks: list[dict[str, Any]] = field(default_factory=list)
+
+
+def process_unit(unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, part: Path) -> int:
+    """Do the unit and write its part folder, unless it is there already. Returns the number of frames seen."""
+    if part.is_dir():
+        return 0
+    cv2.setNumThreads(1)
+    with atomic_directory(part) as folder:
+        with (folder / "frames.bin").open("wb") as stream:
+            writer = _PartWriter(stream)
+            screened = [_SourceScreen(source, unit, config, guard, key, writer).run() for source in unit.sources]
+        pq.write_table(pa.Table.from_pylist(writer.rows, FRAME_SCHEMA), folder / "frames.parquet")
+        pq.write_table(pa.Table.from_pylist(writer.examples.rows, EXAMPLE_SCHEMA), folder / "examples.parquet")
+        write_json(folder / "sources.json", [vars(result) for result in screened])
+    return sum(result.seen for result in screened)
+
+
+class _PartWriter:
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.rows: list[dict[str, Any]] = []
+        self.examples = Examples(per_reason=3)
+
+    def add(self, jpeg: bytes, row: dict[str, Any]) -> None:
+        self.rows.append({**row, "offset": self._stream.tell(), "size": len(jpeg)})
+        self._stream.write(jpeg)
+
+
+class _SourceScreen:
+    """Takes one source through all screens."""
+
+    def __init__(
+        self, source: Source, unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, writer: _PartWriter
+    ) -> None:
+        self._source, self._config, self._guard, self._key, self._writer = source, config, guard, key, writer
+        self._reader = SourceReader(source, Path(unit.root), config.decode)
+        self._id = hashed(key, "source", source.corpus, source.path)
+        self._result = SourceResult(source.path, source.corpus, self._id)
+        self._layouts: dict[tuple[int, int], Layout | None] = {}
+        self._probes: list[NDArray[np.uint8]] = []
+        self._repeated = RepeatedFrames(config.duplicates)
+
+    def run(self) -> SourceResult:
+        if self._source.kind != "image":
+            self._probes = self._reader.probes(self._config.screen.probe_frames)
+        for frame in self._reader.frames():
+            self._result.seen += 1
+            reason = self._screen(frame)
+            if reason is None:
+                self._result.kept += 1
+            else:
+                self._result.dropped[reason] += 1
+        self._result.problems = self._reader.problems
+        return self._result
+
+    def _screen(self, frame: Frame) -> str | None:
+        """Write the frame to the part, or say why not."""
+        layout = self._layout_for(frame.rgb)
+        if layout is None:
+            # Nothing is cropped here, so text could stand anywhere: the example is too coarse to read.
+            return self._drop("no_field_of_view", cv2.resize(frame.rgb, (40, 32), interpolation=cv2.INTER_AREA))
+        picture = layout.blank(layout.crop(frame.rgb))
+        quality = measure(picture, layout.visible)
+        reason = drop_reason(quality, self._config.screen.quality)
+        if reason is not None:
+            return self._drop(reason, picture)
+        picture_hash = perceptual_hash(cv2.bitwise_and(picture, picture, mask=layout.visible))
+        if self._source.kind != "image":
+            reason = self._repeated.drop_reason(picture_hash)
+            if reason is not None:
+                return self._drop(reason, picture)
+        match = self._leak(frame.rgb, layout, picture)
+        if match is not None:
+            self._result.leaks.append({"frame": frame.index, "image": match.name, "correlation": match.correlation})
+            beside = np.repeat(self._guard.greys[match.number][..., None], 3, axis=2)
+            return self._drop("evaluation_image", picture, beside)
+        finished = layout.without_text(picture)
+        if self._text_found(frame, finished, layout):
+            return self._drop("text", finished)
+        self._repeated.keep(picture_hash)
+        self._write(frame, layout, finished, picture_hash, vars(quality))
+        return None
+
+    def _layout_for(self, rgb: NDArray[np.uint8]) -> Layout | None:
+        size = (rgb.shape[1], rgb.shape[0])
+        single = self._source.kind == "image"
+        if single or size not in self._layouts:
+            probes = [probe for probe in self._probes if probe.shape == rgb.shape] or [rgb]
+            screen = self._config.screen
+            layout = find_layout(
+                probes, screen.field_of_view, self._config.shards.longest_side_px, screen.position_box == "mask"
+            )
+            if layout is not None and screen.text.inside == "fill":
+                count = min(screen.text.probe_frames, len(probes))
+                chosen = [probes[i * len(probes) // count] for i in range(count)]
+                find_text_places(layout, chosen, screen.text.detector_px)
+            self._layouts[size] = layout
+        return self._layouts[size]
+
+    def _leak(self, rgb: NDArray[np.uint8], layout: Layout, picture: NDArray[np.uint8]) -> Match | None:
+        """The guarded image that this is; also tried with the frame's own layout, as a film may show other pictures."""
+        if not self._guard.names:
+            return None
+        leakage = self._config.leakage
+        match = self._guard.match(thumbnail_of(picture, layout.visible), leakage)
+        if match is not None or self._source.kind == "image":
+            return match
+        own = find_layout([rgb], self._config.screen.field_of_view, self._config.shards.longest_side_px, True)
+        if own is None or _nearly_equal(own.view.box, layout.view.box, max(rgb.shape)):
+            return None
+        return self._guard.match(thumbnail_of(own.blank(own.crop(rgb)), own.visible), leakage)
+
+    def _text_found(self, frame: Frame, finished: NDArray[np.uint8], layout: Layout) -> bool:
+        """Audit the frame if it is its turn; True when the frame is to be dropped for its text."""
+        text = self._config.screen.text
+        if text.reader == "none" or (text.reader == "audit" and not self._is_audited()):
+            return False
+        audit = self._result.audit
+        after = read_text(finished, text)
+        audit.update(after_read=1, after_text=after.found, after_private=after.private)
+        if text.reader == "filter":
+            return after.found
+        before = read_text(layout.whole_at_output_scale(frame.rgb), text)
+        audit.update(before_read=1, before_text=before.found, before_private=before.private)
+        if before.found:
+            self._example("text_removed", finished)
+        if after.found:
+            self._example("text_left", finished)
+        return False
+
+    def _is_audited(self) -> bool:
+        text = self._config.screen.text
+        if self._source.kind != "image":
+            return self._result.audit["after_read"] < text.audit_frames_per_source
+        return int(hashed(self._key, "audit", self._id), 16) % 10_000 < 10_000 * text.audit_image_share
+
+    def _write(
+        self,
+        frame: Frame,
+        layout: Layout,
+        picture: NDArray[np.uint8],
+        picture_hash: NDArray[np.uint8],
+        quality: dict[str, float],
+    ) -> None:
+        source = self._source
+        jpeg = simplejpeg.encode_jpeg(
+            np.ascontiguousarray(picture), quality=self._config.shards.jpeg_quality, colorsubsampling="420"
+        )
+        video = source.video if source.video is not None else source.path
+        row = {
+            "key": hashed(self._key, "frame", source.corpus, source.path, frame.index),
+            "corpus": source.corpus,
+            "component": source.component,
+            "source": self._id,
+            "video": hashed(self._key, "video", source.corpus, source.path if source.kind != "image" else video),
+            "patient": self._patient(),
+            "organ": source.organ,
+            "licence": source.licence,
+            "frame": frame.index,
+            "seconds": round(frame.seconds, 4),
+            "original_width": frame.rgb.shape[1],
+            "original_height": frame.rgb.shape[0],
+            "crop": list(layout.view.box),
+            "shape": layout.view.shape,
+            "width": picture.shape[1],
+            "height": picture.shape[0],
+            "hash": picture_hash.tobytes().hex(),
+            **quality,
+            "text_filled": 0.0 if layout.text is None else round(float((layout.text > 0).mean()), 5),
+            "sha256": hashlib.sha256(jpeg).hexdigest(),
+            "single": source.kind == "image",
+        }
+        self._writer.add(jpeg, row)
+        self._example("kept", picture)
+
+    def _patient(self) -> str | None:
+        patient = self._source.patient
+        return None if patient is None else hashed(self._key, "patient", self._source.corpus, patient)
+
+    def _drop(self, reason: str, picture: NDArray[np.uint8], beside: NDArray[np.uint8] | None = None) -> str:
+        self._example(reason, picture, beside)
+        return reason
+
+    def _example(self, reason: str, picture: NDArray[np.uint8], beside: NDArray[np.uint8] | None = None) -> None:
+        order = hashed(self._key, "example", self._id, self._result.seen)
+        self._writer.examples.offer(reason, self._source.corpus, self._id, order, picture, beside)
+
+
+def _nearly_equal(one: tuple[int, ...], other: tuple[int, ...], side: int) -> bool:
+    return max(abs(a - b) for a, b in zip(one, other, strict=True)) <= 0.03 * side
