@@ -18,6 +18,9 @@ from runtime.errors import UserError
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+# Bounds the memory of the resampled confusion matrices.
+_SAMPLES_AT_ONCE = 100
+
 METRICS = ("top1", "top5", "balanced_accuracy", "macro_f1", "mcc")
 
 
@@ -42,40 +45,47 @@ def rank_of_truth(scores: Floats, labels: Integers) -> Integers:
     own = scores[np.arange(len(labels)), labels][:, None]  # [Q, 1]
     lower_number = np.arange(scores.shape[1])[None, :] < labels[:, None]
     before = (scores > own) | ((scores == own) & lower_number)  # [Q, C]
-    return np.count_nonzero(before, axis=1).astype(np.int64)
+    return np.asarray(np.count_nonzero(before, axis=1), np.int64)
 
 
-def confusion_matrix(labels: Integers, predicted: Integers, classes: int, weights: Floats | None = None) -> Floats:
+def confusion_matrix(labels: Integers, predicted: Integers, classes: int) -> Floats:
     """[true class, predicted class] counts."""
-    counts = np.bincount(labels * classes + predicted, weights, minlength=classes * classes)
+    counts = np.bincount(labels * classes + predicted, minlength=classes * classes)
     return counts.reshape(classes, classes).astype(np.float64)
 
 
+def _weighted_confusions(labels: Integers, predicted: Integers, classes: int, weights: Floats) -> Floats:
+    """[samples, C, C] for weights [samples, Q]."""
+    cells = labels * classes + predicted
+    order = np.argsort(cells, kind="stable")
+    used, starts = np.unique(cells[order], return_index=True)
+    result = np.zeros((len(weights), classes * classes))
+    result[:, used] = np.add.reduceat(weights[:, order], starts, axis=1)
+    return result.reshape(-1, classes, classes)
+
+
 def recalls(confusion: Floats) -> Floats:
-    """Recall of each class [C]; nan for a class without queries."""
-    total = confusion.sum(axis=1)
-    result = np.full(len(total), np.nan)
-    np.divide(np.diag(confusion), total, out=result, where=total > 0)
+    """Recall of each class [..., C]; nan for a class without queries."""
+    total, right = confusion.sum(axis=-1), np.diagonal(confusion, axis1=-2, axis2=-1)
+    result = np.full(total.shape, np.nan)
+    np.divide(right, total, out=result, where=total > 0)
     return result
 
 
-def summarise(confusion: Floats, top5: float) -> dict[str, float]:
-    """The metrics of one confusion matrix; nan where there are no queries."""
-    total = confusion.sum()
-    if total == 0:
-        return dict.fromkeys(METRICS, float("nan"))
-    true, predicted, right = confusion.sum(axis=1), confusion.sum(axis=0), np.diag(confusion)
-    judged = true > 0
-    f1 = 2 * right[judged] / (true + predicted)[judged]
+def summarise(confusion: Floats) -> dict[str, Floats]:
+    """The metrics of confusion matrices [..., C, C] that hold at least one query each."""
+    true, predicted = confusion.sum(axis=-1), confusion.sum(axis=-2)  # [..., C]
+    right = np.diagonal(confusion, axis1=-2, axis2=-1)
+    total = true.sum(axis=-1)
+    f1 = np.where(true > 0, 2 * right / np.maximum(true + predicted, 1e-300), np.nan)
     # For several classes: covariance of truth and prediction over their deviations; 0 when one of them is constant.
-    covariance = right.sum() * total - (true * predicted).sum()
-    deviation = np.sqrt((total**2 - (true**2).sum()) * (total**2 - (predicted**2).sum()))
+    covariance = right.sum(axis=-1) * total - (true * predicted).sum(axis=-1)
+    squared = (total**2 - (true**2).sum(axis=-1)) * (total**2 - (predicted**2).sum(axis=-1))
     return {
-        "top1": float(right.sum() / total),
-        "top5": top5,
-        "balanced_accuracy": float(np.nanmean(recalls(confusion))),
-        "macro_f1": float(f1.mean()),
-        "mcc": float(covariance / deviation) if deviation > 0 else 0.0,
+        "top1": right.sum(axis=-1) / total,
+        "balanced_accuracy": np.nanmean(recalls(confusion), axis=-1),
+        "macro_f1": np.nanmean(f1, axis=-1),
+        "mcc": np.where(squared > 0, covariance / np.sqrt(np.maximum(squared, 1e-300)), 0.0),
     }
 
 
@@ -85,8 +95,7 @@ def bootstrap_weights(groups: Integers, config: BootstrapConfig) -> Floats:
     random = np.random.default_rng(config.seed)
     weights = np.empty((config.samples, len(groups)), np.float64)
     for sample in range(config.samples):
-        drawn = np.bincount(random.integers(0, size, size), minlength=size)
-        weights[sample] = drawn[number]
+        weights[sample] = np.bincount(random.integers(0, size, size), minlength=size)[number]
     return weights
 
 
@@ -97,23 +106,27 @@ def interval(values: Floats, confidence: float) -> list[float]:
 
 
 def figures(
-    scores: Floats, labels: Integers, groups: Integers, class_names: list[str], bootstrap: BootstrapConfig
+    scores: Floats, labels: Integers, class_names: list[str], weights: Floats, confidence: float = 0.95
 ) -> dict[str, Any]:
-    """All figures of class scores [Q, C] as plain values for JSON: metrics, intervals, recalls, confusion matrix."""
+    """All figures of class scores [Q, C] as plain values for JSON: metrics, intervals, recalls, confusion matrix.
+
+    `weights` [samples, Q] are the bootstrap's; without samples there are no intervals.
+    """
     classes = scores.shape[1]
     rank = rank_of_truth(scores, labels)
     predicted = scores.argmax(axis=1)  # the first of equals, as `rank_of_truth` has it
     confusion = confusion_matrix(labels, predicted, classes)
-    in_top5 = rank < 5
-    result: dict[str, Any] = summarise(confusion, float(in_top5.mean()))
-    if bootstrap.samples:
-        drawn = []
-        for weights in bootstrap_weights(groups, bootstrap):
-            sample = confusion_matrix(labels, predicted, classes, weights)
-            drawn.append(summarise(sample, float(np.average(in_top5, weights=weights))))
-        result["intervals"] = {
-            name: interval(np.array([values[name] for values in drawn]), bootstrap.confidence) for name in METRICS
-        }
+    in_top5 = (rank < 5).astype(np.float64)
+    result: dict[str, Any] = {name: float(value) for name, value in summarise(confusion).items()}
+    result["top5"] = float(in_top5.mean())
+    if len(weights):
+        drawn: dict[str, list[Floats]] = {name: [] for name in METRICS}
+        for start in range(0, len(weights), _SAMPLES_AT_ONCE):
+            some = weights[start : start + _SAMPLES_AT_ONCE]
+            for name, values in summarise(_weighted_confusions(labels, predicted, classes, some)).items():
+                drawn[name].append(values)
+            drawn["top5"].append(some @ in_top5 / some.sum(axis=1))
+        result["intervals"] = {name: interval(np.concatenate(drawn[name]), confidence) for name in METRICS}
     per_class = recalls(confusion)
     result["recall"] = {
         name: None if np.isnan(value) else float(value) for name, value in zip(class_names, per_class, strict=True)

@@ -42,15 +42,17 @@ def alpha_req(features: NDArray[np.floating]) -> float | None:
 
 
 def _eigenvalues(features: NDArray[np.floating], centred: bool) -> NDArray[np.float64]:
-    """Eigenvalues of X'X in falling order, from the D × D product, which is small however many rows there are."""
-    width = features.shape[1]
-    product, total = np.zeros((width, width)), np.zeros(width)
-    for start in range(0, len(features), _BLOCK_ROWS):
-        block = features[start : start + _BLOCK_ROWS].astype(np.float64)
-        product += block.T @ block
-        total += block.sum(axis=0)
-    if centred and len(features):
-        product -= np.outer(total, total) / len(features)
+    """Eigenvalues of X'X in falling order, from the smaller of X'X [D, D] and XX' [N, N], which share them."""
+    rows, width = features.shape
+    mean = features.mean(axis=0, dtype=np.float64) if centred and rows else np.zeros(width)
+    if rows <= width:
+        wide = features.astype(np.float64) - mean
+        product = wide @ wide.T
+    else:
+        product = np.zeros((width, width))
+        for start in range(0, rows, _BLOCK_ROWS):
+            block = features[start : start + _BLOCK_ROWS].astype(np.float64) - mean
+            product += block.T @ block
     values = np.asarray(np.linalg.eigvalsh(product)[::-1], np.float64)
     # Rounding leaves tiny values, also negative ones, where the true eigenvalue is 0.
     return np.where(values > values.max(initial=0) * 1e-13, values, 0.0)

@@ -37,7 +37,7 @@ def random_scores(seed: int, absent: int | None = None) -> tuple[NDArray[np.floa
 @pytest.mark.parametrize("absent", [None, 3])
 def test_agree_with_scikit_learn(absent: int | None) -> None:
     scores, labels = random_scores(0, absent)
-    ours = figures(scores, labels, np.arange(300), NAMES, BootstrapConfig(samples=0))
+    ours = figures(scores, labels, NAMES, np.empty((0, 300)))
     predicted = scores.argmax(axis=1)
     present = sorted(set(labels.tolist()))
     assert ours["top1"] == pytest.approx(metrics.accuracy_score(labels, predicted))
@@ -63,7 +63,7 @@ def test_golden_top1_and_top5(golden: Path) -> None:
 
 def test_constant_prediction_has_mcc_zero() -> None:
     confusion = confusion_matrix(np.array([0, 1, 1]), np.array([1, 1, 1]), 2)
-    assert summarise(confusion, 1.0)["mcc"] == 0.0
+    assert summarise(confusion)["mcc"] == 0.0
 
 
 def test_equal_scores_are_ranked_by_class_number() -> None:
@@ -81,12 +81,11 @@ def test_ranks_survive_their_encoding() -> None:
 def test_intervals_cover_as_often_as_they_say() -> None:
     """A coin with p = 0.7, drawn 300 times over: about 95% of the intervals hold 0.7."""
     random = np.random.default_rng(0)
-    covered = 0
+    covered, weights = 0, bootstrap_weights(np.arange(100), BootstrapConfig(samples=150))
     for _ in range(120):
         right = random.random(100) < 0.7
         scores = np.stack([right, ~right], axis=1).astype(np.float64)
-        labels, groups = np.zeros(100, np.int64), np.arange(100)
-        low, high = figures(scores, labels, groups, ["a", "b"], BootstrapConfig(samples=150))["intervals"]["top1"]
+        low, high = figures(scores, np.zeros(100, np.int64), ["a", "b"], weights)["intervals"]["top1"]
         covered += low <= 0.7 <= high
     assert 105 <= covered <= 120
 
@@ -99,7 +98,7 @@ def test_groups_are_drawn_whole_and_widen_the_interval() -> None:
     right = np.repeat(np.arange(30) % 2 == 0, 10)  # the ten members of a group are right or wrong together
     scores = np.eye(8)[np.where(right, labels, (labels + 1) % 8)]
     single, grouped = (
-        figures(scores, labels, g, NAMES, BootstrapConfig(samples=300))["intervals"]["top1"]
+        figures(scores, labels, NAMES, bootstrap_weights(g, BootstrapConfig(samples=300)))["intervals"]["top1"]
         for g in (np.arange(300), groups)
     )
     assert grouped[1] - grouped[0] > 2 * (single[1] - single[0])
@@ -107,12 +106,21 @@ def test_groups_are_drawn_whole_and_widen_the_interval() -> None:
 
 def test_every_metric_has_an_interval_around_it() -> None:
     scores, labels = random_scores(2)
-    result = figures(scores, labels, np.arange(300), NAMES, BootstrapConfig(samples=200))
-    again = figures(scores, labels, np.arange(300), NAMES, BootstrapConfig(samples=200))
-    assert result == again
+    weights = bootstrap_weights(np.arange(300), BootstrapConfig(samples=230))
+    result = figures(scores, labels, NAMES, weights)
+    assert result == figures(scores, labels, NAMES, bootstrap_weights(np.arange(300), BootstrapConfig(samples=230)))
     for name in METRICS:
         low, high = result["intervals"][name]
         assert low < result[name] < high
+
+
+def test_resampled_metrics_are_those_of_the_drawn_queries() -> None:
+    scores, labels = random_scores(3)
+    weights = bootstrap_weights(np.arange(300), BootstrapConfig(samples=1, seed=5))
+    drawn = np.repeat(np.arange(300), weights[0].astype(int))
+    predicted = scores.argmax(axis=1)[drawn]
+    low, high = figures(scores, labels, NAMES, weights)["intervals"]["mcc"]
+    assert low == high == pytest.approx(metrics.matthews_corrcoef(labels[drawn], predicted))
 
 
 def test_rankme_is_the_effective_rank() -> None:

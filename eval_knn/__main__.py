@@ -1,0 +1,90 @@
+"""python -m eval_knn CKPT… [CONFIG.yaml] [key=value …] [--watch RUN] [--pictures]"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from eval_knn.config import EvalConfig
+from eval_knn.evaluate import Evaluator, Result, on_first_rank, shown_k
+from eval_knn.networks import Network, expand, find_network
+from eval_knn.report import show_choice, show_comparison, show_details
+from eval_knn.run_history import record, run_of
+from eval_knn.watch import watch
+from runtime.command_line import Command, run_stage
+from runtime.console import is_main_process, say
+from runtime.errors import UserError
+from runtime.files import safe_name, write_json
+
+RESULTS_FOLDER = "eval_results"
+
+
+def main(arguments: argparse.Namespace, config: EvalConfig) -> None:
+    if arguments.watch is not None:
+        if arguments.ckpt:
+            raise UserError(f"--watch looks at one run; leave out '{arguments.ckpt[0]}', or leave out --watch.")
+        watch(Path(arguments.watch), config)
+        return
+    if not arguments.ckpt:
+        raise UserError("python -m eval_knn: CKPT is missing; name a checkpoint, a run, a weights file, or 'pixels'.")
+    with_ranks = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if with_ranks:
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        score(arguments.ckpt, config, arguments.pictures)
+    finally:
+        if with_ranks:
+            dist.barrier()
+            dist.destroy_process_group()
+
+
+def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
+    """Evaluate what the words name, in one table."""
+    cache = config.cache_folder()
+    concrete = on_first_rank(lambda: list(dict.fromkeys(w for word in words for w in expand(word))), None)
+    networks = [find_network(word, cache) for word in concrete]
+    evaluator = Evaluator(config)
+    k = shown_k(config)
+    documents = []
+    for network in networks:
+        result = evaluator.score(network)
+        documents.append(result.document)
+        if is_main_process():
+            show_details(result.document, k)
+            _store(network, result, evaluator, config, pictures)
+    show_comparison(documents, k)
+
+
+def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalConfig, pictures: bool) -> None:
+    run = run_of(network.path) if network.path is not None and config.out is None else None
+    if run is not None:
+        choice, stop = record(run, result.document, config.selection)
+        folder = run / "eval"
+        if choice is not None:
+            show_choice(choice, stop)
+    else:
+        folder = Path(config.out or RESULTS_FOLDER)
+        write_json(folder / f"knn_{safe_name(network.name)}_{network.weights_sha256[:8]}.json", result.document)
+    say(f"results: {folder}")
+    if pictures:
+        # matplotlib and scikit-learn take a second to import: only who wants pictures waits for them.
+        from eval_knn.pictures import draw
+
+        say(f"pictures: {draw(result, evaluator, folder / f'knn_{safe_name(network.name)}_pictures', run)}")
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--watch", metavar="RUN", help="evaluate each new checkpoint of a run and keep its 'best' link")
+    parser.add_argument("--pictures", action="store_true", help="draw neighbours, confusion matrix, map and curve too")
+
+
+COMMAND = Command(
+    "", "Score checkpoints by their nearest neighbours on a labelled set.", main, ("[CKPT…]",), EvalConfig, _flags
+)
+
+if __name__ == "__main__":
+    run_stage("eval_knn", [COMMAND])

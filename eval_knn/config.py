@@ -1,0 +1,78 @@
+"""The configuration of an evaluation."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_knn.figures import BootstrapConfig
+from eval_knn.labelled_images import DataConfig
+from eval_knn.neighbours import SearchConfig
+from eval_knn.selection import SelectionConfig
+from eval_knn.split import SplitConfig
+from runtime.config import option
+from runtime.errors import UserError
+
+
+@dataclass
+class FeatureConfig:
+    """How features are computed."""
+
+    batch_size: int = option("Images per forward pass and rank.", 64)
+    device: str | None = option("cpu, cuda, cuda:1, …; null takes the GPU when there is one.", None)
+    threads: int | None = option("Threads that decode images; null takes one per core, at most 8.", None)
+    half_precision: bool = option("Compute in bfloat16 by autocast (faster on a GPU).", False)
+
+    def check(self) -> None:
+        if self.batch_size < 1 or (self.threads is not None and self.threads < 1):
+            raise UserError("features.batch_size and features.threads must be at least 1.")
+
+
+@dataclass
+class WatchConfig:
+    """How --watch waits."""
+
+    poll_seconds: float = option("Seconds between two looks for new checkpoints.", 10.0)
+    idle_seconds: float | None = option(
+        "End after so many seconds without work; null waits for ever, 0 ends at once.", None
+    )
+
+    def check(self) -> None:
+        if self.poll_seconds <= 0:
+            raise UserError(f"watch.poll_seconds must be above 0, not {self.poll_seconds}.")
+
+
+@dataclass
+class EvalConfig:
+    """All keys of `python -m eval_knn`."""
+
+    data: DataConfig = option("", DataConfig())
+    split: SplitConfig = option("", SplitConfig())
+    features: FeatureConfig = option("", FeatureConfig())
+    ks: list[int] = option("Numbers of neighbours that vote.", [10, 20, 100, 200])
+    temperature: float = option("Temperature of the neighbours' weights.", 0.07)
+    search: SearchConfig = option("", SearchConfig())
+    bootstrap: BootstrapConfig = option("", BootstrapConfig())
+    selection: SelectionConfig = option("", SelectionConfig())
+    watch: WatchConfig = option("", WatchConfig())
+    out: str | None = option("Folder for results; null: RUN/eval for a run's checkpoints, else eval_results.", None)
+    cache: str | None = option(
+        "Folder for features and splits; null: panendofm/eval_knn in the user's cache folder.", None
+    )
+
+    def check(self) -> None:
+        if not self.ks or min(self.ks) < 1 or sorted(set(self.ks)) != self.ks:
+            raise UserError(f"ks must be rising numbers of at least 1, not {self.ks}.")
+        if self.temperature <= 0:
+            raise UserError(f"temperature must be above 0, not {self.temperature}.")
+        for name in (self.selection.metric, *self.selection.tie_breaks):
+            k = name.rpartition("_k")[2]
+            if k.isdigit() and int(k) not in self.ks:
+                raise UserError(f"selection uses {name}, but {k} is not among ks {self.ks}; add it there.")
+
+    def cache_folder(self) -> Path:
+        if self.cache is not None:
+            return Path(self.cache)
+        base = os.environ.get("XDG_CACHE_HOME")
+        return (Path(base) if base else Path.home() / ".cache") / "panendofm" / "eval_knn"

@@ -1,0 +1,248 @@
+"""Score a network: features, neighbours, figures.
+
+`Evaluator` keeps the images and the split, so that a trainer can score its live model again and again. All ranks of a
+process group call it together and get the same result.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import nn
+
+from backbone.feature_cache import FeatureCache, FeatureKey
+from backbone.features import extract_features, rank_and_world
+from backbone.preprocessing import Preprocessing
+from eval_knn.config import EvalConfig
+from eval_knn.figures import METRICS, bootstrap_weights, figures
+from eval_knn.label_free import alpha_req, rankme
+from eval_knn.labelled_images import LabelledImages, find_images
+from eval_knn.leakage import leakage_note
+from eval_knn.neighbours import Neighbours
+from eval_knn.networks import Network
+from eval_knn.scoring import class_scores
+from eval_knn.selection import Evaluation
+from eval_knn.split import Split, load_or_make_split
+from runtime.errors import UserError
+
+T = TypeVar("T")
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """One network's figures (`document`, plain values for JSON) and what pictures are drawn from."""
+
+    document: dict[str, Any]
+    features: NDArray[np.float32]  # [N, D] of all images
+    neighbours: Neighbours  # rows within the gallery, for each query
+    predicted: NDArray[np.int64]  # class of each query at the selection's k
+
+    @property
+    def evaluation(self) -> Evaluation:
+        return evaluation_of(self.document)
+
+    @property
+    def values(self) -> dict[str, float | None]:
+        """top1_k20, …, rankme: what a trainer logs."""
+        return self.evaluation.values
+
+
+class Evaluator:
+    """Scores networks on one labelled set with one split."""
+
+    def __init__(self, config: EvalConfig, group: dist.ProcessGroup | None = None) -> None:
+        self.config, self.group = config, group
+        self.cache = config.cache_folder()
+        self.images, self.split = on_first_rank(self._open, group)
+
+    def _open(self) -> tuple[LabelledImages, Split]:
+        images = find_images(self.config.data, self.cache)
+        return images, load_or_make_split(images, self.config.split, self.cache)
+
+    def score(self, network: Network) -> Result:
+        """Figures of a network; its features are taken from the cache when they are there."""
+        began = time.monotonic()
+        key = FeatureKey(
+            network.weights_sha256,
+            self.images.sha256,
+            network.preprocessing,
+            precision="bfloat16" if self.config.features.half_precision else "float32",
+        )
+        cache = FeatureCache(self.cache / "features")
+
+        def compute() -> torch.Tensor:
+            device = device_of(self.config.features.device)
+            return self._extract(network.load().to(device), network.preprocessing, device, network.name)
+
+        features = cache.load_or_compute(key, compute, self.group)
+        return self._figures(network, features, began)
+
+    def score_model(
+        self,
+        model: nn.Module,
+        name: str,
+        step: int | None = None,
+        preprocessing: Preprocessing | None = None,
+        certificate: dict[str, Any] | None = None,
+    ) -> Result:
+        """Figures of a live model, wherever it is and however it is sharded. Nothing is cached."""
+        began = time.monotonic()
+        preprocessing = preprocessing or Preprocessing()
+        network = Network(
+            name, "live model", type(model).__name__, "", preprocessing, lambda: model, step, certificate=certificate
+        )
+        return self._figures(network, self._extract(model, preprocessing, None, name), began)
+
+    def _extract(
+        self, model: nn.Module, preprocessing: Preprocessing, device: torch.device | None, name: str
+    ) -> torch.Tensor:
+        options = self.config.features
+        return extract_features(
+            model,
+            self.images,
+            preprocessing,
+            options.batch_size,
+            device,
+            threads=options.threads,
+            half_precision=options.half_precision,
+            label=f"features of {name}",
+            group=self.group,
+        )
+
+    def _figures(self, network: Network, features: torch.Tensor, began: float) -> Result:
+        config, images, split = self.config, self.images, self.split
+        rows = features.numpy()
+        if not np.isfinite(rows).all():
+            raise UserError(f"{network.name} gives features that are not finite (nan or inf); use another checkpoint.")
+        labels, query_groups = images.labels[split.queries], split.groups[split.queries]
+        scored = class_scores(
+            rows[split.queries],
+            rows[split.gallery],
+            images.labels[split.gallery],
+            len(images.class_names),
+            config.ks,
+            config.temperature,
+            config.search,
+            split.exclusions(),
+            self.group,
+        )
+        at_k = {}
+        weights = bootstrap_weights(query_groups, config.bootstrap)
+        for k in config.ks:
+            at_k[str(k)] = figures(scored.scores[k], labels, images.class_names, weights, config.bootstrap.confidence)
+            at_k[str(k)]["neighbours"] = min(k, len(split.gallery))
+        document = {
+            "format": FORMAT,
+            "checkpoint": network.name,
+            "step": network.step,
+            "path": None if network.path is None else str(network.path),
+            "source": network.source,
+            "architecture": network.architecture,
+            "weights_sha256": network.weights_sha256,
+            "preprocessing": network.preprocessing.to_dict(),
+            "data": self._describe_data(),
+            "temperature": config.temperature,
+            "k": at_k,
+            "query_groups": " ".join(str(group) for group in query_groups.tolist()),
+            "rankme": rankme(rows),
+            "alpha_req": alpha_req(rows),
+            "search_recall": scored.neighbours.recall,
+            "leakage": leakage_note(network, Path(config.data.path)),
+            "evaluated": {
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "host": platform.node(),
+                "process": os.getpid(),
+                "seconds": round(time.monotonic() - began, 3),
+            },
+        }
+        return Result(document, rows, scored.neighbours, scored.scores[shown_k(config)].argmax(axis=1))
+
+    def _describe_data(self) -> dict[str, Any]:
+        return {
+            "path": self.config.data.path,
+            "sha256": self.images.sha256,
+            "classes": self.images.class_names,
+            "gallery": len(self.split.gallery),
+            "queries": len(self.split.queries),
+            "unreadable": len(self.images.skipped),
+            "split_file": str(self.split.path),
+            "split_sha256": self.split.sha256,
+            "leave_one_group_out": self.split.leave_one_group_out,
+        }
+
+
+def evaluate(
+    model: nn.Module,
+    config: EvalConfig,
+    name: str = "model",
+    step: int | None = None,
+    preprocessing: Preprocessing | None = None,
+    certificate: dict[str, Any] | None = None,
+    group: dist.ProcessGroup | None = None,
+) -> Result:
+    """Score a live model once. A trainer that scores often keeps an `Evaluator` instead."""
+    return Evaluator(config, group).score_model(model, name, step, preprocessing, certificate)
+
+
+def evaluation_of(document: dict[str, Any]) -> Evaluation:
+    """What selection needs of a result."""
+    values: dict[str, float | None] = {
+        f"{metric}_k{k}": at_k[metric] for k, at_k in document["k"].items() for metric in METRICS
+    }
+    values |= {"rankme": document["rankme"], "alpha_req": document["alpha_req"]}
+    return Evaluation(
+        checkpoint=document["checkpoint"],
+        step=document["step"],
+        values=values,
+        ranks={k: at_k["rank_of_truth"] for k, at_k in document["k"].items()},
+        groups=tuple(int(group) for group in document["query_groups"].split()),
+        split_sha256=document["data"]["split_sha256"],
+    )
+
+
+def shown_k(config: EvalConfig) -> int:
+    """The k whose predictions are drawn: the selection's, else the one nearest to 20."""
+    k = config.selection.metric.rpartition("_k")[2]
+    return int(k) if k.isdigit() else min(config.ks, key=lambda k: abs(k - 20))
+
+
+def device_of(name: str | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"features.device: '{name}' is no device; use cpu, cuda or cuda:0.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"features.device is {name}, but torch sees no GPU here; use features.device=cpu.")
+    return device
+
+
+def on_first_rank(work: Callable[[], T], group: dist.ProcessGroup | None) -> T:
+    """Do it on the first rank and give its result, or its `UserError`, to all."""
+    rank, world = rank_and_world(group)
+    if world == 1:
+        return work()
+    answer: list[Any] = [None, None]
+    if rank == 0:
+        try:
+            answer[0] = work()
+        except UserError as error:
+            answer[1] = str(error)
+    dist.broadcast_object_list(answer, 0 if group is None else dist.get_global_rank(group, 0), group=group)
+    if answer[1] is not None:
+        raise UserError(answer[1])
+    result: T = answer[0]
+    return result

@@ -1,0 +1,173 @@
+"""What can be evaluated, by the word that the user types.
+
+A file or folder that `load_backbone` reads; a run (its latest and its best checkpoint); and baselines: `pixels` (the
+picture itself), `efficientnet-lite0` (ImageNet weights from a package), `timm:NAME` (weights in the local cache) and
+`timm:NAME@FILE`. Weights are read only when features have to be computed: what is needed to find cached features is
+remembered by the files' sizes and times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from backbone import LoadedBackbone, load_backbone
+from backbone.preprocessing import Preprocessing
+from eval_knn.timm_networks import IMAGENET_BASELINE, load_imagenet_baseline, load_timm
+from runtime.errors import UserError
+from runtime.files import read_json, write_json
+
+PIXELS = "pixels"
+_PIXELS_SIDE = 16
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Network:
+    """Something that turns pictures into features."""
+
+    name: str
+    source: str
+    architecture: str
+    weights_sha256: str
+    preprocessing: Preprocessing
+    load: Callable[[], nn.Module]
+    step: int | None = None
+    path: Path | None = None
+    certificate: dict[str, Any] | None = None
+    pretrained_here: bool = True  # False for baselines, which no corpus of ours has touched
+
+
+class Pixels(nn.Module):
+    """The picture itself, averaged down to 16 × 16 colours: what a network has to beat."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(images, _PIXELS_SIDE).flatten(1)  # [B, 3 · 16 · 16]
+
+
+def expand(word: str) -> list[str]:
+    """A run stands for its latest and its best checkpoint; every other word for itself."""
+    if is_run(Path(word)):
+        return [str(checkpoint) for checkpoint in _latest_and_best(Path(word))]
+    return [word]
+
+
+def find_network(word: str, cache: Path) -> Network:
+    """The network that a word on the command line stands for."""
+    if word == PIXELS:
+        return _pixels()
+    if word == IMAGENET_BASELINE:
+        return _baseline(IMAGENET_BASELINE, *load_imagenet_baseline())
+    if word.startswith("timm:"):
+        name, _, file = word.removeprefix("timm:").partition("@")
+        return _baseline(word, *load_timm(name, Path(file) if file else None))
+    return _from_path(Path(word), cache)
+
+
+def _pixels() -> Network:
+    digest = hashlib.sha256(f"pixels {_PIXELS_SIDE}".encode()).hexdigest()
+    return Network(PIXELS, "baseline", "16x16 pixels", digest, Preprocessing(), Pixels, pretrained_here=False)
+
+
+def _baseline(name: str, model: nn.Module, architecture: str, preprocessing: Preprocessing, sha256: str) -> Network:
+    return Network(name, "baseline", architecture, sha256, preprocessing, lambda: model, pretrained_here=False)
+
+
+# ------------------------------------------------------------------------------------------ runs and checkpoints
+
+
+def is_run(path: Path) -> bool:
+    return (path / "checkpoints").is_dir()
+
+
+def is_whole_checkpoint(path: Path) -> bool:
+    """A checkpoint folder that its writer has finished: its real name, with its description and its index."""
+    return not path.name.startswith(".") and (path / "checkpoint.json").is_file() and (path / ".metadata").is_file()
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    """The finished checkpoints of a run, in the order of training."""
+    found = [path for path in (run / "checkpoints").iterdir() if path.is_dir() and is_whole_checkpoint(path)]
+    return sorted(found, key=lambda path: (_step_of(path), path.name))
+
+
+def _step_of(path: Path) -> int:
+    digits = path.name.rpartition("_")[2]
+    return int(digits) if digits.isdigit() else -1
+
+
+def _latest_and_best(run: Path) -> list[Path]:
+    finished = checkpoints_of(run)
+    if not finished:
+        raise UserError(f"the run {run} has no finished checkpoint yet; wait for its first one.")
+    best = run / "best"
+    paths = [finished[-1]]
+    if best.exists() and best.resolve() != finished[-1].resolve():
+        paths.append(best.resolve())
+    return paths
+
+
+def refuse_half_written(path: Path) -> None:
+    """One sentence for a folder that looks like a checkpoint but is not finished."""
+    if not path.is_dir() or is_whole_checkpoint(path):
+        return
+    looks_like_one = path.name.startswith(".") or (path / ".metadata").is_file() or any(path.glob("*.distcp"))
+    if looks_like_one or (path / "checkpoint.json").is_file():
+        raise UserError(
+            f"the checkpoint {path} is not finished (a temporary name, or checkpoint.json or .metadata is missing); "
+            "wait until it is written, or name another one."
+        )
+
+
+def _from_path(path: Path, cache: Path) -> Network:
+    if not path.exists():
+        raise UserError(f"cannot evaluate {path}: it does not exist; check the path.")
+    refuse_half_written(path)
+    stamp = _stamp(path)
+    memory = cache / "weights" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]}.json"
+    known = read_json(memory) if memory.is_file() else {}
+    loaded: LoadedBackbone | None = None
+    if known.get("stamp") != stamp or known.get("format") != _FORMAT:
+        loaded = load_backbone(path)
+        known = {
+            "format": _FORMAT,
+            "stamp": stamp,
+            "source": loaded.source,
+            "architecture": loaded.architecture,
+            "weights_sha256": loaded.weights_sha256,
+            "preprocessing": loaded.preprocessing.to_dict(),
+            "step": loaded.metadata.get("step"),
+            "certificate": loaded.certificate,
+        }
+        write_json(memory, known)
+
+    def load() -> nn.Module:
+        return (loaded or load_backbone(path)).model
+
+    return Network(
+        name=path.name if path.is_dir() else path.stem,
+        source=known["source"],
+        architecture=known["architecture"],
+        weights_sha256=known["weights_sha256"],
+        preprocessing=Preprocessing.from_dict(known["preprocessing"]),
+        load=load,
+        step=known["step"],
+        path=path,
+        certificate=known["certificate"],
+    )
+
+
+def _stamp(path: Path) -> list[list[Any]]:
+    """Names, sizes and times of a file or of a folder's files: when these are the same, so are the weights."""
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    stamps = []
+    for file in files:
+        status = file.stat()
+        stamps.append([file.relative_to(path).as_posix(), status.st_size, status.st_mtime_ns])
+    return stamps

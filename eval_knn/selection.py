@@ -1,0 +1,262 @@
+"""Which checkpoint to keep, whether it is better than the others beyond noise, and when to stop.
+
+Pure functions on a history: a list of `Evaluation`, one per checkpoint, in the order of training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_knn.figures import BootstrapConfig, bootstrap_weights, decode_ranks, interval
+from runtime.config import option
+from runtime.errors import UserError
+
+LABEL_FREE = ("rankme", "alpha_req")
+
+
+@dataclass
+class SelectionConfig:
+    """How the checkpoint is chosen and when training stops."""
+
+    metric: str = option("What is compared: top1_k20, top5_k100, mcc_k20, … (metric and k) or rankme.", "top1_k20")
+    equal_if: Literal["within_noise", "exact"] = option(
+        "When a checkpoint counts as equal to the best: not worse beyond noise (paired bootstrap), or the same value.",
+        "within_noise",
+    )
+    tie_breaks: list[str] = option(
+        "What decides among equals, in this order; then the earlier checkpoint.", ["rankme", "top1_k20"]
+    )
+    confidence: float = option("Confidence of 'beyond noise'.", 0.95)
+    bootstrap_samples: int = option("Samples of the paired bootstrap.", 2000)
+    patience_evaluations: int = option("Stop after so many evaluations in a row without a gain; 0 never stops.", 5)
+    minimum_gain: float = option("A smaller rise of the metric is no gain.", 0.002)
+    first_stop_evaluation: int = option("Don't stop before so many evaluations.", 3)
+
+    def check(self) -> None:
+        for name in (self.metric, *self.tie_breaks):
+            _parse_metric(name)
+        if self.patience_evaluations < 0 or self.minimum_gain < 0 or self.bootstrap_samples < 1:
+            raise UserError(
+                "selection: patience_evaluations and minimum_gain must not be negative, bootstrap_samples at least 1."
+            )
+        if not 0 < self.confidence < 1:
+            raise UserError(f"selection.confidence must lie between 0 and 1, not {self.confidence}.")
+
+
+def published_rule() -> SelectionConfig:
+    """Top-5 among 100 neighbours, as published for PanEndoFM; where it is saturated, top-1 decides."""
+    return SelectionConfig(metric="top5_k100", equal_if="exact", tie_breaks=["top1_k20", "rankme"])
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What selection needs to know of one checkpoint."""
+
+    checkpoint: str
+    step: int | None
+    values: dict[str, float | None]  # "top1_k20": 0.81, …, "rankme": 93.2
+    ranks: dict[str, str] = field(default_factory=dict)  # "20": one digit per query, see figures.encode_ranks
+    groups: tuple[int, ...] = ()  # near-duplicate group of each query; () when every query stands alone
+    split_sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The chosen checkpoint against another one, on the same queries."""
+
+    checkpoint: str
+    role: str  # "start", "previous", "next"
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        if self.low > 0:
+            return "better beyond noise"
+        return "worse beyond noise" if self.high < 0 else "no difference beyond noise"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen checkpoint and why."""
+
+    index: int
+    evaluation: Evaluation
+    why: str
+    equals: tuple[str, ...]  # checkpoints that counted as equal to the best, itself included
+    comparisons: tuple[Comparison, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "checkpoint": self.evaluation.checkpoint,
+            "step": self.evaluation.step,
+            "why": self.why,
+            "equals": list(self.equals),
+            "comparisons": [{**vars(c), "verdict": c.verdict} for c in self.comparisons],
+        }
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Whether to stop, and why or why not."""
+
+    stop: bool
+    why: str
+
+
+def select(history: Sequence[Evaluation], config: SelectionConfig | None = None) -> Choice:
+    """The checkpoint to keep.
+
+    1. The best value of the metric. 2. All checkpoints that count as equal to it. 3. Among these the tie-breaks decide
+    in turn (larger is better), at last the earlier checkpoint.
+    """
+    config = config or SelectionConfig()
+    _check_history(history)
+    values = [_value(evaluation, config.metric) for evaluation in history]
+    best = int(np.argmax(values))
+    equals = [i for i in range(len(history)) if _equal(history, values, i, best, config)]
+    chosen, deciding = _break_ties(history, equals, config.tie_breaks)
+    low, high = _own_interval(history[chosen], config)
+    around = "" if np.isnan(low) else f" ({100 * config.confidence:g}% interval {low:.4f} to {high:.4f})"
+    why = f"{config.metric} {values[chosen]:.4f}{around}"
+    if len(equals) == 1:
+        why += f" is the highest of {len(history)}" if len(history) > 1 else " is the only one"
+    else:
+        manner = "not below the best beyond noise" if config.equal_if == "within_noise" else "exactly the best"
+        why += f"; {len(equals)} of {len(history)} are {manner} ({values[best]:.4f}); {deciding}"
+    names = tuple(history[i].checkpoint for i in equals)
+    return Choice(chosen, history[chosen], why, names, _compare_with_others(history, chosen, config))
+
+
+def should_stop(history: Sequence[Evaluation], config: SelectionConfig | None = None) -> Stop:
+    """Stop when the metric has not risen by the minimum gain for `patience_evaluations` evaluations in a row.
+
+    The level to beat is the last value that was itself a gain, so that many small rises together count.
+    """
+    config = config or SelectionConfig()
+    if config.patience_evaluations == 0:
+        return Stop(False, "early stopping is off (selection.patience_evaluations=0)")
+    if not history:
+        return Stop(False, "nothing was evaluated yet")
+    values = [_value(evaluation, config.metric) for evaluation in history]
+    level, at = values[0], 0
+    for i, value in enumerate(values):
+        if value > level + config.minimum_gain:
+            level, at = value, i
+    waited = len(values) - 1 - at
+    said = (
+        f"{config.metric} has not risen more than {config.minimum_gain:g} above {level:.4f} "
+        f"({history[at].checkpoint}) for {waited} evaluations"
+    )
+    if waited >= config.patience_evaluations and len(values) >= config.first_stop_evaluation:
+        return Stop(True, f"{said}: stop")
+    if waited == 0:
+        return Stop(False, f"{config.metric} rose to {level:.4f} ({history[at].checkpoint})")
+    return Stop(False, f"{said}; the patience is {config.patience_evaluations}")
+
+
+def paired_bootstrap(
+    a: Evaluation, b: Evaluation, metric: str, confidence: float = 0.95, samples: int = 2000
+) -> tuple[float, float, float]:
+    """Difference a − b of top-1 or top-5 at some k, and its interval, with the same queries drawn for both.
+
+    (nan, nan, nan) when the metric is not a mean over queries or the queries' results are not known.
+    """
+    right_a, right_b = _right(a, metric), _right(b, metric)
+    if right_a is None or right_b is None:
+        return float("nan"), float("nan"), float("nan")
+    difference = right_a.astype(np.float64) - right_b
+    groups = np.array(a.groups, np.int64) if a.groups else np.arange(len(difference))
+    weights = bootstrap_weights(groups, BootstrapConfig(samples, confidence))
+    low, high = interval(weights @ difference / weights.sum(axis=1), confidence)
+    return float(difference.mean()), low, high
+
+
+def _parse_metric(name: str) -> tuple[str, int | None]:
+    if name in LABEL_FREE:
+        return name, None
+    kind, _, k = name.rpartition("_k")
+    if kind not in ("top1", "top5", "balanced_accuracy", "macro_f1", "mcc") or not k.isdigit():
+        raise UserError(
+            f"selection: '{name}' is not a metric; there are top1, top5, balanced_accuracy, macro_f1 and mcc with "
+            "their k, such as top1_k20, and rankme."
+        )
+    return kind, int(k)
+
+
+def _check_history(history: Sequence[Evaluation]) -> None:
+    if not history:
+        raise UserError("nothing to select from: no checkpoint was evaluated yet.")
+    for evaluation in history:
+        if evaluation.split_sha256 != history[0].split_sha256:
+            raise UserError(
+                f"{evaluation.checkpoint} and {history[0].checkpoint} were evaluated on different splits, so they "
+                "can't be compared; evaluate both with one split file (split.file)."
+            )
+
+
+def _value(evaluation: Evaluation, metric: str) -> float:
+    """A missing or undefined value loses against every other."""
+    if metric not in evaluation.values:
+        raise UserError(
+            f"{evaluation.checkpoint} was evaluated without {metric}; it has: {', '.join(sorted(evaluation.values))}."
+        )
+    value = evaluation.values[metric]
+    return float("-inf") if value is None or np.isnan(value) else value
+
+
+def _right(evaluation: Evaluation, metric: str) -> NDArray[np.bool_] | None:
+    kind, k = _parse_metric(metric)
+    if kind not in ("top1", "top5") or str(k) not in evaluation.ranks:
+        return None
+    return np.asarray(decode_ranks(evaluation.ranks[str(k)]) < (1 if kind == "top1" else 5))
+
+
+def _equal(history: Sequence[Evaluation], values: list[float], i: int, best: int, config: SelectionConfig) -> bool:
+    if i == best or values[i] == values[best]:
+        return True
+    if config.equal_if == "exact":
+        return False
+    _, low, _ = paired_bootstrap(history[best], history[i], config.metric, config.confidence, config.bootstrap_samples)
+    return bool(low <= 0)  # nan: the noise is not known, so only the same value is equal
+
+
+def _break_ties(history: Sequence[Evaluation], equals: list[int], tie_breaks: list[str]) -> tuple[int, str]:
+    left = equals
+    for name in tie_breaks:
+        values = {i: _value(history[i], name) for i in left}
+        most = max(values.values())
+        left = [i for i in left if values[i] == most]
+        if len(left) == 1:
+            return left[0], f"{name} {most:.4g} decides"
+    return left[0], "the earliest is taken"
+
+
+def _own_interval(evaluation: Evaluation, config: SelectionConfig) -> tuple[float, float]:
+    right = _right(evaluation, config.metric)
+    if right is None:
+        return float("nan"), float("nan")
+    groups = np.array(evaluation.groups, np.int64) if evaluation.groups else np.arange(len(right))
+    weights = bootstrap_weights(groups, BootstrapConfig(config.bootstrap_samples, config.confidence))
+    low, high = interval(weights @ right / weights.sum(axis=1), config.confidence)
+    return low, high
+
+
+def _compare_with_others(history: Sequence[Evaluation], chosen: int, config: SelectionConfig) -> tuple[Comparison, ...]:
+    others = {"start": 0, "previous": chosen - 1, "next": chosen + 1}
+    comparisons = []
+    for role, i in others.items():
+        if not 0 <= i < len(history) or i == chosen or (role == "previous" and i == 0):
+            continue
+        difference, low, high = paired_bootstrap(
+            history[chosen], history[i], config.metric, config.confidence, config.bootstrap_samples
+        )
+        if not np.isnan(difference):
+            comparisons.append(Comparison(history[i].checkpoint, role, difference, low, high))
+    return tuple(comparisons)

@@ -1,0 +1,63 @@
+"""`--watch RUN`: evaluate each checkpoint of a run once, as it appears, and keep `best` up to date.
+
+Any number of watchers may look at one run. A checkpoint belongs to the watcher that holds its claim; a result file
+means that it is done, for all watchers and after restarts. A watcher that dies frees its claim, and another takes over.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from eval_knn.config import EvalConfig
+from eval_knn.evaluate import Evaluator, shown_k
+from eval_knn.networks import checkpoints_of, find_network, is_run
+from eval_knn.report import show_choice, show_comparison
+from eval_knn.run_history import claim, pending, record, result_path
+from runtime.console import say, warn
+from runtime.errors import UserError
+
+
+def watch(run: Path, config: EvalConfig) -> None:
+    """Look for new checkpoints until there has been nothing to do for `watch.idle_seconds`."""
+    if not run.is_dir():
+        raise UserError(f"cannot watch {run}: it is not a folder; check the path.")
+    evaluator = Evaluator(config)
+    say(f"watching {run / 'checkpoints'}")
+    failed: set[str] = set()
+    idle_since = time.monotonic()
+    while True:
+        todo = [path for path in _waiting(run) if path.name not in failed]
+        for path in todo:
+            with claim(run, path.name) as mine:
+                # Another watcher may have finished it since the list was made.
+                undone = mine and not result_path(run, path.name).is_file()
+                if undone and not _evaluate(run, path, evaluator, config):
+                    failed.add(path.name)
+        if todo:  # what is in other watchers' hands may come back to us
+            idle_since = time.monotonic()
+        idle_for = time.monotonic() - idle_since
+        if not todo and config.watch.idle_seconds is not None and idle_for >= config.watch.idle_seconds:
+            say(f"nothing new for {idle_for:.0f} s: done")
+            return
+        time.sleep(config.watch.poll_seconds)
+
+
+def _waiting(run: Path) -> list[Path]:
+    return pending(run, checkpoints_of(run)) if is_run(run) else []
+
+
+def _evaluate(run: Path, path: Path, evaluator: Evaluator, config: EvalConfig) -> bool:
+    """One checkpoint; one that can't be read (damaged, or removed meanwhile) is left alone, the watch goes on."""
+    try:
+        network = find_network(str(path), evaluator.cache)
+        document = evaluator.score(network).document
+    except UserError as error:
+        warn(f"{path.name} was not evaluated: {error}")
+        return False
+    choice, stop = record(run, document, config.selection)
+    say(f"evaluated {path.name}")
+    show_comparison([document], shown_k(config))
+    if choice is not None:
+        show_choice(choice, stop)
+    return True
