@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from golden_steps import HEAD, OPTIMIZER, PATCH_HEAD, load_golden
+
+from backbone import vit_config
+from pretrain.objective import Objective, ObjectiveConfig
+from pretrain.parameter_groups import (
+    OptimizerConfig,
+    build_optimizer,
+    multipliers_of,
+    parameter_groups,
+    set_step_values,
+)
+from pretrain.schedules import StepValues
+
+
+def test_golden_multipliers(golden: Path) -> None:
+    expected = json.loads((golden / "param_groups_layerwise_0.9.json").read_text())
+    objective = load_golden(golden, "step_sinkhorn_separate_heads").objective()
+    found = {}
+    for group in parameter_groups(objective.student.named_parameters(), OPTIMIZER):
+        for name in group["names"]:
+            found[name] = {key: group[key] for key in ("lr_multiplier", "wd_multiplier", "is_last_layer")}
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert found[name] == pytest.approx(values), name
+
+
+def test_registers_are_tokens_of_the_first_layer() -> None:
+    config = OptimizerConfig(layerwise_decay=0.5)
+    assert multipliers_of("backbone.register_tokens", 3, config) == (0.5**4, 1.0, False)
+    assert multipliers_of("backbone.cls_token", 3, config) == multipliers_of("backbone.register_tokens", 3, config)
+
+
+def test_groups_are_few_and_hold_every_parameter_once(golden: Path) -> None:
+    objective = load_golden(golden, "step_sinkhorn_separate_heads").objective()
+    optimizer = build_optimizer(objective.student, OPTIMIZER)
+    ids = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    assert sorted(ids) == sorted(id(p) for p in objective.student.parameters())
+    assert len(optimizer.param_groups) == 12
+
+
+def test_step_values_reach_the_groups() -> None:
+    objective = Objective(vit_config("vit_test"), ObjectiveConfig(dino_head=HEAD, ibot_head=PATCH_HEAD))
+    optimizer = build_optimizer(objective.student, OPTIMIZER)
+    set_step_values(optimizer, StepValues(1.0, 0.25, 0.5, 0.99, 0.05))
+    seen = {name: (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for name in group["names"]}
+    assert seen["dino_head.last_layer.weight_g"] == (0.25, 0.5)
+    assert seen["backbone.norm.weight"] == (1.0, 0.0)
+    assert seen["backbone.patch_embed.proj.weight"] == pytest.approx((0.9**4 * 0.2, 0.5))
