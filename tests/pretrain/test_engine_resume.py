@@ -1,0 +1,109 @@
+"""A run that is killed, resumed and moved between numbers of ranks ends as the one that was left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from engine_runs import (
+    Rank,
+    assert_same_run,
+    finish,
+    metrics_of,
+    run_ranks,
+    start_ranks,
+    words_of,
+    write_shards,
+)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shards(tmp_path_factory.mktemp("data") / "shards")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve steps on two ranks."""
+    run = tmp_path_factory.mktemp("runs") / "undisturbed"
+    run_ranks(words_of(run, shards), 2)
+    return run
+
+
+def steps_done(run: Path) -> int:
+    path = run / "metrics.jsonl"
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def is_saving(run: Path, since: float) -> bool:
+    """Whether a checkpoint is being written that was begun after `since`: not the remains of an earlier kill."""
+    with contextlib.suppress(FileNotFoundError):  # it is complete by now
+        return any(path.stat().st_mtime > since for path in (run / "checkpoints").glob(".step_*save"))
+    return False
+
+
+def kill_at(ranks: list[Rank], victims: list[int], run: Path, moment: str, chance: float) -> None:
+    """SIGKILL the victims after a step, or while a checkpoint is being written; then wait for the others to end."""
+    began = time.time()
+    target = steps_done(run) + 1 + int(chance * 4)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and any(rank.code is None for rank in ranks):
+        if (moment == "save" and is_saving(run, began)) or (moment == "step" and steps_done(run) >= target):
+            break
+        time.sleep(0.001)
+    for victim in victims:
+        ranks[victim].signal(signal.SIGKILL)
+    codes, said = finish(ranks, 60)
+    assert None not in codes, f"a rank was left hanging: {codes}\n{said}"
+
+
+def survive(run: Path, words: list[str], kills: int, seed: int) -> int:
+    """Start the run again and again; the number of kills that met a running job."""
+    rng = random.Random(seed)
+    landed = 0
+    for number in range(kills):
+        ranks = start_ranks(words, 2)
+        victims = [[0, 1], [0], [1]][number % 3]
+        kill_at(ranks, victims, run, "step" if number % 3 == 1 else "save", rng.random())
+        landed += any(rank.code == -signal.SIGKILL for rank in ranks)
+    return landed
+
+
+def test_three_kills_change_nothing(shards: Path, undisturbed: Path, tmp_path: Path) -> None:
+    run = tmp_path / "killed"
+    words = words_of(run, shards)
+    assert survive(run, words, kills=3, seed=1) == 3
+    said = run_ranks(words, 2)
+    assert "going on from step" in said
+    assert_same_run(undisturbed, run, 12)
+    assert not list((run / "checkpoints").glob(".*")), "a half-written checkpoint was left behind"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_twenty_kills_change_nothing(shards: Path, tmp_path: Path) -> None:
+    longer = {"schedule__total": "120 steps"}
+    run_ranks(words_of(tmp_path / "undisturbed", shards, **longer), 2)
+    run = tmp_path / "killed"
+    words = words_of(run, shards, **longer)
+    landed = survive(run, words, kills=20, seed=2)
+    assert landed == 20
+    run_ranks(words, 2)
+    assert_same_run(tmp_path / "undisturbed", run, 120)
+
+
+def test_a_run_moves_between_numbers_of_ranks(shards: Path, tmp_path: Path) -> None:
+    alone, moved = tmp_path / "alone", tmp_path / "moved"
+    run_ranks(words_of(alone, shards), 1)
+    for ranks, stop in ((4, 3), (2, 6), (1, 9), (4, None)):
+        run_ranks(words_of(moved, shards, run__stop_at_step=stop), ranks)
+    expected, seen = metrics_of(alone), metrics_of(moved)
+    assert [line["keys"] for line in seen] == [line["keys"] for line in expected]
+    assert len({key for line in seen for key in line["keys"]}) == 120
+    for ours, theirs in zip(seen, expected, strict=True):
+        for loss in ("total", "dino_local", "dino_global", "ibot", "koleo"):
+            assert ours[loss] == pytest.approx(theirs[loss], rel=1e-5), f"{loss} at step {ours['step']}"
