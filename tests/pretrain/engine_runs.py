@@ -115,6 +115,9 @@ class Rank:
         os.kill(self.process.pid, number)
 
 
+Sabotage = Callable[[], None]
+
+
 def _be_a_rank(environment: dict[str, str], words: list[str], output: Path, sabotage: Sabotage | None) -> None:
     os.environ.update(environment)
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
