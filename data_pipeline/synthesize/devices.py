@@ -16,14 +16,16 @@ Picture = NDArray[np.uint8]
 
 # With and without the teal box are two devices: the box belongs to the layout.
 DEVICES = (
-    "octagon_side_text_box",
-    "octagon_side_text",
     "octagon",
-    "circle_box",
-    "circle",
+    "octagon_box",
+    "octagon_side_text",
+    "octagon_side_text_box",
     "wide_circle",
-    "rectangle_box",
+    "wide_circle_box",
+    "circle",
+    "circle_box",
     "rectangle",
+    "rectangle_box",
 )
 FULL_FRAME = "full_frame"  # the border was cut off before
 CAPSULE = "capsule"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_pipeline.synthesize.devices import DEVICES, Overlay, geometry_of
+import numpy as np
+
+from data_pipeline.synthesize.devices import Overlay, geometry_of
 from data_pipeline.synthesize.media import write_image
 from data_pipeline.synthesize.motion import look
 from data_pipeline.synthesize.plan import SIZES
@@ -15,6 +17,19 @@ from data_pipeline.synthesize.scene import KVASIR_CLASSES, make_scene
 FOLDER = "kvasir-dataset-v2"
 IMAGES_PER_CLASS = 40  # in `small`
 PICTURE_SIZES = ((360, 288), (400, 320), (384, 288))
+# Independent of the class: what is around the picture must not give the class away.
+DEVICE_SHARES = {
+    "octagon": 0.50,
+    "octagon_box": 0.06,
+    "octagon_side_text": 0.015,
+    "octagon_side_text_box": 0.015,
+    "wide_circle": 0.30,
+    "wide_circle_box": 0.05,
+    "circle": 0.015,
+    "circle_box": 0.015,
+    "rectangle": 0.015,
+    "rectangle_box": 0.015,
+}
 # How many images of each 40 come in groups of three and of two; in these classes all are scenes of their own:
 SINGLE_ONLY = ("normal-pylorus", "ulcerative-colitis")
 GROUPS_PER_40 = (3, 3, 3, 3, 2, 2, 2, 2)
@@ -34,29 +49,32 @@ class LabelledPlan:
 
 
 def plan_labelled(size: str, seed: int) -> list[LabelledPlan]:
+    scenes = [(label, number, count) for label in KVASIR_CLASSES for number, count in enumerate(_counts(label, size))]
+    devices = _deal_devices(len(scenes), seed)
     plans: list[LabelledPlan] = []
-    group = 0
-    for label in KVASIR_CLASSES:
-        left = IMAGES_PER_CLASS * SIZES[size]
-        counts = [] if label in SINGLE_ONLY else list(GROUPS_PER_40) * SIZES[size]
-        counts += [1] * (left - sum(counts))
-        for scene, count in enumerate(counts):
-            rng = generator(seed, "labelled", label, scene)
-            width, height = PICTURE_SIZES[rng.integers(len(PICTURE_SIZES))]
-            names = [stable_uuid(seed, "labelled", label, scene, i) for i in range(count)]
-            plans.append(
-                LabelledPlan(
-                    label=label,
-                    scene=scene,
-                    paths=tuple(f"{FOLDER}/{label}/{name}.jpg" for name in names),
-                    device=DEVICES[rng.integers(len(DEVICES))],
-                    width=width,
-                    height=height,
-                    group=group if count > 1 else None,
-                )
-            )
-            group += count > 1
+    groups = 0
+    for (label, scene, count), device in zip(scenes, devices, strict=True):
+        # Leaks keep their border, so they want an evaluation image of their own device and of the usual format, 5:4.
+        sizes = PICTURE_SIZES if DEVICE_SHARES[device] > 0.1 else PICTURE_SIZES[:2]
+        width, height = sizes[scene % len(sizes)]
+        names = [stable_uuid(seed, "labelled", label, scene, i) for i in range(count)]
+        paths = tuple(f"{FOLDER}/{label}/{name}.jpg" for name in names)
+        plans.append(LabelledPlan(label, scene, paths, device, width, height, groups if count > 1 else None))
+        groups += count > 1
     return plans
+
+
+def _counts(label: str, size: str) -> list[int]:
+    """How many images each scene of a class has."""
+    grouped = [] if label in SINGLE_ONLY else list(GROUPS_PER_40) * SIZES[size]
+    return [*grouped, *[1] * (IMAGES_PER_CLASS * SIZES[size] - sum(grouped))]
+
+
+def _deal_devices(count: int, seed: int) -> list[str]:
+    """A device for each scene, by the shares, in random order."""
+    edges = np.cumsum(list(DEVICE_SHARES.values())) * count
+    deck = [list(DEVICE_SHARES)[int(np.searchsorted(edges, i + 0.5))] for i in range(count)]
+    return [deck[i] for i in generator(seed, "devices").permutation(count)]
 
 
 def make_labelled(directory: Path, plan: LabelledPlan, seed: int) -> None:

@@ -111,7 +111,7 @@ def _dome(window: Window, flatness: float, centre: tuple[float, float], lesion: 
     cosine, sine = np.cos(lesion.turn), np.sin(lesion.turn)
     towards = np.asarray((-centre[0] * 0.7, -centre[1] * 0.7 - 0.15), np.float32)
     light = (cosine * towards[0] + sine * towards[1], cosine * towards[1] - sine * towards[0], 1.0)
-    bump = 0.12 * window.tile
+    bump = 0.05 * window.tile
     norm = np.sqrt(window.a**2 + window.b**2 + high**2) * np.float32(np.linalg.norm(light))
     return np.asarray(np.clip((window.a * light[0] + window.b * light[1] + high) / norm + bump, 0, 1.3), np.float32)
 
@@ -123,10 +123,11 @@ def _polyp(
     shadow = smoothstep(1.45, 1.0, window.rho) * (1 - inside)
     light = _dome(window, 0.9, centre, lesion)
     local = np.asarray(np.clip(part.mean(axis=2), 0.25, 0.75), np.float32)  # as bright as the wall around it
-    tone = np.asarray(lesion.colour, np.float32) * (1 + 0.10 * window.tile[..., None] + 0.07 * window.fine[..., None])
+    own = 0.6 * np.asarray(lesion.colour, np.float32) + 0.4 * np.clip(part.mean(axis=(0, 1)) * 1.3, 0.2, 0.85)
+    tone = own * (1 + 0.045 * window.tile[..., None] + 0.045 * window.fine[..., None])
     body = tone * ((0.35 + 0.9 * light) * (0.7 + 0.6 * float(local.mean())))[..., None]
     part = part * (1 - 0.45 * shadow)[..., None]
-    spots = smoothstep(0.93, 1.05, light + 0.09 * window.fine) * smoothstep(0.9, 1.8, window.fine + window.tile)
+    spots = smoothstep(0.97, 1.08, light + 0.06 * window.fine) * smoothstep(1.2, 2.2, window.fine + window.tile)
     return mix(part, np.asarray(body, np.float32), inside), np.asarray(wet * (1 - inside) + spots * inside, np.float32)
 
 
@@ -141,7 +142,7 @@ def _cushion(
     body = tone * ((0.45 + 0.75 * light) * (1 + 0.05 * window.fine))[..., None]
     stain = smoothstep(1.65, 1.0, window.rho + 0.2 * window.tile) * (1 - inside)
     part = mix(part, np.asarray(part * (0.35, 0.75, 1.05), np.float32), 0.8 * stain)
-    spots = smoothstep(1.6, 2.2, window.fine + 0.8 * window.tile) * inside
+    spots = smoothstep(2.2, 2.9, window.fine + 0.8 * window.tile) * inside
     return mix(part, np.asarray(body, np.float32), 0.9 * inside), np.asarray(
         np.maximum(wet * (1 - inside), spots), np.float32
     )
@@ -159,16 +160,16 @@ def _wound(
         lesion.colour,
         smoothstep(-0.6, 0.9, window.tile),
     )
-    fibres = smoothstep(0.8, 1.5, window.fine + 0.5 * window.tile)
-    ground = mix(ground, (0.82, 0.88, 0.88), 0.8 * fibres)
+    fibres = smoothstep(0.9, 1.9, window.fine + 0.5 * window.tile)
+    ground = mix(ground, (0.72, 0.82, 0.84), 0.7 * fibres)
     blood = smoothstep(1.3, 1.7, window.tile - 0.3 * window.fine)
-    ground = mix(ground, (0.35, 0.07, 0.06), 0.85 * blood)
+    ground = mix(ground, (0.35, 0.10, 0.10), 0.7 * blood)
     rim = np.exp(-(((window.rho - 1.02) / 0.09) ** 2)) * (0.7 + 0.3 * np.clip(window.fine, -1, 1))
     part = mix(
         part, np.asarray(ground * (0.7 + 0.35 * smoothstep(0.2, 1.0, window.rho))[..., None], np.float32), inside
     )
     part = mix(part, (0.86, 0.84, 0.76), np.asarray(0.85 * rim, np.float32))
-    spots = smoothstep(1.8, 2.4, window.fine + 0.6 * window.tile) * inside
+    spots = smoothstep(2.3, 3.0, window.fine + 0.6 * window.tile) * inside
     return part, np.asarray(np.maximum(wet * (1 - inside), spots), np.float32)
 
 

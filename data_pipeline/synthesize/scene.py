@@ -75,15 +75,15 @@ def make_scene(kind: str, *key: object) -> Scene:
         ),
         centre=centre,
         gains=_colour_cast(rng),
-        gamma=float(rng.uniform(0.8, 1.3)),
-        exposure=float(np.exp(rng.normal(0.05, 0.22))),
-        falloff=float(rng.uniform(0.15, 0.6)),
+        gamma=float(rng.uniform(0.9, 1.2)),
+        exposure=float(np.exp(rng.normal(0.05, 0.15))),
+        falloff=float(rng.uniform(0.25, 0.5)),
         seed=int(rng.integers(2**62)),
     )
 
 
 def _colour_cast(rng: np.random.Generator) -> Colour:
-    red, green, blue = np.exp(rng.normal(0, (0.04, 0.06, 0.09)))
+    red, green, blue = np.exp(rng.normal(0, (0.02, 0.03, 0.05)))
     return (float(red), float(green), float(blue))
 
 
@@ -99,8 +99,8 @@ def _lumen_of(kind: str, rng: np.random.Generator) -> tuple[float, float]:
 
 def _centre_of(kind: str, rng: np.random.Generator) -> tuple[float, float]:
     """Colon views often look at the wall, with the lumen near or beyond the edge."""
-    central = kind in ("normal-cecum", "normal-pylorus", "normal-z-line", "esophagitis")
-    reach = rng.uniform(0.0, 0.45) if central else rng.uniform(0.1, 1.1)
+    aside = kind in ("polyps", "dyed-lifted-polyps", "dyed-resection-margins", "colon", "small-bowel")
+    reach = rng.uniform(0.5, 1.2) if aside else rng.uniform(0.0, 0.4)
     angle = rng.uniform(0, 2 * np.pi)
     return float(reach * np.cos(angle) * 1.1), float(reach * np.sin(angle))
 
@@ -112,16 +112,16 @@ def _lesions_of(kind: str, rng: np.random.Generator, centre: tuple[float, float]
     if kind not in ("polyps", "dyed-lifted-polyps", "dyed-resection-margins"):
         return ()
     # Somewhere inside the picture, as seen from the lumen's middle.
-    x, y = rng.uniform(-0.6, 0.6) - centre[0], rng.uniform(-0.55, 0.55) - centre[1]
+    x, y = rng.uniform(-0.35, 0.35) - centre[0], rng.uniform(-0.3, 0.3) - centre[1]
     angle, log_radius = float(np.arctan2(y, x)), float(np.log(max(0.2, np.hypot(x, y))))
     skin: Colour = ((0.80, 0.40, 0.33), (0.84, 0.56, 0.44), (0.80, 0.52, 0.26), (0.70, 0.30, 0.26))[rng.integers(4)]
     teal: Colour = ((0.36, 0.62, 0.68), (0.42, 0.60, 0.60), (0.50, 0.60, 0.58))[rng.integers(3)]
     deep: Colour = ((0.08, 0.26, 0.42), (0.05, 0.18, 0.34), (0.12, 0.36, 0.46))[rng.integers(3)]
     if kind == "polyps":
-        return (make_lesion("polyp", rng, angle, log_radius, float(rng.uniform(0.2, 0.55)), skin, skin),)
+        return (make_lesion("polyp", rng, angle, log_radius, float(rng.uniform(0.28, 0.6)), skin, skin),)
     if kind == "dyed-resection-margins":
-        return (make_lesion("wound", rng, angle, log_radius, float(rng.uniform(0.3, 0.55)), teal, deep),)
-    size = float(rng.uniform(0.42, 0.75))
+        return (make_lesion("wound", rng, angle, log_radius, float(rng.uniform(0.55, 0.8)), teal, deep),)
+    size = float(rng.uniform(0.65, 1.0))
     cushion = make_lesion("cushion", rng, angle, log_radius, size, teal, deep)
     polyp = make_lesion("polyp", rng, angle, log_radius, size * float(rng.uniform(0.35, 0.6)), skin, skin)
     return (cushion, polyp)

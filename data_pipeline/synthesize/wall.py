@@ -23,7 +23,7 @@ SHAPE = (HEIGHT, WIDTH)
 ANGLE = np.broadcast_to(np.linspace(0, 2 * np.pi, WIDTH, endpoint=False, dtype=np.float32), SHAPE)
 LOG_RADIUS = np.broadcast_to(np.linspace(LOG_FAR, LOG_NEAR, HEIGHT, dtype=np.float32)[:, None], SHAPE)
 
-COLON_COLOURS = ((0.80, 0.42, 0.31), (0.82, 0.47, 0.27), (0.74, 0.40, 0.35), (0.70, 0.37, 0.25))
+COLON_COLOURS = ((0.80, 0.44, 0.31), (0.80, 0.47, 0.29), (0.76, 0.42, 0.33), (0.74, 0.40, 0.27))
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ def _relief(height: Floats) -> tuple[Floats, Floats]:
     slope = np.gradient(height, axis=0) * WIDTH / (2 * np.pi)
     across = np.gradient(height, axis=1) * WIDTH / (2 * np.pi)
     facing = np.asarray(-slope, np.float32)
-    shading = 1 + 0.45 * np.tanh(0.8 * facing) - 0.12 * np.tanh(np.abs(across))
+    shading = 1 + 0.36 * np.tanh(0.8 * facing) - 0.12 * np.tanh(np.abs(across))
     return np.asarray(shading, np.float32), facing
 
 
 def _gloss(rng: np.random.Generator, facing: Floats) -> Floats:
     fine = smooth_noise(rng, SHAPE, (60, 84), 2, 0.8)
     patches = smooth_noise(rng, SHAPE, (6, 9), 2)
-    return smoothstep(3.0, 3.7, fine + 0.9 * patches + 0.8 * np.clip(facing, -1, 1.6))
+    return smoothstep(3.5, 4.2, fine + 0.9 * patches + 0.9 * np.clip(facing, -1, 1.6))
 
 
 def _vessels(rng: np.random.Generator) -> Floats:
@@ -73,13 +73,20 @@ def _vessels(rng: np.random.Generator) -> Floats:
 def _haustra(rng: np.random.Generator, strength: float) -> Floats:
     """The folds of the colon: broken, three-cornered rings at irregular distances."""
     wander = smooth_noise(rng, SHAPE, (3, 4), 2)
-    phase = LOG_RADIUS * rng.uniform(1.1, 1.7) + 0.16 * np.cos(3 * ANGLE + rng.uniform(0, 6.3)) + 0.22 * wander
-    ring = np.exp(-((((phase + rng.uniform()) % 1.0 - 0.5) / 0.13) ** 2))
-    broken = smoothstep(-1.2, 0.4, smooth_noise(rng, SHAPE, (4, 3), 1))
+    phase = LOG_RADIUS * rng.uniform(0.9, 1.5) + 0.14 * np.cos(3 * ANGLE + rng.uniform(0, 6.3)) + 0.30 * wander
+    ring = np.exp(-((((phase + rng.uniform()) % 1.0 - 0.5) / 0.15) ** 2))
+    broken = smoothstep(-1.0, 0.9, smooth_noise(rng, SHAPE, (4, 3), 2))
     return np.asarray(strength * 0.28 * ring * broken, np.float32)
 
 
-def _base(rng: np.random.Generator, colour: tuple[float, float, float], spread: float = 0.05) -> Floats:
+def _dyed(rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """A colon wall over which dye has run."""
+    colour, height = _colon(rng)
+    pools = smoothstep(0.3, 1.6, smooth_noise(rng, SHAPE, (3, 5), 4, 0.55) + np.float32(rng.uniform(0.5, 1.2)))
+    return mix(colour, np.asarray(colour * (0.35, 0.85, 1.35), np.float32), 0.85 * pools), height
+
+
+def _base(rng: np.random.Generator, colour: tuple[float, float, float], spread: float = 0.03) -> Floats:
     tone = np.asarray(colour, np.float32) * np.exp(rng.normal(0, spread, 3)).astype(np.float32)
     mottle = smooth_noise(rng, SHAPE, (6, 9), 4, 0.6)[..., None] * np.asarray((0.035, 0.05, 0.045), np.float32)
     return np.asarray(tone * (1 + mottle), np.float32)
@@ -102,6 +109,7 @@ def _colon(rng: np.random.Generator, folds: float = 1.0, stool: float = 0.3) -> 
 
 def _cecum(rng: np.random.Generator) -> tuple[Floats, Floats]:
     colour, height = _colon(rng, folds=0.8, stool=0.9)
+    height = height * smoothstep(-0.9, -0.1, LOG_RADIUS)  # around the appendix the wall is smooth
     # The three bands of muscle meet at the blind end.
     bands = np.exp(-((np.sin(1.5 * (ANGLE - rng.uniform(0, 6.3))) / 0.16) ** 2)) * smoothstep(0.3, -0.6, LOG_RADIUS)
     return colour, np.asarray(height + 0.10 * bands, np.float32)
@@ -109,7 +117,7 @@ def _cecum(rng: np.random.Generator) -> tuple[Floats, Floats]:
 
 def _colitis(rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Red, grainy, without vessels; spots of blood and patches of yellowish exudate."""
-    colour = _base(rng, ((0.76, 0.33, 0.27), (0.80, 0.40, 0.33), (0.72, 0.36, 0.27))[rng.integers(3)], 0.07)
+    colour = _base(rng, ((0.78, 0.31, 0.25), (0.80, 0.34, 0.28), (0.76, 0.32, 0.24))[rng.integers(3)])
     granules = smooth_noise(rng, SHAPE, (26, 40), 2, 0.8)
     patches = smooth_noise(rng, SHAPE, (4, 6), 3)
     red = smoothstep(0.7, 1.7, smooth_noise(rng, SHAPE, (16, 25), 2) + 0.4 * patches)
@@ -121,11 +129,11 @@ def _colitis(rng: np.random.Generator) -> tuple[Floats, Floats]:
 
 def _gullet(rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Pale tube with long folds; the salmon-red stomach lining begins at a ragged line, the Z-line."""
-    colour = _base(rng, ((0.80, 0.58, 0.60), (0.82, 0.62, 0.58), (0.74, 0.52, 0.56))[rng.integers(3)])
+    colour = _base(rng, ((0.80, 0.58, 0.60), (0.82, 0.61, 0.60), (0.77, 0.55, 0.58))[rng.integers(3)])
     colour = mix(colour, (0.62, 0.34, 0.38), 0.18 * _vessels(rng))
-    outline = ring_noise(rng, WIDTH, 14, 0.55)
-    line = rng.uniform(-1.25, -0.35) + rng.uniform(0.12, 0.24) * outline
-    inside = smoothstep(0.05, -0.05, np.asarray(LOG_RADIUS - line[None, :], np.float32))
+    outline = ring_noise(rng, WIDTH, 6, 0.4)[None, :] + 0.8 * smooth_noise(rng, SHAPE, (7, 10), 3, 0.6)
+    line = rng.uniform(-1.2, -0.2) + rng.uniform(0.15, 0.28) * outline
+    inside = smoothstep(0.06, -0.06, np.asarray(LOG_RADIUS - line, np.float32))
     lining = (0.70, 0.36, 0.34) if rng.uniform() < 0.7 else (0.74, 0.42, 0.36)
     colour = mix(colour, lining, rng.uniform(0.65, 0.95) * inside)
     long_folds = ring_noise(rng, WIDTH, 9, 0.2)[None, :] * smoothstep(0.6, -1.2, LOG_RADIUS)
@@ -136,22 +144,22 @@ def _gullet(rng: np.random.Generator) -> tuple[Floats, Floats]:
 def _esophagitis(rng: np.random.Generator) -> tuple[Floats, Floats]:
     """The gullet with flame-shaped red breaks that run up from the Z-line, some with a white coat."""
     colour, height = _gullet(rng)
-    for _ in range(rng.integers(3, 8)):
-        middle, length, width = rng.uniform(0, 2 * np.pi), rng.uniform(0.35, 1.0), rng.uniform(0.06, 0.17)
-        top = rng.uniform(-0.7, 0.1)
-        away = np.abs((ANGLE - middle + np.pi) % (2 * np.pi) - np.pi) + 0.04 * smooth_noise(rng, SHAPE, (10, 16), 2)
+    colour = colour * np.asarray((0.98, 0.86, 0.84), np.float32)  # inflamed all around
+    for _ in range(rng.integers(5, 11)):
+        middle, length, width = rng.uniform(0, 2 * np.pi), rng.uniform(0.35, 1.0), rng.uniform(0.10, 0.26)
+        top = rng.uniform(-0.8, 0.1)
+        away = np.abs((ANGLE - middle + np.pi) % (2 * np.pi) - np.pi) / width
         along = (LOG_RADIUS - top) / length
-        flame = smoothstep(1.0, 0.55, np.asarray(away / width + along**2, np.float32))
-        colour = mix(colour, (0.66, 0.14, 0.16), rng.uniform(0.65, 0.95) * flame)
+        ragged = np.asarray(away + along**2 + 0.35 * smooth_noise(rng, SHAPE, (12, 18), 3, 0.7), np.float32)
+        colour = mix(colour, (0.64, 0.16, 0.17), rng.uniform(0.55, 0.9) * smoothstep(1.1, 0.4, ragged))
         if rng.uniform() < 0.5:
-            coat = smoothstep(0.5, 0.2, np.asarray(away / width + along**2, np.float32))
-            colour = mix(colour, (0.90, 0.82, 0.72), 0.8 * coat)
+            colour = mix(colour, (0.88, 0.80, 0.70), 0.75 * smoothstep(0.35, -0.1, ragged))
     return colour, height
 
 
 def _antrum(rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Smooth stomach wall with soft rings around the pylorus and short folds that run into it."""
-    colour = _base(rng, ((0.80, 0.50, 0.43), (0.80, 0.46, 0.34), (0.74, 0.50, 0.48))[rng.integers(3)])
+    colour = _base(rng, ((0.80, 0.50, 0.42), (0.80, 0.48, 0.38), (0.76, 0.50, 0.44))[rng.integers(3)])
     colour = mix(colour, (0.66, 0.22, 0.2), 0.12 * _vessels(rng))
     rings = np.sin(LOG_RADIUS * rng.uniform(4, 6) + 0.4 * smooth_noise(rng, SHAPE, (3, 4), 1))
     spokes = ring_noise(rng, WIDTH, 7, 0.2)[None, :] * smoothstep(-0.6, -1.6, LOG_RADIUS)
@@ -174,8 +182,8 @@ def _abdomen(rng: np.random.Generator) -> tuple[Floats, Floats]:
 
 
 _PAINTERS: dict[str, Callable[[np.random.Generator], tuple[Floats, Floats]]] = {
-    "dyed-lifted-polyps": _colon,
-    "dyed-resection-margins": _colon,
+    "dyed-lifted-polyps": _dyed,
+    "dyed-resection-margins": _dyed,
     "esophagitis": _esophagitis,
     "normal-cecum": _cecum,
     "normal-pylorus": _antrum,
