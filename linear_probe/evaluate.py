@@ -1,0 +1,175 @@
+"""All figures of one head on the test side of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linear_probe.calibration import sigmoid
+from linear_probe.intervals import group_weights, macro_auc_replicates, percentile_interval
+from linear_probe.metrics import (
+    Floats,
+    Targets,
+    average_precision,
+    brier_score,
+    class_figures,
+    expected_calibration_error,
+    macro,
+    multiclass_mcc,
+    roc_auc,
+    weighted_roc_auc,
+)
+from linear_probe.tasks import Task
+
+
+@dataclass(frozen=True)
+class TestSide:
+    """The test rows of a task."""
+
+    __test__ = False  # no test class, whatever pytest thinks of its name
+
+    targets: Targets  # [n, C]
+    groups: NDArray[np.int64]  # [n]
+    datasets: Sequence[tuple[str, ...]]
+    evaluable: NDArray[np.bool_]  # [C]
+    overlaps_pretraining: NDArray[np.bool_]  # [n]
+
+
+def evaluate(
+    task: Task, side: TestSide, logits: Floats, temperature: float, replicates: int, seed: int
+) -> tuple[dict[str, Any], Floats]:
+    """Figures for JSON (None: not evaluable), and the bootstrap replicates of the macro-AUC for paired tests."""
+    weights = group_weights(side.groups, replicates, seed)
+    draws = macro_auc_replicates(side.targets, logits, weights, side.evaluable)
+    areas = np.where(side.evaluable, roc_auc(side.targets, logits), np.nan)
+    decisions = decide(task, logits)
+    figures = class_figures(side.targets, decisions)
+    precision = average_precision(side.targets, logits)
+    rates = {name: getattr(figures, name) for name in ("sensitivity", "specificity", "ppv", "npv", "f1", "mcc")}
+    per_class_draws = weighted_roc_auc(side.targets, logits, weights)
+    per_class = {}
+    for level in task.levels:
+        for c in range(level.start, level.stop):
+            name = f"{level.name}:{task.classes[c]}" if level.name else task.classes[c]
+            per_class[name] = {
+                "positives": int(side.targets[:, c].sum()),
+                "evaluable": bool(side.evaluable[c]),
+                "auc": _number(areas[c]),
+                **(_interval(per_class_draws[:, c]) if side.evaluable[c] else {"low": None, "high": None}),
+                "average_precision": _number(precision[c]) if side.evaluable[c] else None,
+                **{key: _number(value[c]) for key, value in rates.items()},
+            }
+    result = {
+        "images": len(side.targets),
+        "groups": len(np.unique(side.groups)),
+        "auc": {"macro": _number(macro(areas)), **_interval(draws), "classes": int(side.evaluable.sum())},
+        "levels": _levels(task, side, logits, areas, weights),
+        "average_precision": _number(macro(np.where(side.evaluable, precision, np.nan))),
+        **_summary(task, side, logits, decisions, rates),
+        "calibration": {
+            "temperature": temperature,
+            "before": _calibration(task, side.targets, logits),
+            "after": _calibration(task, side.targets, logits / temperature),
+        },
+        "per_class": per_class,
+        "per_dataset": _per_dataset(side, logits),
+        "without_pretraining_overlap": _without_overlap(side, logits, replicates, seed),
+    }
+    return result, draws
+
+
+def decide(task: Task, logits: Floats) -> Targets:
+    """The answer [n, C]: the most likely class in an exclusive task, every class above one half in another."""
+    if not task.exclusive:
+        return logits > 0
+    decisions = np.zeros(logits.shape, bool)
+    decisions[np.arange(len(logits)), logits.argmax(1)] = True
+    return decisions
+
+
+def confusion(task: Task, targets: Targets, logits: Floats, start: int, stop: int) -> NDArray[np.int64]:
+    """Truth (rows) against the most likely class, for the images that show exactly one class of this level."""
+    single = targets[:, start:stop].sum(1) == 1
+    truth, answer = targets[single, start:stop].argmax(1), logits[single, start:stop].argmax(1)
+    counts = np.zeros((stop - start, stop - start), np.int64)
+    np.add.at(counts, (truth, answer), 1)
+    return counts
+
+
+def _summary(
+    task: Task, side: TestSide, logits: Floats, decisions: Targets, rates: dict[str, Floats]
+) -> dict[str, float | None]:
+    """One figure each for the whole task: means over the evaluable classes, accuracy over images."""
+    means = {name: macro(np.where(side.evaluable, value, np.nan)) for name, value in rates.items()}
+    if task.exclusive:
+        means["mcc"] = multiclass_mcc(confusion(task, side.targets, logits, 0, len(task.classes)))
+        balanced = means["sensitivity"]
+    else:
+        balanced = (means["sensitivity"] + means["specificity"]) / 2
+    accuracy = float((decisions == side.targets).all(1).mean()) if len(decisions) else float("nan")
+    return {
+        "accuracy": _number(accuracy),
+        "balanced_accuracy": _number(balanced),
+        **{name: _number(value) for name, value in means.items()},
+    }
+
+
+def _calibration(task: Task, targets: Targets, logits: Floats) -> dict[str, float | None]:
+    probabilities = sigmoid(logits)
+    if task.exclusive:
+        answer = probabilities.argmax(1)
+        rows = np.arange(len(answer))
+        error = expected_calibration_error(probabilities[rows, answer], targets[rows, answer])
+    else:
+        error = expected_calibration_error(probabilities.ravel(), targets.ravel())
+    return {"ece": _number(error), "brier": _number(brier_score(targets, probabilities))}
+
+
+def _levels(task: Task, side: TestSide, logits: Floats, areas: Floats, weights: Floats) -> dict[str, Any]:
+    if len(task.levels) == 1:
+        return {}
+    result = {}
+    for level in task.levels:
+        here = np.zeros(len(task.classes), bool)
+        here[level.start : level.stop] = side.evaluable[level.start : level.stop]
+        draws = macro_auc_replicates(side.targets, logits, weights, here)
+        result[level.name] = {"macro": _number(macro(areas[here])), **_interval(draws), "classes": int(here.sum())}
+    return result
+
+
+def _per_dataset(side: TestSide, logits: Floats) -> dict[str, Any]:
+    """Macro-AUC on the images of each dataset, over the classes that can be told apart inside it."""
+    result = {}
+    for name in sorted({d for datasets in side.datasets for d in datasets}):
+        rows = np.array([name in datasets for datasets in side.datasets])
+        areas = np.where(side.evaluable, roc_auc(side.targets[rows], logits[rows]), np.nan)
+        classes = int((~np.isnan(areas)).sum())
+        result[name] = {"images": int(rows.sum()), "classes": classes, "macro": _number(macro(areas))}
+    return result
+
+
+def _without_overlap(side: TestSide, logits: Floats, replicates: int, seed: int) -> dict[str, Any] | None:
+    """The macro-AUC once more, on the images that the pretraining can't have seen; None when that are all."""
+    if not side.overlaps_pretraining.any():
+        return None
+    keep = ~side.overlaps_pretraining
+    areas = np.where(side.evaluable, roc_auc(side.targets[keep], logits[keep]), np.nan)
+    known = ~np.isnan(areas)
+    draws = macro_auc_replicates(
+        side.targets[keep], logits[keep], group_weights(side.groups[keep], replicates, seed), known
+    )
+    left = {"images": int(keep.sum()), "left_out": int((~keep).sum()), "classes": int(known.sum())}
+    return {**left, "macro": _number(macro(areas)), **_interval(draws)}
+
+
+def _interval(draws: Floats) -> dict[str, float | None]:
+    interval = percentile_interval(draws)
+    return {"low": interval.low if interval else None, "high": interval.high if interval else None}
+
+
+def _number(value: float | np.floating[Any]) -> float | None:
+    return None if np.isnan(value) else float(value)

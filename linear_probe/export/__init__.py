@@ -1,0 +1,1 @@
+"""Results as files: JSON, CSV, Markdown, LaTeX, pictures and one HTML page."""

@@ -1,0 +1,31 @@
+"""Write every form of the results into one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from linear_probe.export.page import page
+from linear_probe.export.pictures import confusion_picture, roc_picture
+from linear_probe.export.tables import as_json, classes_csv, latex, markdown, summary_csv
+from linear_probe.run import Benchmark
+from runtime.files import write_bytes, write_json, write_text
+
+
+def write_results(benchmark: Benchmark, folder: Path) -> None:
+    write_json(folder / "results.json", as_json(benchmark))
+    write_text(folder / "table.md", markdown(benchmark))
+    write_text(folder / "table.tex", latex(benchmark))
+    write_text(folder / "summary.csv", summary_csv(benchmark))
+    write_text(folder / "classes.csv", classes_csv(benchmark))
+    pictures: dict[str, bytes] = {}
+    for task in benchmark.tasks:
+        outcomes = benchmark.outcomes[task.name]
+        for level in task.levels:
+            name = f"{task.name}.{level.name}" if level.name else task.name
+            pictures[f"roc_{name}.png"] = roc_picture(task, outcomes, level)
+            matrix = confusion_picture(task, outcomes, level)
+            if matrix is not None:
+                pictures[f"confusion_{name}.png"] = matrix
+    for name, content in pictures.items():
+        write_bytes(folder / name, content)
+    write_text(folder / "index.html", page(benchmark, pictures))

@@ -1,0 +1,90 @@
+"""A trained head in a file of its own, tied to the network it was trained on by that network's checksum."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from backbone.features import FeatureKind
+from linear_probe.features import Columns
+from linear_probe.models import ProbeModel
+from linear_probe.probe import Head
+from linear_probe.tasks import Task
+from runtime.errors import UserError
+from runtime.files import write_bytes
+
+_KEY = "linear_probe_head"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class StoredHead:
+    task: str
+    classes: list[str]
+    levels: list[tuple[str, int, int]]
+    exclusive: bool
+    kind: FeatureKind
+    columns: Columns
+    temperature: float
+    word: str  # how the network was named
+    weights_sha256: str
+    architecture: str
+    weight: Tensor  # [D, C]
+    bias: Tensor  # [C]
+
+
+def save_head(path: Path, head: Head, task: Task, model: ProbeModel, kind: FeatureKind) -> None:
+    about = {
+        "format": FORMAT,
+        "task": task.name,
+        "classes": list(task.classes),
+        "levels": [[level.name, level.start, level.stop] for level in task.levels],
+        "exclusive": task.exclusive,
+        "kind": kind.to_dict(),
+        "columns": vars(head.columns),
+        "temperature": head.temperature,
+        "word": model.word,
+        "weights_sha256": model.weights_sha256,
+        "architecture": model.architecture,
+    }
+    tensors = {"weight": head.weight.float().contiguous().cpu(), "bias": head.bias.float().contiguous().cpu()}
+    write_bytes(path, save(tensors, metadata={_KEY: json.dumps(about, sort_keys=True)}))
+
+
+def load_head(path: Path) -> StoredHead:
+    if not path.is_file():
+        raise UserError(f"cannot read the head {path}: it does not exist; check the path.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get(_KEY)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"cannot read the head {path}: it is no safetensors file, or it is damaged.") from error
+    about: dict[str, Any] = json.loads(text) if text else {}
+    if about.pop("format", None) != FORMAT or set(tensors) != {"weight", "bias"}:
+        raise UserError(f"cannot read {path}: it is no head of a linear probe.")
+    about["kind"], about["columns"] = FeatureKind(**about["kind"]), Columns(**about["columns"])
+    about["levels"] = [(str(n), int(a), int(b)) for n, a, b in about["levels"]]
+    return StoredHead(**about, **tensors)
+
+
+def check_fits(head: StoredHead, path: Path, model: ProbeModel) -> None:
+    """The head must have been trained on exactly these weights."""
+    if head.weights_sha256 != model.weights_sha256:
+        raise UserError(
+            f"{path} was trained on other weights ({head.architecture}, checksum {head.weights_sha256[:12]}) than "
+            f"{model.word} ({model.architecture}, checksum {model.weights_sha256[:12]}); name those with --weights."
+        )
+
+
+def probabilities(head: StoredHead, features: Tensor) -> Tensor:
+    """Calibrated probabilities [N, C] of stored features [N, width]."""
+    chosen = features[:, head.columns.start : head.columns.stop]
+    return torch.sigmoid((chosen @ head.weight + head.bias) / head.temperature)

@@ -1,0 +1,158 @@
+"""One task on one network: train the whole grid on stored features and choose a head by validation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from linear_probe.calibration import cross_entropy, fit_temperature
+from linear_probe.features import Columns
+from linear_probe.heads import TrainingConfig, loss_weights, macro_auc, train_heads
+from linear_probe.logistic import fit_logistic
+from linear_probe.metrics import Floats, Targets
+from linear_probe.split import TRAIN, VALIDATION
+from linear_probe.tasks import Task
+from runtime.config import option
+from runtime.errors import UserError
+
+Protocol = Literal["published", "converged"]
+PUBLISHED_LEARNING_RATES = [1e-4, 5e-5, 1e-5, 5e-6, 1e-6]
+
+
+@dataclass(frozen=True)
+class GridConfig:
+    """What is tried. `published` is the paper's grid; `converged` adds what it takes to train to the end."""
+
+    learning_rates: list[float] = option("Learning rates of the published protocol.", PUBLISHED_LEARNING_RATES)
+    converged_learning_rates: list[float] = option(
+        "Learning rates of the converged protocol.", [1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
+    )
+    converged_strengths: list[float] = option(
+        "Logistic regression of the converged protocol: weights of the L2 penalty.", [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+    )
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def check(self) -> None:
+        for name in ("learning_rates", "converged_learning_rates", "converged_strengths"):
+            values = getattr(self, name)
+            if not values or min(values) <= 0:
+                raise UserError(f"grid.{name} must hold at least one value, all above 0, not {values}.")
+
+
+@dataclass(frozen=True)
+class Head:
+    """A linear map from features to logits. It works on raw features: scaling is folded into the weights."""
+
+    description: str
+    columns: Columns
+    weight: Tensor  # [D, C]
+    bias: Tensor  # [C]
+    validation_auc: float
+    validation_loss: float
+    temperature: float = 1.0
+
+    def logits(self, features: Tensor) -> Floats:
+        """features [N, width] as stored → [N, C]."""
+        chosen = features[:, self.columns.start : self.columns.stop].to(self.weight.device)
+        result: Floats = (chosen @ self.weight + self.bias).double().cpu().numpy()
+        return result
+
+
+@dataclass(frozen=True)
+class Trained:
+    head: Head
+    tried: list[Head]
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Training and validation rows of a task."""
+
+    x: Tensor
+    y: Targets
+    x_validation: Tensor
+    y_validation: Targets
+    weights: Floats
+
+
+def train_probe(
+    task: Task, sides: np.ndarray, features: Tensor, columns: list[Columns], protocol: Protocol, config: GridConfig
+) -> Trained:
+    """features [n, width] and sides [n] of the task's rows. The test rows are not looked at."""
+    train, validation = sides == TRAIN, sides == VALIDATION
+    y, y_validation = task.targets[train], task.targets[validation]
+    weights = loss_weights(y, task.levels)
+    tried: list[Head] = []
+    for choice in columns if protocol == "converged" else columns[:1]:
+        x = features[:, choice.start : choice.stop]
+        data = _Data(x[torch.from_numpy(train)], y, x[torch.from_numpy(validation)], y_validation, weights)
+        if protocol == "published":
+            tried += _by_gradient(data, choice, config.learning_rates, config.training)
+        else:
+            mean, spread = data.x.mean(0), data.x.std(0).clamp_min(1e-6)
+            scaled = _Data((data.x - mean) / spread, y, (data.x_validation - mean) / spread, y_validation, weights)
+            heads = _by_gradient(scaled, choice, config.converged_learning_rates, config.training)
+            heads += _by_logistic(scaled, choice, config.converged_strengths)
+            tried += [_unscaled(head, mean, spread) for head in heads]
+    best = choose(tried)
+    logits = best.logits(features[torch.from_numpy(validation)])
+    temperature = fit_temperature(y_validation, logits)
+    return Trained(Head(**{**vars(best), "temperature": temperature}), tried)
+
+
+def choose(heads: list[Head]) -> Head:
+    """The highest validation AUC; among equals the lowest validation loss, then the first."""
+    return min(heads, key=lambda head: (-round(head.validation_auc, 9), head.validation_loss))
+
+
+def _by_gradient(data: _Data, columns: Columns, rates: list[float], config: TrainingConfig) -> list[Head]:
+    trained = train_heads(
+        data.x,
+        torch.from_numpy(data.y),
+        torch.from_numpy(data.weights).to(data.x.dtype),
+        data.x_validation,
+        torch.from_numpy(data.y_validation),
+        rates,
+        config,
+    )
+    return [
+        _head(data, f"lr {rate:g}, {epochs} epochs", columns, trained.weights[h], trained.biases[h])
+        for h, (rate, epochs) in enumerate(zip(rates, trained.epochs, strict=True))
+    ]
+
+
+def _by_logistic(data: _Data, columns: Columns, strengths: list[float]) -> list[Head]:
+    classes = data.y.shape[1]
+    y, weights = torch.from_numpy(data.y).double(), torch.from_numpy(data.weights)
+    # The mean weight of a class's terms is 1, so that a strength means the same in every task.
+    weights = weights / weights.mean(0).clamp_min(1e-12)
+    solved = fit_logistic(
+        data.x.double(),
+        y.repeat(1, len(strengths)),
+        weights.repeat(1, len(strengths)),
+        torch.tensor(strengths, dtype=torch.float64).repeat_interleave(classes),
+        tolerance=1e-5,
+    )
+    heads = []
+    for i, strength in enumerate(strengths):
+        here = slice(i * classes, (i + 1) * classes)
+        weight, bias = solved.weights[:, here].to(data.x.dtype), solved.biases[here].to(data.x.dtype)
+        heads.append(_head(data, f"logistic regression, penalty {strength:g}", columns, weight, bias))
+    return heads
+
+
+def _head(data: _Data, description: str, columns: Columns, weight: Tensor, bias: Tensor) -> Head:
+    logits = data.x_validation @ weight + bias  # [V, C]
+    auc = macro_auc(torch.from_numpy(data.y_validation), logits[:, None])[0]
+    loss = cross_entropy(data.y_validation, logits.double().numpy())
+    return Head(f"{columns.name}, {description}", columns, weight, bias, auc, loss)
+
+
+def _unscaled(head: Head, mean: Tensor, spread: Tensor) -> Head:
+    """The same head for features before (x − mean) / spread."""
+    weight = head.weight / spread[:, None]
+    return Head(**{**vars(head), "weight": weight, "bias": head.bias - mean @ weight})

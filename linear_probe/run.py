@@ -1,0 +1,248 @@
+"""The whole benchmark: networks × tasks → figures, heads, tables and pictures in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from backbone.feature_cache import FeatureCache
+from backbone.features import FeatureKind
+from linear_probe.atlas.build import load_atlas
+from linear_probe.atlas.taxonomy import load_taxonomy
+from linear_probe.evaluate import TestSide, evaluate
+from linear_probe.features import columns_of, features_of, measure_efficiency
+from linear_probe.head_file import save_head
+from linear_probe.intervals import holm, paired_p_value
+from linear_probe.metrics import Floats, Targets
+from linear_probe.models import ProbeModel, load_models
+from linear_probe.overlap import overlapping
+from linear_probe.probe import GridConfig, Protocol, train_probe
+from linear_probe.samples import Sample, custom_samples, samples_of
+from linear_probe.split import SPLITS, TEST, Split, SplitConfig, load_split, make_split, save_split
+from linear_probe.tasks import Task, build_task, custom_task, evaluable, task_counts, task_specs, why_not_runnable
+from runtime.config import option
+from runtime.console import say
+from runtime.errors import UserError
+from runtime.files import safe_name
+
+
+@dataclass
+class ProbeConfig:
+    task: str = option("all, the name of a task, or several parted by commas; a task of one's own needs none.", "all")
+    data: str = option("The atlas (.parquet), a CSV (file,label) or a folder of class folders.", "atlas.parquet")
+    out: str = option("Folder for the results.", "probe_results")
+    protocol: Literal["published", "converged"] = option(
+        "published follows the paper; converged adds wider grids, several blocks and logistic regression.", "published"
+    )
+    grid: GridConfig = field(default_factory=GridConfig)
+    split: SplitConfig = field(default_factory=SplitConfig)
+    bootstrap_replicates: int = option("Draws for intervals and paired tests.", 1000)
+    seed: int = option("For the bootstrap.", 0)
+    batch_size: int = option("Images per forward pass when features are extracted.", 64)
+    device: str = option("auto, cpu, cuda or cuda:N.", "auto")
+    cache: str = option("Folder of extracted features; empty: below the results.", "")
+    pretraining_corpora: list[str] = option(
+        "Corpora that the networks were pretrained on; figures are also given without the datasets that overlap.", []
+    )
+    pretraining_images: str = option(
+        "CSV with a column sha256 or file: pictures that the networks have seen; figures are also given without.", ""
+    )
+
+    def check(self) -> None:
+        if self.bootstrap_replicates < 1 or self.batch_size < 1:
+            raise UserError("bootstrap_replicates and batch_size must be at least 1.")
+
+
+@dataclass(frozen=True)
+class Data:
+    samples: list[Sample]
+    split: Split
+    tasks: list[Task]
+    overlaps: NDArray[np.bool_]  # [N]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A network on a task."""
+
+    figures: dict[str, Any]
+    draws: Floats
+    targets: Targets  # of the test side
+    logits: Floats
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """All results; `outcomes[task][model]`."""
+
+    protocol: Protocol
+    tasks: list[Task]
+    counts: dict[str, dict[str, Any]]
+    skipped: dict[str, str]
+    models: list[dict[str, Any]]
+    outcomes: dict[str, dict[str, Outcome]]
+    paired: list[dict[str, Any]]
+    split: dict[str, Any]
+
+
+def read_data(config: ProbeConfig) -> Data:
+    """Samples, split and tasks. The split lies beside the data and is made when it is missing."""
+    source = Path(config.data)
+    if not source.exists():
+        raise UserError(
+            f"cannot read {source}: it does not exist; make an atlas with the verb 'atlas', or name other data."
+        )
+    if source.suffix == ".parquet":
+        samples = samples_of(load_atlas(source).rows)
+        tasks = [build_task(spec, samples, load_taxonomy()) for spec in task_specs(config.task)]
+    else:
+        samples = custom_samples(source)
+        tasks = [custom_task(source.stem if source.is_file() else source.name, samples)]
+    split = _split(samples, split_path(source, Path(config.out)), config.split)
+    say(
+        f"split: {split.report['images']} images in {split.report['groups']} groups, "
+        f"the largest of {split.report['largest_group']} images"
+    )
+    return Data(samples, split, tasks, overlapping(samples, config.pretraining_corpora, config.pretraining_images))
+
+
+def split_path(source: Path, out: Path) -> Path:
+    """Beside an atlas, so that all runs on it share one split; in the results for data that isn't ours to add to."""
+    folder = source.parent if source.suffix == ".parquet" else out
+    return folder / f"{safe_name(source.stem)}.split.parquet"
+
+
+def _split(samples: list[Sample], path: Path, config: SplitConfig) -> Split:
+    if not path.exists():
+        split = make_split(samples, config)
+        save_split(split, samples, path)
+        return split
+    split = load_split(path, samples)
+    if (split.report["seed"], tuple(split.report["shares"][name] for name in SPLITS)) != (config.seed, config.shares):
+        raise UserError(f"{path} was made with other shares or another seed; remove it to split anew.")
+    return split
+
+
+def run_benchmark(words: Sequence[str], config: ProbeConfig) -> Benchmark:
+    data = read_data(config)
+    skipped = {
+        task.name: why
+        for task in data.tasks
+        if (why := why_not_runnable(task, data.split.sides[task.rows])) is not None
+    }
+    for name, why in skipped.items():
+        say(f"task {name} can't be evaluated: {why}")
+    runnable = [task for task in data.tasks if task.name not in skipped]
+    if not runnable:
+        raise UserError(
+            f"{config.data}: none of the tasks can be evaluated; the first reason is: {next(iter(skipped.values()))}."
+        )
+    models = load_models(list(words))
+    outcomes: dict[str, dict[str, Outcome]] = {task.name: {} for task in runnable}
+    about = []
+    for model in models:
+        for task_name, outcome in _run_model(model, runnable, data, config).items():
+            outcomes[task_name][model.name] = outcome
+        about.append(
+            {
+                "name": model.name,
+                "word": model.word,
+                "architecture": model.architecture,
+                "weights_sha256": model.weights_sha256,
+                "certificate": model.certificate,
+                "efficiency": asdict(measure_efficiency(model, _device(config))),
+            }
+        )
+        model.model.cpu()
+    return Benchmark(
+        config.protocol,
+        runnable,
+        {task.name: task_counts(task, data.split.sides[task.rows]) for task in data.tasks},
+        skipped,
+        about,
+        outcomes,
+        paired_tests(outcomes, [model.name for model in models]),
+        data.split.report,
+    )
+
+
+def _device(config: ProbeConfig) -> str:
+    return ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
+
+
+def _run_model(model: ProbeModel, tasks: list[Task], data: Data, config: ProbeConfig) -> dict[str, Outcome]:
+    rows = np.unique(np.concatenate([task.rows for task in tasks]))
+    cache = FeatureCache(config.cache or Path(config.out) / "features")
+    features, kind = features_of(
+        model,
+        [data.samples[i] for i in rows.tolist()],
+        config.protocol == "converged",
+        cache,
+        config.batch_size,
+        _device(config),
+    )
+    place = {row: i for i, row in enumerate(rows.tolist())}
+    outcomes = {}
+    for task in tasks:
+        inside = torch.tensor([place[row] for row in task.rows.tolist()])
+        outcomes[task.name] = _run_task(model, task, features[inside], kind, data, config)
+    return outcomes
+
+
+def _run_task(
+    model: ProbeModel, task: Task, features: Tensor, kind: FeatureKind, data: Data, config: ProbeConfig
+) -> Outcome:
+    sides = data.split.sides[task.rows]
+    trained = train_probe(task, sides, features, columns_of(kind, features.shape[1]), config.protocol, config.grid)
+    test = sides == TEST
+    rows = task.rows[test]
+    side = TestSide(
+        task.targets[test],
+        data.split.groups[rows],
+        [data.samples[i].datasets for i in rows.tolist()],
+        evaluable(task, sides),
+        data.overlaps[rows],
+    )
+    logits = trained.head.logits(features[torch.from_numpy(test)])
+    figures, draws = evaluate(task, side, logits, trained.head.temperature, config.bootstrap_replicates, config.seed)
+    figures["chosen"] = {"head": trained.head.description, "validation_auc": trained.head.validation_auc}
+    figures["tried"] = [
+        {"head": h.description, "validation_auc": h.validation_auc, "validation_loss": h.validation_loss}
+        for h in trained.tried
+    ]
+    path = Path(config.out) / "heads" / safe_name(model.name) / f"{task.name}.safetensors"
+    save_head(path, trained.head, task, model, kind)
+    auc = figures["auc"]
+    say(
+        f"{model.name}, {task.name}: macro-AUC {auc['macro']:.3f} ({auc['low']:.3f}–{auc['high']:.3f}) "
+        f"over {auc['classes']} classes; {trained.head.description}"
+    )
+    return Outcome(figures, draws, side.targets, logits)
+
+
+def paired_tests(outcomes: dict[str, dict[str, Outcome]], models: list[str]) -> list[dict[str, Any]]:
+    """Every pair of networks on every task, corrected for the number of tasks (Holm)."""
+    result = []
+    for a, b in combinations(models, 2):
+        p_values = {task: paired_p_value(by[a].draws, by[b].draws) for task, by in outcomes.items()}
+        corrected = holm(p_values)
+        for task, by in outcomes.items():
+            result.append(
+                {
+                    "task": task,
+                    "a": a,
+                    "b": b,
+                    "difference": by[a].figures["auc"]["macro"] - by[b].figures["auc"]["macro"],
+                    "p": p_values[task],
+                    "p_corrected": corrected[task],
+                }
+            )
+    return result
