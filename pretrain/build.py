@@ -145,12 +145,3 @@ def prepare_optimizer_state(optimizer: torch.optim.Optimizer) -> None:
             state["step"] = torch.tensor(0.0, dtype=torch.float32)
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
-
-
-def whole_teacher_backbone(objective: Objective) -> dict[str, Tensor]:
-    """The teacher's backbone, put together on the host of every rank."""
-    backbone = objective.teacher["backbone"]
-    return {
-        name: (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().cpu().clone()
-        for name, tensor in backbone.state_dict().items()
-    }

@@ -31,7 +31,7 @@ from pretrain.world import World
 from runtime.config import option
 from runtime.console import warn
 from runtime.errors import UserError
-from runtime.files import TEMPORARY_MARK, make_directory, read_json, remove_leftovers, replace_link, write_json
+from runtime.files import TEMPORARY_MARK, make_directory, read_json, remove_leftovers, write_json
 
 FORMAT = 1
 DESCRIPTION_NAME = "checkpoint.json"
@@ -66,11 +66,11 @@ class CheckpointStore:
             remove_leftovers(self.folder)
             remove_leftovers(run)
 
-    def save(self, step: int, state: Mapping[str, Tensor], description: dict[str, Any], best: bool = False) -> None:
-        """Copy the state and write it in the background. `best`: point the run's link at it when it is complete."""
+    def save(self, step: int, state: Mapping[str, Tensor], description: dict[str, Any]) -> None:
+        """Copy the state and write it in the background."""
         self.wait()
         self._stage(state)
-        work = (step, {"format": FORMAT, "step": step, **description}, best)
+        work = (step, {"format": FORMAT, "step": step, **description})
         self._thread = threading.Thread(target=self._write_noting_errors, args=work, name="save", daemon=True)
         self._thread.start()
         if not self.config.asynchronous:
@@ -103,13 +103,13 @@ class CheckpointStore:
         if self.world.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def _write_noting_errors(self, step: int, description: dict[str, Any], best: bool) -> None:
+    def _write_noting_errors(self, step: int, description: dict[str, Any]) -> None:
         try:
-            self._write(step, description, best)
+            self._write(step, description)
         except BaseException as error:  # told to all ranks by wait()
             self._error = error
 
-    def _write(self, step: int, description: dict[str, Any], best: bool) -> None:
+    def _write(self, step: int, description: dict[str, Any]) -> None:
         final = self.folder / f"step_{step:07d}"
         temporary = self.folder / f".{final.name}{TEMPORARY_MARK}save"
         try:
@@ -128,8 +128,6 @@ class CheckpointStore:
             if self.world.is_first:
                 shutil.rmtree(temporary, ignore_errors=True)
             raise
-        if best:
-            replace_link(self.run / BEST_NAME, Path("checkpoints") / final.name)
         self._remove_old()
 
     def _remove_old(self) -> None:

@@ -13,6 +13,7 @@ from pretrain.health import HealthConfig
 from pretrain.loader import BatchConfig, DataConfig
 from pretrain.logs import LogConfig
 from pretrain.masking import MaskConfig
+from pretrain.monitor import MonitorConfig
 from pretrain.objective import ObjectiveConfig
 from pretrain.parameter_groups import OptimizerConfig
 from pretrain.schedules import ScheduleConfig
@@ -73,6 +74,7 @@ class PretrainConfig:
     sharding: ShardingConfig = option("Parameters over ranks.", ShardingConfig())
     checkpoint: CheckpointConfig = option("Checkpoints.", CheckpointConfig())
     health: HealthConfig = option("Non-finite steps and collapse.", HealthConfig())
+    monitor: MonitorConfig = option("kNN during training.", MonitorConfig())
     log: LogConfig = option("What is written down.", LogConfig())
 
     def check(self) -> None:

@@ -6,19 +6,20 @@ import resource
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from backbone import load_backbone
+from backbone import Preprocessing, load_backbone
 from pretrain.build import build_objective, make_mesh, prepare_optimizer_state, training_state
 from pretrain.checkpoints import CheckpointStore
 from pretrain.config import PretrainConfig, changed_key
 from pretrain.health import collapse_figures
 from pretrain.loader import LoadedBatch, Loader, RankBatches, Requests
 from pretrain.logs import RunLog
+from pretrain.monitor import Monitor, Verdict
 from pretrain.order import DataOrder
 from pretrain.parameter_groups import build_optimizer
 from pretrain.schedules import resolve_schedule
@@ -67,7 +68,12 @@ class Trainer:
         prepare_optimizer_state(self.optimizer)
         self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, world)
         self.skipped = self.skipped_in_a_row = 0
-        self.step = self._resume()
+        self.preprocessing = Preprocessing(
+            resize_px=round(config.augment.global_px * 256 / 224), crop_px=config.augment.global_px
+        )
+        self.step = self._saved_step = self._resume()
+        self.monitor = Monitor(config.monitor, self.run, world)
+        self._stop_requested = False
         if world.is_first:
             save_config(config, self.run / CONFIG_NAME)
 
@@ -76,28 +82,49 @@ class Trainer:
         total = self.schedule.total_steps
         end = min(total, self.config.run.stop_at_step or total)
         self._introduce()
-        if self.step >= end:
-            say(f"nothing to do: the run is at step {self.step:,} of {total:,}.")
+        if self.step >= end or self.monitor.verdict(self.step).stop:
+            say(f"nothing to do: the run has ended at step {self.step:,} of {total:,}.")
             return 0
         with self._log() as log, self._loader(range(self.step, end)) as loader:
             self.clock = _Clock(self.step)
-            while self.step < end:
-                self._one_step(loader, log)
-                if self._stop_requested:
-                    break
-                if self.step % self.config.checkpoint.every_steps == 0 and self.step < end:
+            verdict = self._look(log, resumed=self.step > 0)
+            while self.step < end and not verdict.stop and not self._stop_requested:
+                self._one_step(loader, log, verdict.lr_factor)
+                if self.monitor.due(self.step, total):
+                    verdict = self._look(log)
+                elif self.step % self.config.checkpoint.every_steps == 0:
                     self._save(log)
-            self._save(log)
+                    verdict = self.monitor.verdict(self.step)
+            self._save_if_new(log)
             self.store.wait(must_succeed=True)
-        if self.step < end:
+            self._log_last_figures(log)
+        return self._farewell(end, verdict)
+
+    def _farewell(self, end: int, verdict: Verdict) -> int:
+        if verdict.stop:
+            say(f"stopped at step {self.step:,}: {verdict.why}.")
+        elif self.step < end:
             say(f"stopped at step {self.step:,} as asked, saved; the same command goes on from here.")
             return EXIT_REQUEUE
-        say(f"done: {self.step:,} of {total:,} steps, checkpoint {self.store.folder / f'step_{self.step:07d}'}.")
+        say(f"done: {self.step:,} steps, {self.store.folder / f'step_{self.step:07d}'}.")
         return 0
 
-    def _one_step(self, loader: Loader, log: RunLog | None) -> None:
+    def _look(self, log: RunLog | None, resumed: bool = False) -> Verdict:
+        """Evaluate the teacher where that is due, save its checkpoint beside it, and say what follows."""
+        due = self.monitor.due(self.step, self.schedule.total_steps)
+        if due and not (resumed and self.monitor.figures(self.step) is not None):
+            if not resumed:
+                self._save(log)
+            teacher = self.objective.teacher["backbone"]
+            document = self.monitor.evaluate(self.step, teacher, self.preprocessing, self.shards.certificate)
+            self.store.wait()  # the checkpoint was written meanwhile
+            self.monitor.record(document)
+        return self.monitor.verdict(self.step)
+
+    def _one_step(self, loader: Loader, log: RunLog | None, lr_factor: float) -> None:
         parts = [loader.next() for _ in range(self.config.batch.accumulation_steps)]
         values = self.schedule.at(self.step)
+        values = replace(values, lr=values.lr * lr_factor, last_layer_lr=values.last_layer_lr * lr_factor)
         unreadable = [line for part in parts for line in part.unreadable]
         for line in unreadable:
             warn(f"step {self.step}: unreadable sample replaced: {line}")
@@ -111,7 +138,8 @@ class Trainer:
         if every and self.step % every == 0:
             batch = parts[0].batch.to(self.world.device)
             collapse = collapse_figures(self.objective, batch, values.teacher_temperature)
-        if self.step % self.config.log.every_steps == 0 or collapse or result.skipped:
+        knn = self.monitor.figures(self.step) if self.monitor.due(self.step, self.schedule.total_steps) else None
+        if self.step % self.config.log.every_steps == 0 or collapse or result.skipped or knn:
             keys = self._keys(parts) if self.config.log.sample_keys else {}
             figures = {
                 **result.losses,
@@ -120,6 +148,7 @@ class Trainer:
                 **({"skipped": True} if result.skipped else {}),
                 **({"unreadable_samples": int(bad_samples)} if bad_samples else {}),
                 **({"collapse": collapse} if collapse else {}),
+                **({"knn": knn} if knn else {}),
                 **keys,
             }
             if log is not None:
@@ -158,6 +187,7 @@ class Trainer:
             log.metrics.flush_to_disk()
         description = {
             "vit": self.vit.to_dict(),
+            "preprocessing": self.preprocessing.to_dict(),
             "certificate": self.shards.certificate,
             "images_seen": self.step * self.config.batch.images,
             "world_size": self.world.size,
@@ -166,6 +196,18 @@ class Trainer:
             "skipped_in_a_row": self.skipped_in_a_row,
         }
         self.store.save(self.step, training_state(self.objective, self.optimizer), description)
+        self._saved_step = self.step
+
+    def _save_if_new(self, log: RunLog | None) -> None:
+        if self._saved_step != self.step:
+            self._save(log)
+
+    def _log_last_figures(self, log: RunLog | None) -> None:
+        """The evaluation after the last step has no step's line to stand in."""
+        if self.monitor.due(self.step, self.schedule.total_steps):
+            knn = self.monitor.figures(self.step)
+            if log is not None and knn is not None:
+                log.write(self.step, {"knn": knn})
 
     def _resume(self) -> int:
         """Go on from the newest usable checkpoint; the step to do next."""
