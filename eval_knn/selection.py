@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -172,10 +173,15 @@ def paired_bootstrap(
     if right_a is None or right_b is None:
         return float("nan"), float("nan"), float("nan")
     difference = right_a.astype(np.float64) - right_b
-    groups = np.array(a.groups, np.int64) if a.groups else np.arange(len(difference))
-    weights = bootstrap_weights(groups, BootstrapConfig(samples, confidence))
+    weights = _weights(a.groups, len(difference), samples)
     low, high = interval(weights @ difference / weights.sum(axis=1), confidence)
     return float(difference.mean()), low, high
+
+
+@lru_cache(maxsize=2)
+def _weights(groups: tuple[int, ...], queries: int, samples: int) -> NDArray[np.float64]:
+    """The bootstrap's draws, made once for all comparisons of a history."""
+    return bootstrap_weights(np.array(groups, np.int64) if groups else np.arange(queries), BootstrapConfig(samples))
 
 
 def _parse_metric(name: str) -> tuple[str, int | None]:
@@ -242,8 +248,7 @@ def _own_interval(evaluation: Evaluation, config: SelectionConfig) -> tuple[floa
     right = _right(evaluation, config.metric)
     if right is None:
         return float("nan"), float("nan")
-    groups = np.array(evaluation.groups, np.int64) if evaluation.groups else np.arange(len(right))
-    weights = bootstrap_weights(groups, BootstrapConfig(config.bootstrap_samples, config.confidence))
+    weights = _weights(evaluation.groups, len(right), config.bootstrap_samples)
     low, high = interval(weights @ right / weights.sum(axis=1), config.confidence)
     return low, high
 

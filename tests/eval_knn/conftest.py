@@ -1,0 +1,48 @@
+"""A small labelled set and small weights for the tests of eval_knn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from knn_pictures import CLASSES, PER_CLASS, paint
+
+from backbone import VisionTransformer, vit_config
+from eval_knn.config import EvalConfig
+
+
+@pytest.fixture(scope="session")
+def labelled_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("labelled")
+    for label, name in enumerate(CLASSES):
+        (root / name).mkdir()
+        for number in range(PER_CLASS):
+            paint(label, number).save(root / name / f"{number:02d}.png")
+    return root
+
+
+@pytest.fixture(scope="session")
+def knn_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def config(labelled_folder: Path, knn_cache: Path, tmp_path: Path) -> EvalConfig:
+    config = EvalConfig()
+    config.data.path, config.cache, config.out = str(labelled_folder), str(knn_cache), str(tmp_path / "out")
+    config.bootstrap.samples = 100
+    return config
+
+
+@pytest.fixture(scope="session")
+def small_network() -> VisionTransformer:
+    torch.manual_seed(0)
+    return VisionTransformer(vit_config("vit_test")).eval()
+
+
+@pytest.fixture(scope="session")
+def weights_file(small_network: VisionTransformer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("weights") / "small.pt"
+    torch.save(small_network.state_dict(), path)
+    return path

@@ -1,0 +1,150 @@
+"""Selection and stopping on recorded histories, as docs/eval-knn.md describes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eval_knn.figures import encode_ranks
+from eval_knn.selection import Evaluation, SelectionConfig, paired_bootstrap, published_rule, select, should_stop
+from runtime.errors import UserError
+
+QUERIES = 1000
+
+
+def recorded(
+    top1: list[float], rankme: list[float] | None = None, top5: list[float] | None = None, seed: int = 0
+) -> list[Evaluation]:
+    """A history with these accuracies: every query has a difficulty, and each checkpoint its own noise on top."""
+    random = np.random.default_rng(seed)
+    difficulty = random.random(QUERIES)
+    history = []
+    for number, share in enumerate(top1):
+        share5 = top5[number] if top5 is not None else min(1.0, share + 0.15)
+        order = np.argsort(difficulty + random.normal(0, 0.03, QUERIES))  # easiest first
+        rank = np.full(QUERIES, 6)
+        rank[order[: round(share5 * QUERIES)]] = 3
+        rank[order[: round(share * QUERIES)]] = 0
+        history.append(
+            Evaluation(
+                f"step_{number}",
+                number,
+                {
+                    "top1_k20": float((rank == 0).mean()),
+                    "top5_k100": float((rank < 5).mean()),
+                    "rankme": (rankme or [50.0] * len(top1))[number],
+                },
+                {"20": encode_ranks(rank), "100": encode_ranks(rank)},
+            )
+        )
+    return history
+
+
+RISING = recorded([0.40, 0.52, 0.60, 0.66, 0.70, 0.73])
+FLAT = recorded([0.700, 0.704, 0.699, 0.703, 0.701, 0.698, 0.702, 0.700], [60, 61, 64, 62, 61, 60, 59, 61])
+COLLAPSING = recorded([0.70, 0.74, 0.78, 0.60, 0.30, 0.15, 0.13, 0.12], [80, 85, 90, 40, 12, 3, 1.2, 1.0])
+SATURATED = recorded([0.80, 0.86, 0.90, 0.88], top5=[0.999, 1.0, 1.0, 1.0])
+
+
+def test_rising_takes_the_last_and_goes_on() -> None:
+    choice = select(RISING)
+    assert choice.index == 5 and "highest of 6" in choice.why and "interval" in choice.why
+    assert not should_stop(RISING, SelectionConfig(patience_evaluations=2)).stop
+    start, previous = choice.comparisons
+    assert (start.role, start.checkpoint, start.verdict) == ("start", "step_0", "better beyond noise")
+    assert start.difference == pytest.approx(0.33)
+    assert (previous.role, previous.checkpoint) == ("previous", "step_4")
+
+
+def test_flat_takes_the_label_free_best_of_the_equals_and_stops() -> None:
+    choice = select(FLAT)
+    assert len(choice.equals) == len(FLAT), "differences of half a percent in 1000 queries are noise"
+    assert choice.index == 2 and "rankme 64 decides" in choice.why
+    assert {c.verdict for c in choice.comparisons} == {"no difference beyond noise"}
+    assert [should_stop(FLAT[:n], SelectionConfig(minimum_gain=0.01)).stop for n in range(1, 9)] == [False] * 5 + [
+        True
+    ] * 3
+
+
+def test_collapsing_takes_the_peak_and_stops() -> None:
+    choice = select(COLLAPSING)
+    assert choice.index == 2 and choice.equals == ("step_2",)
+    assert [c.verdict for c in choice.comparisons] == ["better beyond noise"] * 3
+    assert [c.role for c in choice.comparisons] == ["start", "previous", "next"]
+    config = SelectionConfig(patience_evaluations=3)
+    assert [should_stop(COLLAPSING[:n], config).stop for n in range(1, 9)] == [False] * 5 + [True] * 3
+    assert "step_2" in should_stop(COLLAPSING, config).why
+
+
+def test_saturated_top5_is_decided_by_top1() -> None:
+    choice = select(SATURATED, published_rule())
+    assert choice.equals == ("step_1", "step_2", "step_3"), "step_0 has a lower top-5"
+    assert choice.index == 2 and "top1_k20 0.9 decides" in choice.why
+    # Early stopping by the saturated metric stops while top-1 still rises: a reason why it is not the default.
+    still_rising = recorded([0.80, 0.86, 0.90, 0.93], top5=[1.0, 1.0, 1.0, 1.0])
+    published = SelectionConfig(metric="top5_k100", patience_evaluations=3)
+    assert should_stop(still_rising, published).stop
+    assert not should_stop(still_rising, SelectionConfig(patience_evaluations=3)).stop
+
+
+def test_exact_equality_and_earliest_as_the_last_word() -> None:
+    history = recorded([0.7, 0.7, 0.6])
+    choice = select(history, SelectionConfig(equal_if="exact"))
+    assert choice.equals == ("step_0", "step_1") and choice.index == 0 and "earliest" in choice.why
+
+
+def test_small_rises_add_up() -> None:
+    slow = recorded([0.700 + 0.001 * n for n in range(12)])
+    assert not any(should_stop(slow[:n], SelectionConfig(minimum_gain=0.002)).stop for n in range(1, 13))
+    assert should_stop(slow, SelectionConfig(minimum_gain=0.02)).stop
+
+
+def test_no_stop_before_the_first_allowed_evaluation_and_when_off() -> None:
+    falling = recorded([0.7, 0.5, 0.4, 0.3])
+    assert should_stop(falling, SelectionConfig(patience_evaluations=1)).stop
+    assert not should_stop(falling, SelectionConfig(patience_evaluations=1, first_stop_evaluation=5)).stop
+    assert not should_stop(falling, SelectionConfig(patience_evaluations=0)).stop
+    assert not should_stop([], SelectionConfig()).stop
+
+
+def test_paired_bootstrap_sees_what_unpaired_intervals_hide() -> None:
+    """1.5% better on the very same queries is beyond noise, though each interval is 5% wide."""
+    random = np.random.default_rng(0)
+    right = random.random(QUERIES) < 0.75
+    better = right.copy()
+    better[np.flatnonzero(~right)[:15]] = True
+    a, b = (
+        Evaluation("x", 0, {"top1_k20": float(r.mean())}, {"20": encode_ranks(np.where(r, 0, 7))})
+        for r in (better, right)
+    )
+    difference, low, high = paired_bootstrap(a, b, "top1_k20")
+    assert difference == pytest.approx(0.015) and 0 < low < 0.015 < high
+    assert paired_bootstrap(b, a, "top1_k20")[2] < 0
+
+
+def test_groups_widen_the_paired_interval() -> None:
+    a, b = recorded([0.75, 0.72])
+    alone = paired_bootstrap(a, b, "top1_k20")
+    groups = tuple(np.argsort(np.argsort(-np.frombuffer(b.ranks["20"].encode(), "u1"), kind="stable")) // 50)
+    grouped = paired_bootstrap(Evaluation(a.checkpoint, 0, a.values, a.ranks, groups), b, "top1_k20")
+    assert grouped[2] - grouped[1] > alone[2] - alone[1]
+
+
+def test_a_missing_value_never_wins() -> None:
+    history = [
+        Evaluation("bad", 0, {"top1_k20": None, "rankme": 1.0}),
+        Evaluation("good", 1, {"top1_k20": 0.2, "rankme": 1.0}),
+    ]
+    assert select(history, SelectionConfig(tie_breaks=[])).evaluation.checkpoint == "good"
+
+
+def test_what_can_not_be_selected_from() -> None:
+    with pytest.raises(UserError, match="no checkpoint was evaluated"):
+        select([])
+    with pytest.raises(UserError, match="step_0 was evaluated without top1_k50"):
+        select(RISING, SelectionConfig(metric="top1_k50"))
+    other = Evaluation("other", 9, RISING[0].values, RISING[0].ranks, split_sha256="another")
+    with pytest.raises(UserError, match="different splits"):
+        select([*RISING, other])
+    with pytest.raises(UserError, match="'top2_k20' is not a metric"):
+        SelectionConfig(metric="top2_k20").check()
