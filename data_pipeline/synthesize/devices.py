@@ -14,19 +14,6 @@ from data_pipeline.synthesize.truth import Box, FieldOfView, Geometry
 
 Picture = NDArray[np.uint8]
 
-# With and without the teal box are two devices: the box belongs to the layout.
-DEVICES = (
-    "octagon",
-    "octagon_box",
-    "octagon_side_text",
-    "octagon_side_text_box",
-    "wide_circle",
-    "wide_circle_box",
-    "circle",
-    "circle_box",
-    "rectangle",
-    "rectangle_box",
-)
 FULL_FRAME = "full_frame"  # the border was cut off before
 CAPSULE = "capsule"
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from data_pipeline.synthesize.devices import CAPSULE, DEVICES, FULL_FRAME
+from data_pipeline.synthesize.devices import CAPSULE, FULL_FRAME
 from data_pipeline.synthesize.randomness import generator
 from data_pipeline.synthesize.scene import KVASIR_CLASSES
 from data_pipeline.synthesize.truth import Span
@@ -154,7 +154,7 @@ def _ldpolypvideo(times: int, seed: int) -> list[SourcePlan]:
                 path=f"ldpolypvideo/{part}/Images/{number + 1}",
                 corpus="ldpolypvideo",
                 codec="jpg",
-                device=("octagon", "octagon_side_text_box", "wide_circle")[number % 3],
+                device=("octagon", "octagon_box", "wide_circle")[number % 3],
                 width=400,
                 height=320,
                 frames=24,
@@ -170,7 +170,7 @@ def _ldpolypvideo(times: int, seed: int) -> list[SourcePlan]:
 _ENDOFM = (
     ("Hyper-Kvasir", UPPER, "wide_circle", ("blurred",)),
     ("Hyper-Kvasir", COLON, FULL_FRAME, ()),
-    ("Hyper-Kvasir", KVASIR_CLASSES, "octagon_side_text_box", ("dark",)),
+    ("Hyper-Kvasir", KVASIR_CLASSES, "octagon_box", ("dark",)),
     ("Renji-gastroscope", UPPER, FULL_FRAME, ("washed_out",)),
     ("Renji-gastroscope", UPPER, "octagon", ()),
     ("Renji-colonoscope", COLON, "octagon", ("frozen",)),
@@ -208,7 +208,7 @@ def _ers(times: int, seed: int) -> list[SourcePlan]:
     plans = []
     for number in range(3 * times):
         rng = generator(seed, "plan", "ers", number)
-        device = DEVICES[(2 * number + 1) % len(DEVICES)]
+        device = ("octagon_box", "wide_circle_box", "circle")[number % 3]
         folders = [("samples", 8, 1), ("seq_01", 12, 6)]
         for folder, frames, per_scene in folders:
             plans.append(

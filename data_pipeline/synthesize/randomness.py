@@ -74,7 +74,16 @@ def smoothstep(low: float, high: float, values: Floats) -> Floats:
     return np.asarray(t * t * (3 - 2 * t), np.float32)
 
 
+def tint(picture: Floats, weight: Floats) -> Floats:
+    """Colours [H, W, 3] times a brightness [H, W]; OpenCV does it several times faster than broadcasting."""
+    return np.asarray(cv2.multiply(picture, cv2.merge([weight, weight, weight])), np.float32)
+
+
 def mix(a: Floats, b: Floats | tuple[float, float, float], weight: Floats) -> Floats:
     """Colours `a` [H, W, 3] towards `b` by `weight` [H, W]."""
-    w = weight[..., None]
-    return np.asarray(a + (np.asarray(b, np.float32) - a) * w, np.float32)
+    difference = cv2.subtract(np.array(b, np.float32), a) if isinstance(b, np.ndarray) else _to_constant(a, b)
+    return np.asarray(cv2.add(a, tint(difference, weight)), np.float32)
+
+
+def _to_constant(a: Floats, colour: tuple[float, float, float]) -> Floats:
+    return np.asarray(cv2.subtract((*colour, 0.0), a), np.float32)

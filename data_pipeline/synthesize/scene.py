@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from data_pipeline.synthesize.lesions import Colour, Instrument, Lesion, draw_instrument, draw_lesion, make_lesion
-from data_pipeline.synthesize.randomness import Floats, generator, smoothstep
+from data_pipeline.synthesize.randomness import Floats, generator, smoothstep, tint
 from data_pipeline.synthesize.wall import Wall, look_up, paint_wall
 
 KVASIR_CLASSES = (
@@ -171,7 +171,7 @@ def render(scene: Scene, camera: Camera, height: int, width: int) -> Floats:
     slide = np.float32(0.35 * camera.depth + 0.2 * camera.x)
     gloss = look_up(scene.wall.gloss, (turned + np.float32(7 + 0.2 * camera.y)) % np.float32(2 * np.pi), bent - slide)
     light = _light(scene, camera, x, y, np.asarray(np.exp(bent), np.float32))
-    picture *= light[..., None]
+    picture = tint(picture, light)
     gloss *= light
     for lesion in scene.lesions:
         draw_lesion(picture, gloss, lesion, *place_of(lesion, camera))
@@ -192,8 +192,9 @@ def _light(scene: Scene, camera: Camera, x: Floats, y: Floats, radius: Floats) -
 
 def _develop(scene: Scene, picture: Floats, gloss: Floats) -> Floats:
     """Exposure, white balance, glare and the sensor's shoulder."""
-    picture = picture * (np.asarray(scene.gains, np.float32) * np.float32(1.12 * scene.exposure))
-    halo = cv2.GaussianBlur(gloss, (0, 0), 1.2)
-    picture = picture + (0.95 * np.clip(1.5 * halo, 0, 1))[..., None]
-    picture = np.power(np.clip(picture, 0, None), np.float32(scene.gamma))
-    return np.asarray(np.where(picture > 0.8, 0.8 + 0.2 * np.tanh((picture - 0.8) / 0.2), picture), np.float32)
+    picture = cv2.multiply(picture, (*(1.12 * scene.exposure * gain for gain in scene.gains), 1.0))
+    halo = 0.95 * np.clip(1.5 * cv2.GaussianBlur(gloss, (0, 0), 1.2), 0, 1)
+    picture = cv2.add(picture, cv2.merge([halo, halo, halo]))
+    picture = cv2.pow(picture, scene.gamma)
+    over = np.maximum(picture - np.float32(0.8), 0)
+    return np.asarray(picture - np.float32(0.5) * over, np.float32)  # the shoulder: half as steep above 0.8

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from data_pipeline.synthesize.randomness import Floats, mix, ring_noise, smooth_noise, smoothstep
+from data_pipeline.synthesize.randomness import Floats, mix, ring_noise, smooth_noise, smoothstep, tint
 
 WIDTH = 576  # texels around the lumen
 LOG_NEAR, LOG_FAR = 1.3, -3.2  # log radius at the last and the first row
@@ -40,7 +40,7 @@ def paint_wall(kind: str, rng: np.random.Generator) -> Wall:
     grain = smooth_noise(rng, SHAPE, (40, 64), 3, 0.8)
     height = height + 0.0035 * grain
     shading, facing = _relief(height)
-    colour = colour * shading[..., None] * (1 + 0.02 * grain[..., None])
+    colour = tint(colour, np.asarray(shading * (1 + 0.02 * grain), np.float32))
     gloss = _gloss(rng, facing)
     seam = [np.concatenate([layer, layer[:, :1]], axis=1) for layer in (colour, gloss)]
     return Wall(np.ascontiguousarray(seam[0], np.float32), np.ascontiguousarray(seam[1], np.float32))
@@ -83,13 +83,15 @@ def _dyed(rng: np.random.Generator) -> tuple[Floats, Floats]:
     """A colon wall over which dye has run."""
     colour, height = _colon(rng)
     pools = smoothstep(0.3, 1.6, smooth_noise(rng, SHAPE, (3, 5), 4, 0.55) + np.float32(rng.uniform(0.5, 1.2)))
-    return mix(colour, np.asarray(colour * (0.35, 0.85, 1.35), np.float32), 0.85 * pools), height
+    blue = np.asarray(cv2.multiply(colour, (0.35, 0.85, 1.35, 1.0)), np.float32)
+    return mix(colour, blue, 0.85 * pools), height
 
 
 def _base(rng: np.random.Generator, colour: tuple[float, float, float], spread: float = 0.03) -> Floats:
     tone = np.asarray(colour, np.float32) * np.exp(rng.normal(0, spread, 3)).astype(np.float32)
-    mottle = smooth_noise(rng, SHAPE, (6, 9), 4, 0.6)[..., None] * np.asarray((0.035, 0.05, 0.045), np.float32)
-    return np.asarray(tone * (1 + mottle), np.float32)
+    mottle = smooth_noise(rng, SHAPE, (6, 9), 4, 0.6)
+    channels = [t * (1 + np.float32(m) * mottle) for t, m in zip(tone, (0.035, 0.05, 0.045), strict=True)]
+    return np.asarray(cv2.merge(channels), np.float32)
 
 
 def _stool(rng: np.random.Generator, colour: Floats, amount: float) -> Floats:
@@ -144,7 +146,7 @@ def _gullet(rng: np.random.Generator) -> tuple[Floats, Floats]:
 def _esophagitis(rng: np.random.Generator) -> tuple[Floats, Floats]:
     """The gullet with flame-shaped red breaks that run up from the Z-line, some with a white coat."""
     colour, height = _gullet(rng)
-    colour = colour * np.asarray((0.98, 0.86, 0.84), np.float32)  # inflamed all around
+    colour = np.asarray(cv2.multiply(colour, (0.98, 0.86, 0.84, 1.0)), np.float32)  # inflamed all around
     for _ in range(rng.integers(5, 11)):
         middle, length, width = rng.uniform(0, 2 * np.pi), rng.uniform(0.35, 1.0), rng.uniform(0.10, 0.26)
         top = rng.uniform(-0.8, 0.1)
