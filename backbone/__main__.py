@@ -1,0 +1,158 @@
+"""`python -m backbone export|embed|show|info|init`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backbone.config import architecture_name, vit_config
+from backbone.load import load_backbone, weights_checksum
+from backbone.vit import VisionTransformer
+from runtime.command_line import Command, run_stage
+from runtime.console import say
+from runtime.errors import UserError
+from runtime.files import atomic_file
+
+
+def _export_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", required=True, metavar="DIR", help="the release folder to write")
+    parser.add_argument("--format", default="hub,timm,transformers,onnx", help="formats, with commas (default: all)")
+    parser.add_argument("--dtype", default="float32", help="float32, float16 or bfloat16 (ONNX is always float32)")
+    parser.add_argument("--name", help="name in the model card (default: the folder's)")
+    parser.add_argument("--licence", help="licence in the model card, e.g. apache-2.0")
+    parser.add_argument("--image-px", type=int, help="store positions for this image side (default: as they are)")
+    parser.add_argument("--role", default="teacher", help="teacher or student, where a checkpoint holds both")
+    parser.add_argument("--check-image", action="append", default=[], metavar="FILE", help="image to compare on")
+
+
+def _export(arguments: argparse.Namespace, config: Any) -> None:
+    from backbone.release import export_release
+
+    export_release(
+        arguments.source,
+        arguments.to,
+        tuple(part for part in arguments.format.split(",") if part),
+        arguments.dtype,
+        arguments.name,
+        arguments.licence,
+        arguments.image_px,
+        arguments.role,
+        tuple(Path(path) for path in arguments.check_image),
+    )
+
+
+def _embed_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", required=True, metavar="FILE", help="Parquet file to write")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, … (default: a GPU when there is one)")
+    parser.add_argument("--layers", type=int, default=1, help="cls tokens of so many last blocks")
+    parser.add_argument("--patch-mean", action="store_true", help="append the mean patch token")
+    parser.add_argument("--half", action="store_true", help="compute in bfloat16")
+
+
+def _embed(arguments: argparse.Namespace, config: Any) -> None:
+    from backbone.embed import ImageList, embed
+    from backbone.features import FeatureKind
+
+    images = ImageList([Path(source) for source in arguments.images_or_shards])
+    loaded = load_backbone(arguments.weights)
+    if not 1 <= arguments.layers <= loaded.model.config.depth:
+        raise UserError(f"--layers {arguments.layers}: this backbone has {loaded.model.config.depth} blocks.")
+    device = _device(arguments.device)
+    say(f"{loaded.architecture} ({loaded.source}) on {device.type}, attention {loaded.model.execution.attention}")
+    kind = FeatureKind(arguments.layers, arguments.patch_mean)
+    out = Path(arguments.out)
+    rows, width = embed(loaded, images, out, kind, arguments.batch_size, device, arguments.half)
+    say(f"{out}: {rows} × {width} features")
+
+
+def _device(name: str | None) -> torch.device:
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError:
+        raise UserError(f"--device: '{name}' is no device; use cpu, cuda or cuda:0.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"--device {name}: torch sees no GPU here; use --device cpu.")
+    return device
+
+
+def _show_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="show.png", metavar="FILE", help="picture to write (default: show.png)")
+
+
+def _show(arguments: argparse.Namespace, config: Any) -> None:
+    from backbone.show import show
+
+    out = Path(arguments.out)
+    if out.suffix not in (".png", ".jpg", ".pdf", ".svg"):
+        raise UserError(f"--out {out}: name a .png, .jpg, .pdf or .svg file.")
+    show(load_backbone(arguments.weights), [Path(image) for image in arguments.images], out)
+    say(f"{out}: {len(arguments.images)} images")
+
+
+def _info(arguments: argparse.Namespace, config: Any) -> None:
+    loaded = load_backbone(arguments.weights)
+    vit, preprocessing = loaded.model.config, loaded.preprocessing
+    parameters = sum(p.numel() for p in loaded.model.parameters())
+    tensors = len(loaded.model.state_dict())
+    rows = {
+        "source": loaded.source,
+        "architecture": loaded.architecture,
+        "parameters": f"{parameters:,} in {tensors} tensors, 0 missing, 0 unexpected",
+        "sizes": f"width {vit.width}, {vit.depth} blocks, {vit.heads} heads, patch {vit.patch_px} px, {vit.ffn}, "
+        f"{vit.registers} registers",
+        "position grid": f"{vit.grid}×{vit.grid} ({vit.image_px} px), offset {vit.position_offset:g}"
+        + (", antialiased" if vit.position_antialias else ""),
+        "pre-processing": f"resize {preprocessing.resize_px} px {preprocessing.interpolation}, crop "
+        f"{preprocessing.crop_px} px",
+        "weights sha256": loaded.weights_sha256,
+        "certificate": "yes" if loaded.certificate is not None else "none: leakage into evaluation sets is not known",
+        **{key: str(value) for key, value in loaded.metadata.items() if value is not None},
+    }
+    width = max(map(len, rows))
+    say("\n".join(f"{name.ljust(width)}  {value}" for name, value in rows.items()))
+
+
+def _init_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", required=True, metavar="FILE", help="safetensors file to write")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--image-px", type=int, help="image side that positions are stored for (default: the name's)")
+
+
+def _init(arguments: argparse.Namespace, config: Any) -> None:
+    from safetensors.torch import save
+
+    from backbone.preprocessing import Preprocessing
+    from backbone.release_formats import Export
+
+    changes = {} if arguments.image_px is None else {"image_px": arguments.image_px}
+    vit = vit_config(arguments.architecture, **changes)
+    torch.manual_seed(arguments.seed)
+    export = Export(VisionTransformer(vit), Preprocessing(), "float32")
+    state = export.model.state_dict()
+    with atomic_file(arguments.to) as stream:
+        stream.write(save(state, export.header()))
+    say(f"{arguments.to}: {architecture_name(vit)}, untrained, seed {arguments.seed}")
+    say(f"weights sha256 {weights_checksum(vit, state)}")
+
+
+COMMANDS = [
+    Command("export", "write a release: formats, model card, checksums", _export, ("SOURCE",), None, _export_options),
+    Command(
+        "embed",
+        "features of images, folders of images or .tar shards as a Parquet table",
+        _embed,
+        ("WEIGHTS", "IMAGES_OR_SHARDS…"),
+        None,
+        _embed_options,
+    ),
+    Command("show", "a picture: image, PCA of patches, attention", _show, ("WEIGHTS", "IMAGES…"), None, _show_options),
+    Command("info", "what a file or folder of weights holds", _info, ("WEIGHTS",)),
+    Command("init", "an untrained backbone, e.g. vit_tiny_patch14", _init, ("ARCHITECTURE",), None, _init_options),
+]
+
+if __name__ == "__main__":
+    run_stage("backbone", COMMANDS)

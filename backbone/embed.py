@@ -1,0 +1,116 @@
+"""`embed`: features of many images as a Parquet table."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from PIL import Image
+
+from backbone.features import FeatureKind, extract_features
+from backbone.load import LoadedBackbone
+from backbone.preprocessing import open_image
+from runtime.errors import UserError, naming_path
+from runtime.files import atomic_file
+
+IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"}
+
+
+@dataclass(frozen=True)
+class _Member:
+    """An image inside a tar shard: read by its position, so that threads need no common file object."""
+
+    shard: Path
+    name: str
+    start: int
+    size: int
+
+
+class ImageList:
+    """Images of files, folders and WebDataset shards, by position; `keys` names them."""
+
+    def __init__(self, sources: Sequence[Path]) -> None:
+        found = [item for source in sources for item in _images_of(source)]
+        if not found:
+            raise UserError(f"no images found in {', '.join(map(str, sources))}; name images, folders or .tar shards.")
+        self.keys = [key for key, _ in found]
+        self._items = [item for _, item in found]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> Image.Image:
+        item = self._items[index]
+        if isinstance(item, Path):
+            return open_image(item)
+        with naming_path("read", item.shard), item.shard.open("rb") as stream:
+            stream.seek(item.start)
+            content = stream.read(item.size)
+        return open_image(io.BytesIO(content), f"{item.shard}/{item.name}")
+
+
+def _images_of(source: Path) -> Iterator[tuple[str, Path | _Member]]:
+    if source.suffix == ".tar":
+        yield from _members_of(source)
+    elif source.is_dir():
+        for path in sorted(source.rglob("*")):
+            if path.suffix == ".tar":
+                yield from _members_of(path)
+            elif path.suffix.lower() in IMAGE_SUFFIXES and path.is_file():
+                yield path.relative_to(source).as_posix(), path
+    elif source.is_file():
+        yield source.name, source
+    else:
+        raise UserError(f"cannot read {source}: it does not exist; check the path.")
+
+
+def _members_of(shard: Path) -> Iterator[tuple[str, _Member]]:
+    try:
+        with naming_path("read", shard), tarfile.open(shard, "r:") as archive:
+            for member in archive:
+                if member.isfile() and Path(member.name).suffix.lower() in IMAGE_SUFFIXES:
+                    yield f"{shard.name}/{member.name}", _Member(shard, member.name, member.offset_data, member.size)
+    except tarfile.TarError as error:
+        raise UserError(f"cannot read the shard {shard}: it is not a whole tar file; make it again.") from error
+
+
+def embed(
+    loaded: LoadedBackbone,
+    images: ImageList,
+    out: Path,
+    kind: FeatureKind,
+    batch_size: int,
+    device: torch.device,
+    half_precision: bool = False,
+) -> tuple[int, int]:
+    """Write `key` and `features` (a list of float32) of every image; returns rows and feature width."""
+    features = extract_features(
+        loaded.model.to(device),
+        images,
+        loaded.preprocessing,
+        batch_size,
+        device,
+        kind,
+        half_precision=half_precision,
+        label="embed",
+    ).numpy()
+    rows, width = features.shape
+    column = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(features).reshape(-1)), width)
+    # What made the features goes with them.
+    about = {
+        "weights_sha256": loaded.weights_sha256,
+        "architecture": loaded.architecture,
+        "preprocessing": str(loaded.preprocessing.to_dict()),
+        "features": str(kind.to_dict()),
+    }
+    table = pa.table({"key": images.keys, "features": column}).replace_schema_metadata(about)
+    with atomic_file(out) as stream:
+        pq.write_table(table, stream)
+    return rows, width

@@ -1,0 +1,221 @@
+"""The model card of a release: what is known from the run's files, and plainly what is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path, PurePath
+from typing import Any
+
+import yaml
+
+from backbone.release_formats import Export
+from backbone.release_snippets import snippets
+from runtime.console import warn
+
+UNKNOWN = "Not known: {} was not found beside the weights."
+# Sections of a run's config.yaml that say how the weights came about.
+_TRAINING_SECTIONS = ("init", "model", "batch", "schedule", "optimizer", "objective", "augment")
+_TITLES = {
+    "panendofm": "This project",
+    "hub": "torch.hub (official names)",
+    "timm": "timm",
+    "transformers": "transformers",
+    "onnx": "onnxruntime",
+}
+
+
+def model_card(release: dict[str, Any], export: Export, run: Path | None) -> str:
+    """README.md of a release folder."""
+    config = _read_yaml(run / "config.yaml") if run is not None else None
+    parts = [
+        _front_matter(release),
+        f"# {release['name']}",
+        _summary(release),
+        "**Not for diagnosis.** Research use only: this is no medical device, and no clinical value has been shown.",
+        "## Model\n\n" + _model_table(release, export),
+        "## Loading\n\n" + _loading(release, export),
+        "## Training data\n\n" + _data(config, release),
+        "## Leakage certificate\n\n" + _certificate(release),
+        "## Training\n\n" + _training(config),
+        "## kNN curve\n\n" + _knn_curve(run),
+        "## Checks of these files\n\n" + _checks(release, export),
+        "## Licence\n\n" + _licence(release),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(release: dict[str, Any]) -> str:
+    use = "It turns an image into a feature vector; it does not classify, detect or diagnose."
+    if "step" in release["source"]:  # made from a training run of ours
+        return f"A vision transformer for gastrointestinal endoscopy, trained without labels by DINOv2's method. {use}"
+    return (
+        f"A vision transformer of DINOv2's architecture. How it was trained, if at all, is not known. {use}"
+    )
+
+
+def _front_matter(release: dict[str, Any]) -> str:
+    values = {
+        "license": release["licence"] or "unknown",
+        "pipeline_tag": "image-feature-extraction",
+        "tags": ["endoscopy", "dinov2", "self-supervised", "feature-extraction"],
+    }
+    return f"---\n{yaml.safe_dump(values, sort_keys=False)}---"
+
+
+def _model_table(release: dict[str, Any], export: Export) -> str:
+    config, preprocessing, source = export.config, export.preprocessing, release["source"]
+    parameters = sum(p.numel() for p in export.model.parameters())
+    rows = {
+        "architecture": release["architecture"],
+        "parameters": f"{parameters:,}",
+        "feature width": str(config.width),
+        "blocks, heads, patch": f"{config.depth}, {config.heads}, {config.patch_px} px",
+        "feed-forward": config.ffn,
+        "registers": str(config.registers),
+        "position grid": f"{config.grid}×{config.grid} ({config.image_px} px)",
+        "values": release["dtype"],
+        "pre-processing": f"resize {preprocessing.resize_px} ({preprocessing.interpolation}), centre crop "
+        f"{preprocessing.crop_px}, mean {list(preprocessing.mean)}, std {list(preprocessing.std)}",
+        "made from": f"{source['kind']}" + (f", step {source['step']:,}" if "step" in source else ""),
+        "images seen": f"{source['images_seen']:,}" if "images_seen" in source else "not known",
+        "weights checksum": f"`{release['weights_sha256']}`",
+    }
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+
+
+def _loading(release: dict[str, Any], export: Export) -> str:
+    code = snippets(export.config, export.preprocessing)
+    parts = ["Run these in the folder of this file, with a picture `image.jpg`. `features` is the cls token, [1, D]."]
+    for kind in ("panendofm", *release["weights"]):
+        if kind == "panendofm" and not {"hub", "timm", "transformers"} & release["weights"].keys():
+            continue
+        if kind in code:
+            parts.append(f"### {_TITLES[kind]}\n\n```python\n{code[kind]}\n```")
+        else:
+            parts.append(
+                f"### {_TITLES[kind]}\n\nThe official repository has no model of these sizes; "
+                f"`{release['weights'][kind]}` holds the tensors under its names."
+            )
+    return "\n\n".join(parts)
+
+
+def _data(config: dict[str, Any] | None, release: dict[str, Any]) -> str:
+    lines = []
+    data = config.get("data") if config else None
+    if isinstance(data, dict):
+        lines.append("```yaml\n" + yaml.safe_dump(_without_paths({"data": data}), sort_keys=False) + "```")
+    else:
+        lines.append(UNKNOWN.format("the run's config.yaml"))
+    if "shards_sha256" in release["source"]:
+        lines.append(f"Checksum of the training shards: `{release['source']['shards_sha256']}`.")
+    return "\n\n".join(lines)
+
+
+def _certificate(release: dict[str, Any]) -> str:
+    if release["certificate"] is None:
+        return (
+            "None. Whether images of an evaluation set were in the training data is not known: don't compare figures "
+            "on public sets with those of other models without checking that."
+        )
+    return (
+        "The training data was checked against evaluation sets; what was checked and how:\n\n```json\n"
+        + json.dumps(_without_paths(release["certificate"]), indent=2, ensure_ascii=False, sort_keys=True)
+        + "\n```"
+    )
+
+
+def _training(config: dict[str, Any] | None) -> str:
+    if not config:
+        return UNKNOWN.format("the run's config.yaml")
+    sections = {name: config[name] for name in _TRAINING_SECTIONS if name in config}
+    if not sections:
+        return "Not known: the run's config.yaml has none of the sections that describe a training."
+    return "```yaml\n" + yaml.safe_dump(_without_paths(sections), sort_keys=False) + "```"
+
+
+def _knn_curve(run: Path | None) -> str:
+    """Rows of the run's eval/knn_*.json, in the order of training."""
+    documents = []
+    for path in sorted((run / "eval").glob("knn_*.json")) if run is not None and (run / "eval").is_dir() else []:
+        document = _read_json(path)
+        if isinstance(document, dict) and isinstance(document.get("k"), dict):
+            documents.append(document)
+    if not documents:
+        return UNKNOWN.format("a kNN evaluation of the run (eval/knn_*.json)")
+    documents.sort(key=lambda d: -1 if d.get("step") is None else d["step"])
+    columns = [(metric, k) for metric, k in (("top1", "20"), ("top5", "100")) if k in documents[0]["k"]]
+    columns = columns or [("top1", next(iter(documents[0]["k"])))]
+    head = ["step", *(f"{metric.replace('top', 'top-')}, k = {k}" for metric, k in columns), "RankMe"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for document in documents:
+        values = [_percent(document["k"].get(k, {}).get(metric)) for metric, k in columns]
+        rankme = document.get("rankme")
+        cells = [str(document.get("step")), *values, "–" if rankme is None else f"{rankme:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    data = documents[-1].get("data", {})
+    lines += ["", f"On {PurePath(str(data.get('path', 'an unnamed set'))).name}: {data.get('queries', '?')} queries, "]
+    lines[-1] += f"{data.get('gallery', '?')} gallery images. " + str(documents[-1].get("leakage", {}).get("note", ""))
+    return "\n".join(lines).rstrip()
+
+
+def _percent(value: Any) -> str:
+    return f"{100 * value:.2f}%" if isinstance(value, int | float) else "–"
+
+
+def _checks(release: dict[str, Any], export: Export) -> str:
+    versions = ", ".join(f"{package} {version}" for package, version in release["checked_with"].items())
+    lines = [
+        f"Each format was loaded back with its package ({versions}) and compared with the backbone on photographs: "
+        "largest difference of all tokens over the largest value.",
+        "| format | image | difference |\n|---|---|---|\n"
+        + "\n".join(
+            f"| {kind} | {place.removeprefix('at_').removesuffix('px')} px | {difference:.1e} |"
+            for kind, places in release["checked"].items()
+            for place, difference in places.items()
+        ),
+    ]
+    if not export.config.registers and export.config.image_px != export.preprocessing.crop_px:
+        lines.append(
+            "Without registers, timm and transformers interpolate positions otherwise than DINOv2 does when an image "
+            f"is not {export.config.image_px} px: that is the difference above at another size. An export with "
+            f"`--image-px {export.preprocessing.crop_px}` stores the positions for that size and agrees there."
+        )
+    lines.append("`sha256sum --check SHA256SUMS` checks the files.")
+    return "\n\n".join(lines)
+
+
+def _licence(release: dict[str, Any]) -> str:
+    if release["licence"]:
+        return f"{release['licence']}. The training corpora have licences of their own, which may limit the use."
+    return (
+        "Not stated by whoever made this release. The training corpora and the weights that it started from have "
+        "licences of their own; ask before you use it for more than research."
+    )
+
+
+def _without_paths(value: Any) -> Any:
+    """The same values, with only the last part of paths: a release must not tell where its maker keeps files."""
+    if isinstance(value, dict):
+        return {key: _without_paths(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(item) for item in value]
+    return PurePath(value).name if isinstance(value, str) and value.startswith(("/", "~", "./", "../")) else value
+
+
+def _read_yaml(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError:
+        warn(f"{path} is not valid YAML; the model card will say that the training is not known.")
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError:
+        warn(f"{path} is not valid JSON; the model card leaves it out.")
+        return None

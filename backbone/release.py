@@ -1,0 +1,100 @@
+"""Release folders: the weights in each format, a model card, and checksums; written whole or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from backbone.config import architecture_name
+from backbone.load import RELEASE_FORMAT, RELEASE_NAME, LoadedBackbone, Role, load_backbone, weights_checksum
+from backbone.model_card import model_card
+from backbone.release_check import check_format, photographs
+from backbone.release_formats import DTYPES, WRITERS, Export, package_versions, rounded, with_position_grid
+from runtime.console import say
+from runtime.errors import UserError
+from runtime.files import atomic_directory, write_checksums, write_json, write_text
+
+# Of what is known about the source, what may be published: no paths of the machine that it was made on.
+_PUBLIC = ("step", "role", "images_seen", "shards_sha256")
+
+
+def export_release(
+    source: Path | str,
+    to: Path | str,
+    formats: tuple[str, ...] = tuple(WRITERS),
+    dtype: str = "float32",
+    name: str | None = None,
+    licence: str | None = None,
+    image_px: int | None = None,
+    role: Role = "teacher",
+    check_images: tuple[Path, ...] = (),
+) -> dict[str, Any]:
+    """Write a release folder of the backbone at `source`, check every format in it, and return its description."""
+    _check_choices(formats, dtype, role)
+    to = Path(to)
+    loaded = load_backbone(source, role=role)
+    model = loaded.model if image_px is None else with_position_grid(loaded.model, image_px)
+    export = Export(rounded(model, dtype), loaded.preprocessing, dtype)
+    if loaded.preprocessing.crop_px % export.config.patch_px:
+        raise UserError(
+            f"the pre-processing's crop of {loaded.preprocessing.crop_px} pixels does not divide into patches of "
+            f"{export.config.patch_px}; train or export with a crop that does."
+        )
+    images = photographs(list(check_images))
+    with atomic_directory(to) as folder:
+        weights, checked = {}, {}
+        for kind in formats:
+            weights[kind] = WRITERS[kind](export, folder)
+            checked[kind] = check_format(kind, folder, export, images)
+            figures = ", ".join(f"{difference:.1e} {place}" for place, difference in checked[kind].items())
+            say(f"{kind}: written, loaded back, largest relative difference {figures.replace('at_', 'at ')}")
+        release = _describe(loaded, export, name or to.name, licence, weights, checked)
+        write_json(folder / RELEASE_NAME, release)
+        write_text(folder / "README.md", model_card(release, export, run_of_source(loaded)))
+        names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
+        write_checksums(folder, names)
+    say(f"release {to}: {', '.join(weights)} ({release['architecture']}, {dtype})")
+    return release
+
+
+def _check_choices(formats: tuple[str, ...], dtype: str, role: str) -> None:
+    unknown = [kind for kind in formats if kind not in WRITERS]
+    if unknown or not formats:
+        raise UserError(f"--format: '{', '.join(unknown)}' is not one of {', '.join(WRITERS)}.")
+    if dtype not in DTYPES:
+        raise UserError(f"--dtype: '{dtype}' is not one of {', '.join(DTYPES)}.")
+    if role not in get_args(Role):
+        raise UserError(f"--role: '{role}' is not one of {', '.join(get_args(Role))}.")
+
+
+def run_of_source(loaded: LoadedBackbone) -> Path | None:
+    run = loaded.metadata.get("run")
+    return Path(run) if run else None
+
+
+def _describe(
+    loaded: LoadedBackbone,
+    export: Export,
+    name: str,
+    licence: str | None,
+    weights: dict[str, str],
+    checked: dict[str, dict[str, float]],
+) -> dict[str, Any]:
+    config = replace(export.config, drop_path=0.0)
+    public = {key: loaded.metadata[key] for key in _PUBLIC if loaded.metadata.get(key) is not None}
+    return {
+        "format": RELEASE_FORMAT,
+        "name": name,
+        "architecture": architecture_name(config),
+        "vit": config.to_dict(),
+        "preprocessing": export.preprocessing.to_dict(),
+        "dtype": export.dtype,
+        "licence": licence,
+        "weights": weights,
+        "weights_sha256": weights_checksum(config, export.model.state_dict()),
+        "source": {"kind": loaded.source, **public},
+        "certificate": loaded.certificate,
+        "checked": checked,
+        "checked_with": package_versions(),
+    }
