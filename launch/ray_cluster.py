@@ -54,7 +54,8 @@ def run_on_head(job: Job, address: str) -> int:
         # One process of several tasks: the stage must not think that it is a rank.
         hidden = ("SLURM_PROCID", "RANK")
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
-        stage = subprocess.Popen([sys.executable, "-m", *job.words], env=environment | {"RAY_ADDRESS": address})
+        words = [word.replace("{ray_address}", address) for word in job.words]
+        stage = subprocess.Popen([sys.executable, "-m", *words], env=environment | {"RAY_ADDRESS": address})
 
         def pass_on(number: int, frame: FrameType | None) -> None:
             stage.send_signal(number)

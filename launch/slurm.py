@@ -9,7 +9,19 @@ from pathlib import Path
 
 from runtime.errors import UserError
 
-LIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "PREEMPTED", "STOPPED")
+# Slurm's states of a job that is over; whatever else it says of a job, that job may still run.
+OVER = (
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "OUT_OF_MEMORY",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "REVOKED",
+)
 _FIELDS = ("JobID", "State", "Reason", "RestartCnt", "NodeList", "TimeUsed", "TimeLeft")
 
 # Slurm's words for a refusal, and what to do about it.

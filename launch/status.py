@@ -15,6 +15,8 @@ from launch.local import is_supervisor
 from launch.progress import Progress, progress_of
 from runtime.console import duration, say, table
 
+# Neither running nor did it get to note its end.
+LOST = "LOST"
 _LINE_OF_TROUBLE = re.compile(r"^(?:\d\d:\d\d:\d\d )?(error: .*|\w*(?:Error|Exception)\b.*)")
 
 
@@ -40,7 +42,7 @@ class RunStatus:
 
 
 def is_live(state: JobState) -> bool:
-    return state.state in slurm.LIVE
+    return state.state not in (*slurm.OVER, LOST)
 
 
 def job_state(folder: Path | str) -> JobState:
@@ -74,9 +76,7 @@ def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState]) 
     last_end = ends[-1] if ends else None
     from_events = _state_by_history(job, number, events)
     state = known.get(number or "", slurm.SlurmState(from_events))
-    if state.state in ("PREEMPTED", "REQUEUED", "COMPLETING"):
-        state = slurm.SlurmState("RUNNING" if state.state == "COMPLETING" else "PENDING", state.reason, state.restarts)
-    failed = state.state not in (*slurm.LIVE, "COMPLETED")
+    failed = state.state in (*slurm.OVER, LOST) and state.state != "COMPLETED"
     return JobState(
         stage=job.stage,
         job_id=number,
@@ -95,8 +95,8 @@ def _state_by_history(job: Job, number: str | None, events: list[dict[str, Any]]
         return "RUNNING"
     last = events[-1] if events else None
     if last is None or last["event"] != "ended":
-        return "LOST"  # neither running nor did it get to note its end
-    return {"done": "COMPLETED", "cancelled": "CANCELLED", "failed": "FAILED"}.get(last["verdict"], "LOST")
+        return LOST
+    return {"done": "COMPLETED", "cancelled": "CANCELLED", "failed": "FAILED"}.get(last["verdict"], LOST)
 
 
 def last_error(job: Job) -> str | None:

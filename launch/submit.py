@@ -23,6 +23,7 @@ from launch.snapshot import SOURCE, take_snapshot
 from launch.status import is_live, job_state
 from runtime.console import say, warn
 from runtime.errors import UserError
+from runtime.files import write_text
 from runtime.locks import directory_lock
 
 # After the first task of a job has ended, the others have this long; a rank may not hang for ever on a dead peer.
@@ -61,7 +62,7 @@ def describe(
     output: Path | str | None = None,
     after: list[str] | None = None,
 ) -> Job:
-    """The job of a stage. `output` exists when it is done; `after` are jobs that must succeed before it starts."""
+    """The job of a stage. `output` exists when it is done; `after` are Slurm's dependencies (afterok:12)."""
     resources = cluster.resources(stage)
     run = Path(run).absolute()
     return Job(
@@ -83,13 +84,18 @@ def describe(
     )
 
 
-def submit(job: Job, cluster: ClusterConfig) -> Job:
-    """Start the job and return it with its number. A second one beside a live one is refused."""
+def submit(job: Job, cluster: ClusterConfig, files: dict[str, str] | None = None) -> Job:
+    """Start the job and return it with its number. A second one beside a live one is refused.
+
+    `files` are written beside the job's record.
+    """
     if cluster.kind == "slurm":
         slurm.require_slurm()
     with directory_lock(job.folder):
         refuse_second(job)
         job = replace(job, code=str(take_snapshot(Path(job.run) / "jobs" / "code")), submitted=time.time())
+        for name, content in (files or {}).items():
+            write_text(job.folder / name, content)
         # The record comes first: the job may start before this process hears its number.
         job.save()
         if cluster.kind == "slurm":
@@ -157,6 +163,7 @@ def _executor(job: Job, cluster: ClusterConfig) -> StageExecutor:
         comment=str(job.folder),
         srun_args=[
             "--open-mode=append",
+            f"--cpus-per-task={resources.cpus_per_task}",  # since Slurm 22.05 srun does not take sbatch's
             *(["--no-kill", "--wait=0"] if job.uses_ray else [f"--wait={STRAGGLER_SECONDS}"]),
         ],
         setup=_setup_lines(job, cluster),
@@ -179,7 +186,9 @@ def _sbatch_options(job: Job, cluster: ClusterConfig, resources: Resources) -> d
         "exclude": cluster.exclude,
         "gpus-per-node": resources.gpus_per_node or None,
         "mem": f"{round(resources.memory_gb * 1024)}M" if resources.memory_gb is not None else None,
-        "dependency": "afterok:" + ":".join(job.after) if job.after else None,
+        "dependency": ",".join(job.after) or None,
+        # What waits for a job that failed will never start: better gone than waiting for ever.
+        "kill-on-invalid-dep": "yes" if job.after else None,
         # Ray goes on when a node of its allocation dies; everything else is started anew.
         "no-kill": True if job.uses_ray else None,
     }

@@ -10,7 +10,7 @@ from conftest import HERE, Slurm, processes_of, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.jobs import Job
-from launch.status import job_state
+from launch.status import is_live, job_state
 from launch.submit import describe, submit
 
 
@@ -25,7 +25,7 @@ def start(run: Path, tasks: int) -> Job:
 @pytest.mark.slow
 def test_two_nodes_work_together_and_leave_nothing_behind(slurm: Slurm, tmp_path: Path) -> None:
     job = start(tmp_path / "a", 40)
-    wait_for(lambda: job_state(job.folder).state not in ("PENDING", "RUNNING"), 120, "the job is over")
+    wait_for(lambda: not is_live(job_state(job.folder)), 120, "the job is over")
     assert job_state(job.folder).state == "COMPLETED", (job.folder / f"{job.job_id}_0_log.out").read_text()
     result = json.loads((tmp_path / "a" / "result.json").read_text())
     assert result["squares"] == [number * number for number in range(40)]
@@ -40,7 +40,7 @@ def test_a_node_that_dies_on_the_way_is_survived(slurm: Slurm, tmp_path: Path) -
     wait_for(lambda: len(list(run.glob("running_on_*"))) == 2, 90, "both nodes work")
     slurm.kill_node("n2", str(job.job_id))
     try:
-        wait_for(lambda: job_state(job.folder).state not in ("PENDING", "RUNNING"), 200, "the job is over")
+        wait_for(lambda: not is_live(job_state(job.folder)), 200, "the job is over")
         state = job_state(job.folder)
         assert (state.state, state.requeues) == ("COMPLETED", 0)
     finally:

@@ -1,0 +1,71 @@
+"""The stages as jobs: which command each one runs, where its record lies, and how it may be restarted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from launch.cluster import ClusterConfig
+from launch.jobs import Job, job_folder
+from launch.submit import describe
+from runtime.config import config_to_yaml
+
+# Replaced by the address of the job's own Ray cluster when it is up.
+RAY_ADDRESS = "{ray_address}"
+
+
+@dataclass(frozen=True)
+class StageJob:
+    """A job and the files that it needs beside its record."""
+
+    job: Job
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def shard_job(config: Any, cluster: ClusterConfig, run: Path | None = None, after: list[str] | None = None) -> StageJob:
+    """`python -m data_pipeline shard`. On Slurm it gets a Ray cluster over the job's nodes."""
+    out = Path(config.out).absolute()
+    run = run or out.with_name(f"{out.name}-launch")
+    on_slurm = cluster.kind == "slurm"
+    words = ["data_pipeline", "shard", str(_config_file(run, "shard"))]
+    if on_slurm:
+        words.append(f"ray.address={RAY_ADDRESS}")
+    job = describe("shard", run, words, cluster, uses_ray=on_slurm, restarts_freely=True, output=out, after=after)
+    return StageJob(job, {"config.yaml": config_to_yaml(config)})
+
+
+def pretrain_job(config: Any, cluster: ClusterConfig, after: list[str] | None = None) -> StageJob:
+    """`python -m pretrain`, one process per GPU."""
+    run = Path(config.run.dir)
+    words = ["pretrain", str(_config_file(run, "pretrain"))]
+    job = describe("pretrain", run, words, cluster, output=run / "checkpoints", after=after)
+    return StageJob(job, {"config.yaml": config_to_yaml(config)})
+
+
+def watch_job(config: Any, run: Path, cluster: ClusterConfig, after: list[str] | None = None) -> StageJob:
+    """The kNN monitor; it ends one evaluation after the run's training job."""
+    words = ["launch.watching", str(run.absolute()), str(_config_file(run, "watch"))]
+    job = describe("watch", run, words, cluster, restarts_freely=True, output=run / "best", after=after)
+    return StageJob(job, {"config.yaml": config_to_yaml(config)})
+
+
+def export_job(run: Path, to: Path, more: list[str], cluster: ClusterConfig, after: list[str]) -> StageJob:
+    words = ["backbone", "export", str(run.absolute() / "best"), "--to", str(to.absolute()), *more]
+    return StageJob(describe("export", run, words, cluster, output=to, after=after))
+
+
+def probe_job(
+    config: Any, weights: list[str], cluster: ClusterConfig, run: Path | None = None, after: list[str] | None = None
+) -> StageJob:
+    """`python -m linear_probe`; its record lies with its results, unless it is part of a run."""
+    out = Path(config.out).absolute()
+    run = run or out
+    words = ["linear_probe", *weights, str(_config_file(run, "probe"))]
+    job = describe("probe", run, words, cluster, output=out / "results.json", after=after)
+    return StageJob(job, {"config.yaml": config_to_yaml(config)})
+
+
+def _config_file(run: Path, stage: str) -> Path:
+    """The resolved config, stored with the job: later edits of the user's file don't change a queued job."""
+    return job_folder(run.absolute(), stage) / "config.yaml"

@@ -1,0 +1,158 @@
+"""The verbs that start stages. They need the stages' config classes, which take seconds to import."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from data_pipeline.config import PipelineConfig
+from eval_knn.config import EvalConfig
+from launch.chain import ChainConfig, run_chain
+from launch.cluster import ClusterConfig, load_cluster
+from launch.plan.hardware import GPUS, gpu_named
+from launch.plan.page import Machine, make_plan, print_plan
+from launch.stages import StageJob, pretrain_job, probe_job, shard_job, watch_job
+from launch.submit import describe_dry_run, submit
+from linear_probe.run import ProbeConfig
+from pretrain.config import PretrainConfig
+from runtime.command_line import Command
+from runtime.errors import UserError
+
+
+def _cluster_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cluster", default="configs/cluster/local.yaml", metavar="FILE", help="where to run (default: here)"
+    )
+    parser.add_argument("--nodes", type=int, help="machines, instead of the cluster file's number")
+    parser.add_argument("--partition", help="partition, instead of the cluster file's")
+    parser.add_argument("--time-minutes", type=int, help="time limit of one go, instead of the cluster file's")
+    parser.add_argument("--dry-run", action="store_true", help="print the job's script and submit nothing")
+
+
+def _cluster(arguments: argparse.Namespace, stage: str) -> ClusterConfig:
+    return load_cluster(
+        arguments.cluster,
+        stage,
+        nodes=arguments.nodes,
+        partition=arguments.partition,
+        time_minutes=arguments.time_minutes,
+    )
+
+
+def _start(stage: StageJob, cluster: ClusterConfig, dry_run: bool) -> None:
+    if dry_run:
+        print(describe_dry_run(stage.job, cluster))
+    else:
+        submit(stage.job, cluster, stage.files)
+
+
+def _shard(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    cluster = _cluster(arguments, "shard")
+    _start(shard_job(config, cluster), cluster, arguments.dry_run)
+
+
+def _pretrain(arguments: argparse.Namespace, config: PretrainConfig) -> None:
+    cluster = _cluster(arguments, "pretrain")
+    resources = cluster.resources("pretrain")
+    # A number of ranks that can't share the batch is found now and not after a night in the queue.
+    config.batch.groups_per_rank(resources.nodes * resources.tasks)
+    _start(pretrain_job(config, cluster), cluster, arguments.dry_run)
+
+
+def _watch(arguments: argparse.Namespace, config: EvalConfig) -> None:
+    cluster = _cluster(arguments, "watch")
+    run = Path(arguments.run)
+    if not run.is_dir():
+        raise UserError(f"cannot watch {run}: it is not a folder; launch its training first.")
+    _start(watch_job(config, run, cluster), cluster, arguments.dry_run)
+
+
+def _probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
+    cluster = _cluster(arguments, "probe")
+    _start(probe_job(config, arguments.weights, cluster), cluster, arguments.dry_run)
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cluster", default="configs/cluster/local.yaml", metavar="FILE", help="where (default: here)")
+    parser.add_argument("--dry-run", action="store_true", help="print the jobs' scripts and submit nothing")
+
+
+def _run(arguments: argparse.Namespace, config: ChainConfig) -> None:
+    run_chain(config, load_cluster(arguments.cluster, "shard"), arguments.dry_run)
+
+
+def _plan_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cluster", default="configs/cluster/slurm.yaml", metavar="FILE", help="nodes, cores and time limit"
+    )
+    parser.add_argument("--nodes", type=int, help="machines, instead of the cluster file's number")
+    parser.add_argument("--gpu", default="a100-80", help=f"kind of GPU: {', '.join(GPUS)} (default: a100-80)")
+    parser.add_argument("--images", type=int, help="images in the corpus, when the shards are not there yet")
+    parser.add_argument(
+        "--images-per-second", type=float, help="measured speed of one GPU, instead of the table's estimate"
+    )
+    parser.add_argument("--disk-gb-per-second", type=float, default=1.0, help="for checkpoints (default: 1)")
+
+
+def _plan(arguments: argparse.Namespace, config: PretrainConfig) -> None:
+    cluster = load_cluster(arguments.cluster, "pretrain", nodes=arguments.nodes)
+    resources = cluster.resources("pretrain")
+    machine = Machine(
+        gpu=gpu_named(arguments.gpu),
+        nodes=resources.nodes,
+        gpus_per_node=resources.tasks,
+        cpus_per_gpu=resources.cpus_per_task,
+        time_minutes=resources.time_minutes,
+        warn_seconds=cluster.warn_seconds,
+        disk_gb_per_second=arguments.disk_gb_per_second,
+        images_per_second=arguments.images_per_second,
+    )
+    print_plan(make_plan(config, machine, arguments.images))
+
+
+STAGE_COMMANDS = [
+    Command(
+        "shard",
+        "Prepare the data as a job, on a Ray cluster over its nodes.",
+        _shard,
+        schema=PipelineConfig,
+        options=_cluster_options,
+    ),
+    Command(
+        "pretrain",
+        "Train as a job that saves and comes back after every interruption.",
+        _pretrain,
+        schema=PretrainConfig,
+        options=_cluster_options,
+    ),
+    Command(
+        "watch",
+        "Evaluate a run's checkpoints as they appear, in a job beside the training.",
+        _watch,
+        ("RUN",),
+        EvalConfig,
+        _cluster_options,
+    ),
+    Command(
+        "probe",
+        "Probe released weights in a job.",
+        _probe,
+        ("WEIGHTS…",),
+        ProbeConfig,
+        _cluster_options,
+    ),
+    Command(
+        "run",
+        "The whole chain as jobs that wait for one another; again, it submits only what is missing.",
+        _run,
+        schema=ChainConfig,
+        options=_run_options,
+    ),
+    Command(
+        "plan",
+        "What a training will need, before it is submitted.",
+        _plan,
+        schema=PretrainConfig,
+        options=_plan_options,
+    ),
+]

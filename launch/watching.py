@@ -1,0 +1,43 @@
+"""`python -m launch.watching RUN CONFIG`: the kNN monitor of a run, which ends one evaluation after its training."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from launch.jobs import job_folder
+from launch.status import is_live, job_state
+from runtime.console import say
+from runtime.errors import exit_code_of
+
+POLL_SECONDS = 5.0
+
+
+def follow(run: Path, config: Path) -> int:
+    """Evaluate checkpoints while the training is under way, and once more when it is over."""
+    command = [sys.executable, "-m", "eval_knn", "--watch", str(run), str(config)]
+    monitor = subprocess.Popen([*command, "watch.idle_seconds=null"])
+    try:
+        while training_is_live(run):
+            code = monitor.poll()
+            if code is not None:
+                return code if code > 0 else 1  # it watches for ever: an end is a failure
+            time.sleep(POLL_SECONDS)
+    finally:
+        # Results are whole or absent, so the monitor may be ended anywhere; the last pass does again what it was at.
+        monitor.terminate()
+        monitor.wait()
+    say("the training is over; the last look at its checkpoints")
+    return subprocess.run([*command, "watch.idle_seconds=0"], check=False).returncode
+
+
+def training_is_live(run: Path) -> bool:
+    """False for a run that was not launched: what is there is then evaluated once."""
+    folder = job_folder(run, "pretrain")
+    return (folder / "job.json").is_file() and is_live(job_state(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code_of(lambda: follow(Path(sys.argv[1]), Path(sys.argv[2]))))

@@ -1,0 +1,114 @@
+"""Training on a real Slurm: interrupted in every way that a cluster knows, it ends with the same bits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import HERE, Slurm, wait_for
+
+from launch.cluster import ClusterConfig, Resources
+from launch.jobs import Job, events_of
+from launch.stages import pretrain_job
+from launch.status import is_live, job_state
+from launch.submit import submit
+from pretrain.config import PretrainConfig
+from runtime.config import load_config
+
+sys.path.insert(0, str(HERE.parent / "pretrain"))
+from engine_runs import assert_same_run, metrics_of, run_ranks, words_of, write_shards
+
+STEPS = 30
+# Heavy enough that an interruption falls in the middle.
+SIZES = {
+    "schedule__total": f"{STEPS} steps",
+    "checkpoint__every_steps": 10,
+    "batch__images": 32,
+    "batch__group_images": 4,
+}
+
+
+def cluster_of(time_minutes: int = 10, warn_seconds: int = 30) -> ClusterConfig:
+    resources = Resources(nodes=2, tasks_per_node=2, time_minutes=time_minutes)
+    environment = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    return ClusterConfig(pretrain=resources, warn_seconds=warn_seconds, environment=environment)
+
+
+def start(run: Path, shards: Path, cluster: ClusterConfig, **changes: object) -> Job:
+    config = load_config(PretrainConfig, None, words_of(run, shards, **(SIZES | changes)))
+    stage = pretrain_job(config, cluster)
+    return submit(stage.job, cluster, stage.files)
+
+
+def wait_for_steps(run: Path, count: int) -> None:
+    path = run / "metrics.jsonl"
+    wait_for(lambda: path.is_file() and len(metrics_of(run)) >= count, 120, f"{count} steps are done")
+
+
+def wait_until_done(job: Job, seconds: float = 240) -> None:
+    wait_for(lambda: not is_live(job_state(job.folder)), seconds, "the job is over")
+    said = "\n".join(path.read_text() for path in job.folder.glob("*_0_log.out"))
+    assert job_state(job.folder).state == "COMPLETED", said
+
+
+@pytest.fixture(scope="session")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shards(tmp_path_factory.mktemp("data") / "shards")
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, shards: Path) -> Path:
+    """The same training on four ranks without Slurm and without interruption."""
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    run_ranks(words_of(run, shards, **SIZES), 4)
+    return run
+
+
+def preempt(slurm: Slurm, job: Job) -> None:
+    words = ["--partition=high", "--nodes=4", "--ntasks-per-node=2", "--output=/dev/null", "--wrap=srun sleep 1"]
+    slurm.ask("sbatch", *words)
+
+
+def requeue(slurm: Slurm, job: Job) -> None:
+    slurm.ask("scontrol", "requeue", str(job.job_id))
+
+
+def kill_a_slurmd(slurm: Slurm, job: Job) -> None:
+    slurm.kill_slurmd("n2")
+
+
+def kill_a_node(slurm: Slurm, job: Job) -> None:
+    slurm.kill_node("n2", str(job.job_id))
+
+
+def check_interrupted(
+    slurm: Slurm, run: Path, shards: Path, undisturbed: Path, interrupt: Callable[[Slurm, Job], None]
+) -> None:
+    job = start(run, shards, cluster_of())
+    wait_for_steps(run, 4)
+    interrupt(slurm, job)
+    wait_until_done(job)
+    assert job_state(job.folder).requeues >= 1, "it was not interrupted at all"
+    assert_same_run(run, undisturbed, STEPS)
+
+
+def test_preempted_training_ends_with_the_same_bits(
+    slurm: Slurm, tmp_path: Path, shards: Path, undisturbed: Path
+) -> None:
+    check_interrupted(slurm, tmp_path / "run", shards, undisturbed, preempt)
+    ends = [event for event in events_of(tmp_path / "run" / "jobs" / "pretrain") if event["event"] == "ended"]
+    assert [event["exit_code"] for event in ends] == [75, 0], "it did not save when it was asked to"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interrupt", [requeue, kill_a_slurmd, kill_a_node])
+def test_interrupted_training_ends_with_the_same_bits(
+    slurm: Slurm, tmp_path: Path, shards: Path, undisturbed: Path, interrupt: Callable[[Slurm, Job], None]
+) -> None:
+    try:
+        check_interrupted(slurm, tmp_path / "run", shards, undisturbed, interrupt)
+    finally:
+        if interrupt in (kill_a_slurmd, kill_a_node):
+            slurm.start_node("n2")

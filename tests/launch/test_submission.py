@@ -1,0 +1,147 @@
+"""Cluster files, scripts, snapshots and verdicts: what needs no Slurm to be right or wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launch import slurm
+from launch.cluster import ClusterConfig, Resources, load_cluster
+from launch.ending import crashes_in_a_row, verdict
+from launch.snapshot import PACKAGES, SOURCE, take_snapshot
+from launch.submit import describe, sbatch_script, submit
+from launch.task import port_of, rendezvous
+from runtime.config import load_config
+from runtime.errors import UserError
+
+CLUSTERS = SOURCE / "configs" / "cluster"
+
+
+@pytest.mark.parametrize("name", ["slurm", "local", "debug"])
+def test_the_shipped_cluster_files_load(name: str) -> None:
+    assert load_config(ClusterConfig, CLUSTERS / f"{name}.yaml").kind == name
+
+
+def test_flags_change_what_the_stage_gets() -> None:
+    cluster = load_cluster(CLUSTERS / "slurm.yaml", "pretrain", nodes=7, partition="fast", time_minutes=None)
+    resources = cluster.resources("pretrain")
+    assert (resources.nodes, resources.partition, resources.time_minutes, resources.tasks) == (7, "fast", 1440, 8)
+    assert cluster.resources("shard").nodes == 2 and cluster.resources("shard").partition is None
+
+
+def test_mistakes_in_a_cluster_file_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    for text, words in {
+        "kind: slurm\npretrain: {gpus: 8}": "unknown key 'pretrain.gpus'",
+        "kind: local\npretrain: {nodes: 2}": "one machine",
+        "kind: pbs": "kind",
+        "pretrain: {nodes: 0}": "'nodes' must be at least 1",
+    }.items():
+        file.write_text(text)
+        with pytest.raises(UserError, match=words):
+            load_config(ClusterConfig, file)
+
+
+def test_the_script_asks_for_everything_that_the_cluster_file_says(tmp_path: Path) -> None:
+    cluster = ClusterConfig(
+        partition="gpu",
+        account="endo",
+        constraint="a100",
+        sbatch={"reservation": "night"},
+        setup=["module load cuda"],
+        environment={"A": "b c"},
+        container="apptainer exec image.sif",
+        warn_seconds=77,
+        pretrain=Resources(nodes=3, gpus_per_node=4, cpus_per_task=9, memory_gb=1.5, time_minutes=61),
+    )
+    job = describe("pretrain", tmp_path / "my run", ["pretrain", "x.yaml"], cluster, after=["afterok:5", "after:6"])
+    script = sbatch_script(job, cluster)
+    for line in (
+        "#SBATCH --partition=gpu",
+        "#SBATCH --account=endo",
+        "#SBATCH --constraint=a100",
+        "#SBATCH --reservation=night",
+        "#SBATCH --nodes=3",
+        "#SBATCH --ntasks-per-node=4",
+        "#SBATCH --gpus-per-node=4",
+        "#SBATCH --cpus-per-task=9",
+        "#SBATCH --mem=1536M",
+        "#SBATCH --time=61",
+        "#SBATCH --signal=USR2@77",
+        "#SBATCH --dependency=afterok:5,after:6",
+        "#SBATCH --requeue",
+        "module load cuda",
+        "export A='b c'",
+    ):
+        assert f"\n{line}\n" in script, line
+    assert f"apptainer exec image.sif {sys.executable} -m launch.task '{tmp_path}/my run/jobs/pretrain'" in script
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+def test_without_slurm_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cluster = ClusterConfig()
+    job = describe("pretrain", tmp_path / "a", ["pretrain"], cluster)
+    with pytest.raises(UserError, match="there is no Slurm on this machine") as caught:
+        submit(job, cluster)
+    assert "\n" not in str(caught.value) and not job.folder.exists()
+    sbatch_script(job, cluster)  # the script can be looked at anywhere
+
+
+def test_what_slurm_says_becomes_advice() -> None:
+    text = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified"
+    assert "key 'account'" in str(slurm.refusal(text, "take the job"))
+    assert str(slurm.refusal("sbatch: error: Odd thing", "take the job")) == "Slurm refused to take the job: Odd thing."
+
+
+def test_a_snapshot_keeps_the_code_and_is_shared_by_equal_code(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for package in PACKAGES:
+        (source / package / "__pycache__").mkdir(parents=True)
+        (source / package / "__init__.py").write_text(f"NAME = {package!r}\n")
+        (source / package / "__pycache__" / "x.pyc").write_bytes(b"x")
+    first = take_snapshot(tmp_path / "code", source)
+    assert take_snapshot(tmp_path / "code", source) == first
+    (source / "pretrain" / "__init__.py").write_text("NAME = 'edited'\n")
+    second = take_snapshot(tmp_path / "code", source)
+    assert second != first
+    assert (first / "pretrain" / "__init__.py").read_text() == "NAME = 'pretrain'\n"
+    assert not list(first.rglob("*.pyc"))
+
+
+def test_verdicts() -> None:
+    assert verdict(0, 0, 3) == "done"
+    assert verdict(75, 0, 0) == "requeue"
+    assert verdict(1, 3, 3) == "requeue"
+    assert verdict(1, 4, 3) == "failed"
+    assert verdict(2, 1, 3) == "failed"
+    assert verdict(75, 0, 3, state="CANCELLED") == "cancelled"
+    assert verdict(75, 0, 3, state="PREEMPTED") == "slurm decides"
+    # Ended by Slurm's warning: only a stage that keeps what it has done may go on for ever.
+    assert verdict(140, 9, 3, restarts_freely=True) == "requeue"
+    assert verdict(140, 9, 3) == "failed"
+
+
+def test_a_save_in_between_forgives_earlier_crashes() -> None:
+    ends = [{"event": "ended", "exit_code": code} for code in (1, 1, 75, 1)]
+    assert crashes_in_a_row(ends) == 1
+    assert crashes_in_a_row(ends[:2]) == 2
+
+
+def test_every_restart_meets_at_another_port() -> None:
+    environment = {
+        "SLURM_PROCID": "5",
+        "SLURM_NTASKS": "8",
+        "SLURM_NNODES": "2",
+        "SLURM_LOCALID": "1",
+        "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.7",
+        "SLURM_JOB_ID": "123",
+    }
+    first = rendezvous(environment)
+    assert (first["RANK"], first["WORLD_SIZE"], first["LOCAL_RANK"], first["LOCAL_WORLD_SIZE"]) == ("5", "8", "1", "4")
+    assert first["MASTER_ADDR"] == "10.0.0.7"
+    assert rendezvous(environment | {"SLURM_RESTART_COUNT": "1"})["MASTER_PORT"] != first["MASTER_PORT"]
+    assert all(12000 <= port_of(job, 3) < 32000 for job in range(0, 10**7, 9973))
