@@ -80,7 +80,8 @@ def _collect(samples: Sequence[Sample], numbers: NDArray[np.int64], seed: int) -
     groups = []
     for number, inside in members.items():
         strata = Counter(f"{d}|{c}" for s in inside for d in s.datasets for c in s.classes)
-        strata["*"] = len(inside)  # the plain number of images is balanced as well
+        strata.update(c for s in inside for c in s.classes)  # over all datasets too
+        strata["*"] = len(inside)  # and the plain number of images
         key = f"{seed} {min(s.sha256 for s in inside)}"
         tie_break = hashlib.sha256(key.encode()).hexdigest()
         groups.append(_Group(number, len(inside), Counter(c for s in inside for c in s.classes), strata, tie_break))
@@ -114,22 +115,28 @@ def _assign(groups: list[_Group], shares: tuple[float, float, float]) -> dict[in
 def _coverage(groups: list[_Group]) -> list[tuple[_Group, int]]:
     """Groups set aside so that every class with three groups or more is on all sides, rarest class first.
 
-    A class with two groups is trained and tested; one with a single group is trained only.
+    A class with two groups is trained and tested; one with a single group is trained only. Where there is a choice, the
+    group with the fewest images of the class leaves the training side.
     """
     holders: dict[str, list[_Group]] = defaultdict(list)
     for group in groups:
         for name in group.classes:
             holders[name].append(group)
-    chosen: dict[int, tuple[_Group, int]] = {}
+    chosen = {inside[0].number: (inside[0], TRAIN) for inside in holders.values() if len(inside) == 1}
     for name in sorted(holders, key=lambda c: (len(holders[c]), c)):
-        inside = sorted(holders[name], key=lambda g: (g.size, g.tie_break))
+        inside = holders[name]
         needed = [TEST, VALIDATION] if len(inside) >= 3 else [TEST] if len(inside) == 2 else []
         for side in needed:
             taken = {chosen[g.number][1] for g in inside if g.number in chosen}
             free = [g for g in inside if g.number not in chosen]
-            # One holder must stay free for training.
-            if side not in taken and len(free) > 1:
-                chosen[free[0].number] = (free[0], side)
+            # One holder must be left for training.
+            if side not in taken and free and (len(free) > 1 or TRAIN in taken):
+                group = min(free, key=lambda g: (g.classes[name], g.size, g.tie_break))
+                chosen[group.number] = (group, side)
+        taken = {chosen[g.number][1] for g in inside if g.number in chosen}
+        free = [g for g in inside if g.number not in chosen]
+        if len(free) == 1 and TRAIN not in taken:
+            chosen[free[0].number] = (free[0], TRAIN)
     return list(chosen.values())
 
 

@@ -22,7 +22,7 @@ def _png(figure: Figure) -> bytes:
     FigureCanvasAgg(figure)
     buffer = io.BytesIO()
     # Without the software's name equal results give equal bytes.
-    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
     return buffer.getvalue()
 
 
@@ -30,9 +30,9 @@ def roc_picture(task: Task, outcomes: dict[str, Outcome], level: Level) -> bytes
     """One panel a network: a curve for every evaluable class of the level, the most frequent ones if there are many."""
     figure = Figure(figsize=(4.2 * len(outcomes), 4.2), layout="constrained")
     for axes, (name, outcome) in zip(_axes(figure, len(outcomes)), outcomes.items(), strict=True):
-        counts = outcome.targets.sum(0)
-        areas = roc_auc(outcome.targets, outcome.logits)
-        inside = [c for c in range(level.start, level.stop) if not np.isnan(areas[c])]
+        counts, areas = outcome.targets.sum(0), roc_auc(outcome.targets, outcome.logits)
+        evaluable = [figures["evaluable"] for figures in outcome.figures["per_class"].values()]
+        inside = [c for c in range(level.start, level.stop) if evaluable[c]]
         for c in sorted(inside, key=lambda i: -counts[i])[:_MAX_CURVES]:
             false_rate, true_rate = roc_curve(outcome.targets[:, c], outcome.logits[:, c])
             axes.plot(false_rate, true_rate, label=f"{task.classes[c]} {areas[c]:.2f}", linewidth=1.2)
