@@ -1,1 +1,40 @@
-"""Videos and images of the public corpora to clean, de-identified, leak-checked WebDataset shards."""
+"""Public endoscopy corpora to clean, de-identified, leak-checked WebDataset shards.
+
+    from data_pipeline import PipelineConfig, load_config, plan, shard, verify, report
+
+    config = load_config(PipelineConfig, "configs/corpora/panendo.yaml", ["out=/data/shards"])
+    shard(config)
+
+The functions are imported when they are first used: the command line answers `--help` at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from data_pipeline.config import CorpusConfig, PipelineConfig
+    from data_pipeline.planning import plan
+    from data_pipeline.reporting import report
+    from data_pipeline.run import shard
+    from data_pipeline.verification import verify
+    from runtime.config import load_config
+
+_HOMES = {
+    "CorpusConfig": "data_pipeline.config",
+    "PipelineConfig": "data_pipeline.config",
+    "load_config": "runtime.config",
+    "plan": "data_pipeline.planning",
+    "shard": "data_pipeline.run",
+    "verify": "data_pipeline.verification",
+    "report": "data_pipeline.reporting",
+}
+
+__all__ = ["CorpusConfig", "PipelineConfig", "load_config", "plan", "report", "shard", "verify"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'data_pipeline' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

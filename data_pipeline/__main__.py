@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from data_pipeline.config import PipelineConfig
+from data_pipeline.planning import plan, show
+from data_pipeline.reporting import report
 from data_pipeline.synthesize import synthesize
 from data_pipeline.synthesize.plan import SIZES
+from data_pipeline.verification import verify
 from runtime.command_line import Command, run_stage
 
 
@@ -19,7 +23,31 @@ def _synthesize(arguments: argparse.Namespace, _: Any) -> None:
     synthesize(arguments.dir, arguments.size, arguments.seed)
 
 
+def _plan(_: argparse.Namespace, config: PipelineConfig) -> None:
+    show(plan(config), config)
+
+
+def _shard(_: argparse.Namespace, config: PipelineConfig) -> None:
+    from data_pipeline.run import shard  # Ray takes a second to import, and only this verb needs it
+
+    shard(config)
+
+
+def _verify(_: argparse.Namespace, config: PipelineConfig) -> int:
+    return 1 if verify(config).faults else 0
+
+
+def _report(_: argparse.Namespace, config: PipelineConfig) -> None:
+    report(config)
+
+
 COMMANDS = (
+    Command("plan", "List what would be read, without opening a file.", _plan, schema=PipelineConfig),
+    Command(
+        "shard", "Screen the corpora and write shards; continues an interrupted run.", _shard, schema=PipelineConfig
+    ),
+    Command("verify", "Check a finished set of shards from its bytes.", _verify, schema=PipelineConfig),
+    Command("report", "Write OUT/report.html for a finished set.", _report, schema=PipelineConfig),
     Command(
         name="synthesize",
         summary="Write a synthetic corpus in the layouts of the real ones, with a truth file.",

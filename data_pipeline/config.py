@@ -106,5 +106,6 @@ class PipelineConfig:
     def check(self) -> None:
         if self.private_dir.is_relative_to(self.out_dir):
             raise UserError(
-                f"identity.private_dir {self.private_dir} lies inside out: the key must stay outside the shards; choose another folder."
+                f"identity.private_dir {self.private_dir} lies inside out, but the key must stay outside the shards; "
+                "choose another folder."
             )

@@ -32,7 +32,9 @@ class DuplicatesConfig:
     frozen_bits: int = option("A frame at most this far from the one before it is frozen.", 2)
     frame_bits: int = option("A frame at most this far from a kept frame of its video is a near-duplicate.", 12)
     video_bits: int = option("Frames of two videos at most this far apart show the same.", 36)
-    video_share: float = option("Share of the shorter video's frames that the other must hold for it to be a copy.", 0.6)
+    video_share: float = option(
+        "Share of the shorter video's frames that the other must hold for it to be a copy.", 0.5
+    )
     image_bits: int = option("A single picture at most this far from another frame of the run is a copy.", 6)
 
 

@@ -42,7 +42,7 @@ class Examples:
         picture: NDArray[np.uint8],
         beside: NDArray[np.uint8] | None = None,
     ) -> None:
-        """Keep this picture unless there are enough for its reason. `order` decides later which of all units' are shown."""
+        """Keep this picture unless there are enough for its reason. `order` decides later which are shown."""
         if self._counts[reason] >= self._per_reason:
             return
         self._counts[reason] += 1

@@ -63,12 +63,13 @@ def _sources_of(name: str, config: PipelineConfig) -> tuple[list[Source], Counte
     adapter = adapter_called(corpus.adapter, name)
     if not root.is_dir():
         raise UserError(
-            f"corpora.{name}.root: the folder {root} does not exist; check data_root and corpora.{name}.root, or remove the corpus."
+            f"corpora.{name}.root: the folder {root} does not exist; check it and data_root, or remove the corpus."
         )
     listed = list_sources(adapter, name, find_files(root), corpus.licence)
     if not listed:
         raise UserError(
-            f"corpora.{name}.root: {root} holds no file that the adapter '{corpus.adapter}' knows; check the folder, or use adapter folder."
+            f"corpora.{name}.root: {root} holds no file that the adapter '{corpus.adapter}' knows; "
+            "check the folder, or use the adapter 'folder'."
         )
     skipped: Counter[str] = Counter()
     sources = []

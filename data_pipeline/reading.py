@@ -85,9 +85,7 @@ def _read_picture(path: Path) -> tuple[NDArray[np.uint8] | None, str | None]:
     if not content:
         return None, "the file is empty"
     # The orientation tag is not applied: endoscopes have none, and it is metadata that is to be dropped.
-    picture = cv2.imdecode(
-        np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-    )
+    picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
     if picture is None:
         return None, "is not a picture, or a broken one"
     actual = next((what for what, starts in _MAGIC.items() if content.startswith(starts)), None)

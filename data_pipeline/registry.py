@@ -107,9 +107,7 @@ _ADAPTERS = (
                 "image",
                 _SMALL_BOWEL,
             ),
-            Rule(
-                r"(?:.*/)?(?:un)?labelled_videos/(?:.*/)?(?P<video>(?P<patient>[^/]+))\.[^.]+", "video", _SMALL_BOWEL
-            ),
+            Rule(r"(?:.*/)?(?:un)?labelled_videos/(?:.*/)?(?P<video>(?P<patient>[^/]+))\.[^.]+", "video", _SMALL_BOWEL),
         ),
     ),
     Adapter(
@@ -143,7 +141,9 @@ OVERLAPS_BETWEEN_CORPORA = (
 # Between pretraining corpora and evaluation sets: named in the plan, the certificate and the report.
 OVERLAPS_WITH_EVALUATION = (
     Overlap("ers", "ers", "the same dataset"),
-    Overlap("endofm-pretrain/Hyper-Kvasir", "hyperkvasir", "the same archive: images are stills of the same examinations"),
+    Overlap(
+        "endofm-pretrain/Hyper-Kvasir", "hyperkvasir", "the same archive: images are stills of the same examinations"
+    ),
     Overlap("endofm-pretrain/Kvasir-Capsule", "kvasir-capsule", "the same videos"),
     Overlap("endofm-pretrain/Kvasir-Capsule", "kvasircapsule-seg", "the same videos"),
     Overlap("endofm-pretrain/SUN", "sun", "the same frames"),

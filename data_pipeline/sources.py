@@ -1,7 +1,7 @@
 """What a corpus holds: a pure listing, without opening a single file.
 
-An adapter is a table of rules. A rule is a pattern for paths below the corpus root, and says what the files are and where
-the names of patient, video, organ and component stand in the path.
+An adapter is a table of rules. A rule is a pattern for paths below the corpus root, and says what the files are and
+where the names of patient, video, organ and component stand in the path.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Source:
             pure = PurePosixPath(path)
             if pure.is_absolute() or ".." in pure.parts or not pure.parts:
                 raise UserError(
-                    f"corpus {self.corpus}: the path {path!r} leads out of its root; a source must lie inside its corpus folder."
+                    f"corpus {self.corpus}: the path {path!r} leads out of its root; sources must lie inside it."
                 )
 
 
@@ -102,7 +102,8 @@ def list_sources(adapter: Adapter, corpus: str, files: Iterable[FoundFile], lice
         suffix = PurePosixPath(file.path).suffix.lower()
         for pattern, rule in rules:
             match = pattern.fullmatch(file.path)
-            if match is None or (rule.kind == "video") != (suffix in VIDEO_SUFFIXES) and rule.kind != "skip":
+            is_right_medium = rule.kind == "skip" or (rule.kind == "video") == (suffix in VIDEO_SUFFIXES)
+            if match is None or not is_right_medium:
                 continue
             if rule.kind == "sequence":
                 folder = file.path.rpartition("/")[0] or "."
@@ -114,9 +115,7 @@ def list_sources(adapter: Adapter, corpus: str, files: Iterable[FoundFile], lice
             break
     for folder, members in sequences.items():
         ordered = tuple(sorted(members, key=lambda file: natural_order(file.path)))
-        sources.append(
-            Source(folder, "sequence", corpus, licence or adapter.licence, files=ordered, **details[folder])
-        )
+        sources.append(Source(folder, "sequence", corpus, licence or adapter.licence, files=ordered, **details[folder]))
     return sorted(sources, key=lambda source: source.path)
 
 

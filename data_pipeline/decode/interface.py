@@ -19,7 +19,7 @@ class DecodeConfig:
     """How frames are picked from videos and sequences."""
 
     sampling: Literal["fps", "every", "keyframes"] = option(
-        "fps: frames at even times; every: each n-th frame; keyframes: only frames that decode alone, at most `fps` of them.",
+        "fps: at even times; every: each n-th frame; keyframes: only frames that decode alone, at most `fps` of them.",
         "fps",
     )
     fps: float = option("Frames per second, for sampling=fps and as the upper limit of sampling=keyframes.", 1.0)

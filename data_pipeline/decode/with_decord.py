@@ -13,7 +13,9 @@ def frames_of(path: Path, config: DecodeConfig) -> Iterator[Frame]:
     try:
         import decord
     except ImportError as error:
-        raise UserError("decode.backend=decord: decord is not installed; install it or set decode.backend=pyav.") from error
+        raise UserError(
+            "decode.backend=decord: decord is not installed; install it or set decode.backend=pyav."
+        ) from error
     try:
         reader = decord.VideoReader(str(path), num_threads=1)
         times = [float(span[0]) for span in reader.get_frame_timestamp(range(len(reader)))]

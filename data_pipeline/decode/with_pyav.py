@@ -1,8 +1,8 @@
 """Decoding with PyAV.
 
-Compressed packets are read one after the other; only those that lead to a wanted frame are decoded. The packets since the
-last key frame wait in a list. When the next key frame still lies before the wanted time, they are thrown away unseen; else
-they are decoded. This needs no seek table, so it works on any container, and skips as much as seeking would.
+Compressed packets are read one after the other; only those that lead to a wanted frame are decoded. The packets since
+the last key frame wait in a list. When the next key frame still lies before the wanted time, they are thrown away
+unseen; else they are decoded. This needs no seek table, so it works on any container, and skips as much as seeking would.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def probe_frames(path: Path, count: int) -> list[NDArray[np.uint8]]:
                 frame = next(container.decode(stream))
             except (av.FFmpegError, StopIteration, ValueError):
                 continue
-            found.append(frame.to_ndarray(format="rgb24"))
+            found.append(np.asarray(frame.to_ndarray(format="rgb24"), np.uint8))
             if not length:
                 break
     return found
@@ -144,7 +144,7 @@ class _Reader:
             self._picker.take(index, seconds)
             self._shown_before = index
             del self._recent[: bisect_left(self._recent, time)]
-            yield Frame(index, seconds, frame.to_ndarray(format="rgb24"))
+            yield Frame(index, seconds, np.asarray(frame.to_ndarray(format="rgb24"), np.uint8))
 
     def _seconds(self, time: int) -> float:
         base = self._stream.time_base

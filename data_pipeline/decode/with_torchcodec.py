@@ -14,7 +14,7 @@ def frames_of(path: Path, config: DecodeConfig) -> Iterator[Frame]:
         from torchcodec.decoders import VideoDecoder
     except (ImportError, RuntimeError) as error:
         raise UserError(
-            "decode.backend=torchcodec: torchcodec cannot be imported; install it together with FFmpeg, or set decode.backend=pyav."
+            "decode.backend=torchcodec: torchcodec can't be imported; install it and FFmpeg, or set backend=pyav."
         ) from error
     try:
         decoder = VideoDecoder(str(path), dimension_order="NHWC", device=config.device)

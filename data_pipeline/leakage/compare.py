@@ -8,6 +8,7 @@ slow shading drop out of both.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 import cv2
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 THUMBNAIL_PX = 96
 DESCRIPTOR_PX = 16
 
-# A copy whose border was cut shows the middle of the original: parts (share of each side) under which originals are kept.
+# A copy whose border was cut shows the middle of the original: the parts (share of each side) that are searched.
 PARTS = (1.0, 0.92, 0.84, 0.75)
 
 _ALIGNED_PX = 64
@@ -85,15 +86,18 @@ def _align(one: Thumbnail, other: Thumbnail, part: float) -> NDArray[np.float32]
     side = (_ALIGNED_PX, _ALIGNED_PX)
     sigma = THUMBNAIL_PX / 16
     a, b = (
-        cv2.resize(_detail(t.grey.astype(np.float32), t.mask.astype(np.float32), sigma, 3.0), side, interpolation=cv2.INTER_AREA)
+        cv2.resize(
+            _detail(t.grey.astype(np.float32), t.mask.astype(np.float32), sigma, 3.0),
+            side,
+            interpolation=cv2.INTER_AREA,
+        )
         for t in (one, other)
     )
     mask = cv2.resize(one.mask, side, interpolation=cv2.INTER_NEAREST)
     offset = _ALIGNED_PX * (1 - part) / 2
     warp = np.array([[part, 0, offset], [0, part, offset]], np.float32)
-    try:
+    # When it does not converge, the two have little in common, and the start serves as well as any.
+    with contextlib.suppress(cv2.error):
         _, warp = cv2.findTransformECC(a, b, warp, cv2.MOTION_AFFINE, (3, 30, 1e-4), mask, 5)
-    except cv2.error:
-        pass  # it did not converge: these two have little in common, and the start serves as well as any
     warp[:, 2] *= THUMBNAIL_PX / _ALIGNED_PX
     return np.asarray(warp, np.float32)

@@ -1,8 +1,8 @@
 """Where the endoscope's picture is inside the frame: an octagon, a circle or a rectangle on a dark ground.
 
-Around it, processors write names, dates and settings. Cropping to the field of view and blanking the rest removes them.
-A video is looked at in several frames at once (the brightest value that each pixel reaches), so that a dark lumen at the
-edge of one frame does not cut the picture.
+Around it, processors write names, dates and settings. Cropping to the field of view and blanking the rest removes
+them. A video is looked at in several frames at once (the brightest value that each pixel reaches), so that a dark lumen
+at the edge of one frame does not cut the picture.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FieldOfView:
 
 
 def _fill_convex(outline: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """[H, W], 255 where a pixel's middle lies inside the convex outline. (cv2 would fill the pixels on its edge too.)"""
+    """[H, W], 255 where a pixel's middle lies inside the convex outline. (cv2 would fill its edge too.)"""
     y = np.arange(size[1])[:, None] + 0.5  # [H, 1]
     (x0, y0), (x1, y1) = outline.T, np.roll(outline, -1, axis=0).T  # sides [N]
     crosses = (np.minimum(y0, y1) <= y) & (y < np.maximum(y0, y1))  # [H, N]
@@ -66,11 +66,11 @@ def _fill_convex(outline: NDArray[np.float32], size: tuple[int, int]) -> NDArray
     left = np.where(crosses, x_there, np.inf).min(axis=1, keepdims=True)
     right = np.where(crosses, x_there, -np.inf).max(axis=1, keepdims=True)
     x = np.arange(size[0])[None] + 0.5
-    return ((x > left) & (x < right)).astype(np.uint8) * 255
+    return np.asarray(((x > left) & (x < right)) * 255, np.uint8)
 
 
 def detect_field_of_view(frames: Sequence[Image], config: FieldOfViewConfig) -> FieldOfView | None:
-    """The field of view that `frames` (of one size, from one video) share; None when there is no picture to speak of."""
+    """The field of view that `frames` (of one size, from one video) share; None when there is no picture."""
     height, width = frames[0].shape[:2]
     scale = min(1.0, WORKING_PX / max(height, width))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
@@ -122,7 +122,7 @@ def _without_blurred_edge(hull: NDArray[np.int32], level: NDArray[np.uint8]) -> 
 
 def _pixel_corners(points: NDArray[np.int32]) -> NDArray[np.int32]:
     """The four corners of each pixel [N, 1, 2], as [4N, 1, 2]: an outline runs around its pixels, not through them."""
-    return np.concatenate([points + [[[dx, dy]]] for dx in (0, 1) for dy in (0, 1)]).astype(np.int32)
+    return np.concatenate([points + np.array([[[dx, dy]]]) for dx in (0, 1) for dy in (0, 1)]).astype(np.int32)
 
 
 def _ground_level(level: NDArray[np.uint8]) -> int:

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-# OpenCV hue runs to 180; the display's ground is a saturated green-blue that tissue and dye do not have in one flat area.
+# OpenCV hue runs to 180; the display's ground is a saturated green-blue that neither tissue nor dye shows so flatly.
 _LOWEST = np.array([76, 120, 70], np.uint8)
 _HIGHEST = np.array([92, 255, 255], np.uint8)
 

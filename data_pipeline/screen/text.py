@@ -1,8 +1,8 @@
 """Burned-in text: found, painted over, and audited.
 
 Cropping removes the text beside the field of view; many processors also write over the picture itself. A text detector
-(rapidocr, its models come with its wheel) finds those places: in each single picture, and in a few frames of every video,
-where text keeps its place. They are filled from their surroundings.
+(rapidocr, its models come with its wheel) finds those places: in each single picture, and in a few frames of every
+video, where text keeps its place. They are filled from their surroundings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class TextConfig:
     probe_frames: int = option("Frames of a video or sequence in which places of text are looked for.", 3)
     detector_px: int = option("Shorter side of the picture for the detector; smaller is faster and misses more.", 736)
     reader: Literal["audit", "filter", "none"] = option(
-        "audit: read a sample of the finished frames and report; filter: read all and drop those with text; none: read nothing.", "audit"
+        "audit: read a sample of the finished frames and report; filter: read all, drop those with text; none.",
+        "audit",
     )
     audit_frames_per_source: int = option("Finished frames that the audit reads of every video or sequence.", 1)
     audit_image_share: float = option("Share of single pictures that the audit reads.", 0.05)

@@ -1,0 +1,94 @@
+"""Running tasks on Ray: a bounded number at a time, with errors as the caller knows them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from data_pipeline.config import RayConfig
+from runtime.errors import UserError
+
+
+@contextmanager
+def ray_session(config: RayConfig) -> Iterator[int]:
+    """A Ray cluster for the block, and how many tasks may run on it at once. One that is up already stays up."""
+    started = not ray.is_initialized()
+    if started:
+        _start(config)
+    try:
+        cores = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
+        yield config.workers or max(1, cores)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _start(config: RayConfig) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Each task is one thread; libraries that see many cores would fight for them.
+    common: dict[str, Any] = {
+        "log_to_driver": False,
+        "logging_level": "ERROR",
+        "runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}},
+    }
+    if config.address is not None:
+        try:
+            ray.init(address=config.address, **common)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise UserError(
+                f"ray.address {config.address}: no Ray cluster answers there; check it, or leave it out to run here."
+            ) from error
+        return
+    ray.init(
+        num_cpus=config.workers or None,
+        include_dashboard=False,
+        object_store_memory=config.object_store_mb * 1024 * 1024,
+        **common,
+    )
+
+
+def run_tasks(
+    function: Callable[..., Any],
+    argument_lists: Sequence[tuple[Any, ...]],
+    at_once: int,
+    retries: int,
+) -> Iterator[tuple[int, Any]]:
+    """Call `function` with each list of arguments as Ray tasks; yields (position, result) as they end, in any order.
+
+    No more than `at_once` tasks exist at a time: neither the queue nor the results pile up. A task whose worker dies is
+    started again; an error inside a task is raised here.
+    """
+    remote = ray.remote(num_cpus=1, max_retries=retries)(function)
+    running: dict[Any, int] = {}
+    waiting = iter(enumerate(argument_lists))
+    try:
+        while True:
+            while len(running) < at_once and (item := next(waiting, None)) is not None:
+                running[remote.remote(*item[1])] = item[0]
+            if not running:
+                return
+            done, _ = ray.wait(list(running), num_returns=1)
+            for reference in done:
+                yield running.pop(reference), _result(reference)
+    finally:
+        for reference in running:
+            ray.cancel(reference, force=True)
+
+
+def _result(reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        if isinstance(error.cause, UserError):
+            raise UserError(str(error.cause)) from error
+        raise
+    except RayError as error:
+        raise UserError(
+            f"a worker died again and again ({str(error).splitlines()[0]}); the machine may be short of memory: "
+            "set fewer ray.workers and run the same command again."
+        ) from error

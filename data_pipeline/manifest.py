@@ -1,0 +1,171 @@
+"""What a set of shards holds: one row per frame, counts by reason, the leakage certificate, checksums."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_pipeline.config import PipelineConfig
+from data_pipeline.duplicates import DuplicatesConfig, SourceHashes, copies_across
+from data_pipeline.examples import choose
+from data_pipeline.guarding import GuardedSet
+from data_pipeline.leakage.compare import PARTS, THUMBNAIL_PX
+from data_pipeline.planning import Plan, settings_of
+from data_pipeline.shards import index_name
+from data_pipeline.work import FRAME_SCHEMA, PART_COLUMNS
+from runtime.files import atomic_file, read_json, write_checksums, write_json
+
+FORMAT = 1
+MANIFEST, FRAMES, EXAMPLES, CHECKSUMS = "manifest.json", "manifest.parquet", "examples.parquet", "SHA256SUMS"
+PRIVATE_SOURCES = "sources.parquet"
+_EXAMPLES_PER_REASON = 24
+
+
+@dataclass
+class Collected:
+    """The outcome of phase one, with copies across the run settled."""
+
+    frames: pa.Table  # one row per frame that stays, with the number of its part
+    sources: list[dict[str, Any]]  # one per source, in plan order
+    examples: pa.Table
+
+    @property
+    def dropped(self) -> Counter[str]:
+        total: Counter[str] = Counter()
+        for source in self.sources:
+            total.update(source["dropped"])
+        return total
+
+
+def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
+    """Read all parts and drop the copies."""
+    tables, examples, sources = [], [], []
+    for number, part in enumerate(parts):
+        table = pq.read_table(part / "frames.parquet", schema=FRAME_SCHEMA)
+        tables.append(table.append_column("part", pa.array([number] * len(table), pa.int32())))
+        examples.append(pq.read_table(part / "examples.parquet"))
+        sources += read_json(part / "sources.json")
+    frames = pa.concat_tables(tables)
+    copies = copies_across(_hashes_by_source(frames, sources), config)
+    for source in sources:
+        source["copy_of"] = None
+        if source["source"] in copies:
+            reason, source["copy_of"] = copies[source["source"]]
+            source["dropped"][reason] = source["kept"]
+            source["kept"] = 0
+    stays = [source not in copies for source in frames.column("source").to_pylist()]
+    return Collected(
+        frames.filter(pa.array(stays, pa.bool_())), sources, choose(pa.concat_tables(examples), _EXAMPLES_PER_REASON)
+    )
+
+
+def _hashes_by_source(frames: pa.Table, sources: list[dict[str, Any]]) -> list[SourceHashes]:
+    rows: dict[str, list[bytes]] = {source["source"]: [] for source in sources}
+    single: set[str] = set()
+    columns = (frames.column(name).to_pylist() for name in ("source", "hash", "single"))
+    for source, text, is_single in zip(*columns, strict=True):
+        rows[source].append(bytes.fromhex(text))
+        if is_single:
+            single.add(source)
+    return [
+        SourceHashes(source, source in single, np.frombuffer(b"".join(hashes), np.uint8).reshape(len(hashes), -1))
+        for source, hashes in rows.items()
+        if hashes
+    ]
+
+
+def write_manifest(
+    out: Path, config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet], shards: list[str]
+) -> None:
+    """Write everything that goes with the shards; the checksums come last and mark the set as whole."""
+    frames = collected.frames.sort_by([("shard", "ascending"), ("key", "ascending")])
+    frames = frames.drop_columns([*PART_COLUMNS, "part"])
+    _write_table(frames, out / FRAMES)
+    _write_table(collected.examples, out / EXAMPLES)
+    write_json(out / MANIFEST, _summary(config, made, collected, sets, shards))
+    _write_table(_private_sources(collected), config.private_dir / PRIVATE_SOURCES)
+    indexes = [index_name(name) for name in shards]
+    write_checksums(out, [*shards, *indexes, FRAMES, EXAMPLES, MANIFEST], CHECKSUMS)
+
+
+def _write_table(table: pa.Table, path: Path) -> None:
+    with atomic_file(path) as stream:
+        pq.write_table(table, stream, compression="zstd")
+
+
+def _summary(
+    config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet], shards: list[str]
+) -> dict[str, Any]:
+    corpora: dict[str, Any] = {}
+    audit: Counter[str] = Counter()
+    for source in collected.sources:
+        row = corpora.setdefault(
+            source["corpus"], {"sources": 0, "seen": 0, "kept": 0, "broken_files": 0, "dropped": {}}
+        )
+        row["sources"] += 1
+        row["seen"] += source["seen"]
+        row["kept"] += source["kept"]
+        row["broken_files"] += len(source["problems"])
+        for reason, count in source["dropped"].items():
+            row["dropped"][reason] = row["dropped"].get(reason, 0) + count
+        audit.update(source["audit"])
+    licences = sorted({source.licence for source in made.sources})
+    return {
+        "format": FORMAT,
+        "frames": collected.frames.num_rows,
+        "shards": shards,
+        "corpora": corpora,
+        "left_out": made.left_out,
+        "licences": licences,
+        "text_audit": dict(sorted(audit.items())),
+        "leakage": _certificate(config, made, collected, sets),
+        "settings": settings_of(config),
+    }
+
+
+def _certificate(config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet]) -> dict[str, Any]:
+    """Which evaluation sets were kept out, how, and what was found."""
+    leaks = [leak for source in collected.sources for leak in source["leaks"]]
+    by_set = Counter(leak["image"].split("/", 1)[0] for leak in leaks)
+    return {
+        "guarded_sets": [{**dataclasses.asdict(s), "frames_dropped": by_set[s.name]} for s in sets],
+        "frames_checked": sum(source["seen"] for source in collected.sources),
+        "frames_dropped": len(leaks),
+        "images_found": sorted({leak["image"] for leak in leaks}),
+        "method": {
+            "quick_search": f"16x16 detail vectors of the field of view and of its middle parts {list(PARTS)}",
+            "comparison": f"correlation of {THUMBNAIL_PX}x{THUMBNAIL_PX} detail pictures after affine alignment (ECC)",
+            **{name: getattr(config.leakage, name) for name in ("min_similarity", "candidates", "min_correlation")},
+        },
+        "known_overlaps": [dataclasses.asdict(overlap) for overlap in made.overlaps],
+    }
+
+
+def _private_sources(collected: Collected) -> pa.Table:
+    """Which hashed name is which file, and what became of it."""
+    rows = [
+        {
+            "corpus": source["corpus"],
+            "path": source["path"],
+            "source": source["source"],
+            "seen": source["seen"],
+            "kept": source["kept"],
+            "dropped": sorted(source["dropped"].items()),
+            "problems": sorted(source["problems"].items()),
+            "copy_of": source["copy_of"],
+            "leaks": source["leaks"],
+        }
+        for source in collected.sources
+    ]
+    pairs, problems = pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.string())
+    leak = pa.struct([("frame", pa.int64()), ("image", pa.string()), ("correlation", pa.float64())])
+    columns = [("corpus", pa.string()), ("path", pa.string()), ("source", pa.string()), ("seen", pa.int64())]
+    columns += [("kept", pa.int64()), ("dropped", pairs), ("problems", problems), ("copy_of", pa.string())]
+    return pa.Table.from_pylist(rows, pa.schema([*columns, ("leaks", pa.list_(leak))]))

@@ -1,0 +1,207 @@
+"""`report`: one HTML file that shows what was kept, what was dropped and why. It fetches nothing from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from data_pipeline.config import PipelineConfig
+from data_pipeline.manifest import CHECKSUMS, EXAMPLES, FRAMES, MANIFEST
+from runtime.console import say
+from runtime.errors import UserError
+from runtime.files import read_json, write_text
+
+REPORT = "report.html"
+
+REASONS = {
+    "no_field_of_view": "no picture found in the frame",
+    "too_dark": "too dark",
+    "washed_out": "overexposed",
+    "blurred": "blurred",
+    "frozen": "the same as the frame before",
+    "near_duplicate": "nearly the same as a kept frame of the video",
+    "evaluation_image": "a copy of an evaluation image",
+    "text": "readable text",
+    "duplicate_video": "its video is a copy of another",
+    "duplicate_image": "a copy of another picture",
+}
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2rem auto; padding: 0 1rem; color: #1c2428; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid #cfd8dc; }
+table { border-collapse: collapse; margin: .6rem 0; } td, th { padding: .2rem .8rem; text-align: right; }
+td:first-child, th:first-child { text-align: left; } tr:nth-child(even) { background: #f3f6f7; }
+.sheet { display: flex; flex-wrap: wrap; gap: 4px; } .sheet img { height: 104px; } .pair { margin-right: 14px; }
+.note { color: #55646b; } svg { margin: .4rem 1.2rem .4rem 0; }
+"""
+
+
+def report(config: PipelineConfig) -> Path:
+    """Write OUT/report.html from a finished set."""
+    out = config.out_dir
+    if not (out / CHECKSUMS).is_file():
+        raise UserError(f"{out} holds no finished set ({CHECKSUMS} is missing); run shard first, or check out=….")
+    manifest = read_json(out / MANIFEST)
+    frames = pq.read_table(out / FRAMES)
+    examples = pq.read_table(out / EXAMPLES).to_pylist()
+    sections = [
+        _head(manifest),
+        _corpora(manifest),
+        _drops(manifest, examples),
+        _kept(frames, examples),
+        _text(manifest, examples),
+        _leakage(manifest, examples),
+    ]
+    page = "<!doctype html><html lang=en><meta charset=utf-8><title>Shards</title>"
+    write_text(out / REPORT, page + f"<style>{_STYLE}</style>" + "".join(sections) + "</html>\n")
+    say(f"wrote {out / REPORT}")
+    return out / REPORT
+
+
+def _head(manifest: dict[str, Any]) -> str:
+    seen = sum(corpus["seen"] for corpus in manifest["corpora"].values())
+    share = 100 * manifest["frames"] / max(seen, 1)
+    licences = "; ".join(html.escape(licence) for licence in manifest["licences"])
+    return (
+        f"<h1>{manifest['frames']:,} frames in {len(manifest['shards'])} shards</h1>"
+        f"<p>{seen:,} frames were looked at, {share:.1f}% were kept. Licences of the sources: {licences}.</p>"
+    )
+
+
+def _corpora(manifest: dict[str, Any]) -> str:
+    rows = [
+        [
+            name,
+            f"{c['sources']:,}",
+            f"{c['seen']:,}",
+            f"{c['kept']:,}",
+            f"{100 * c['kept'] / max(c['seen'], 1):.1f}%",
+            f"{c['broken_files']:,}",
+        ]
+        for name, c in manifest["corpora"].items()
+    ]
+    left_out = "".join(
+        f"<li>{html.escape(reason)}: {count:,} sources</li>" for reason, count in manifest["left_out"].items()
+    )
+    return (
+        "<h2>Corpora</h2>"
+        + _table(["corpus", "sources", "frames seen", "kept", "share", "broken files"], rows)
+        + (f"<p>Left out before reading:</p><ul>{left_out}</ul>" if left_out else "")
+    )
+
+
+def _drops(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
+    corpora = manifest["corpora"]
+    total: Counter[str] = Counter()
+    for corpus in corpora.values():
+        total.update(corpus["dropped"])
+    rows = [
+        [REASONS.get(reason, reason), *(f"{c['dropped'].get(reason, 0):,}" for c in corpora.values()), f"{count:,}"]
+        for reason, count in total.most_common()
+    ]
+    sheets = "".join(
+        f"<h3>{html.escape(REASONS[reason])}</h3>{_sheet(examples, reason)}"
+        for reason, _ in total.most_common()
+        if reason in REASONS and reason != "evaluation_image" and any(e["reason"] == reason for e in examples)
+    )
+    return "<h2>Dropped frames</h2>" + _table(["reason", *corpora, "all"], rows) + sheets
+
+
+def _kept(frames: Any, examples: list[dict[str, Any]]) -> str:
+    longest = np.maximum(frames.column("width").to_numpy(), frames.column("height").to_numpy())
+    original = np.maximum(frames.column("original_width").to_numpy(), frames.column("original_height").to_numpy())
+    return (
+        f"<h2>Kept frames</h2>{_sheet(examples, 'kept')}"
+        + _histogram("longer side of the source, px", original)
+        + _histogram("longer side in the shards, px", longest)
+        + _histogram("mean brightness, 0-255", frames.column("brightness").to_numpy())
+        + _histogram("sharpness", frames.column("sharpness").to_numpy())
+    )
+
+
+def _text(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
+    audit = manifest["text_audit"]
+    rows = []
+    for when, label in (("before", "as the frames came"), ("after", "in the shards")):
+        read = audit.get(f"{when}_read", 0)
+        if read:
+            shares = [100 * audit.get(f"{when}_{what}", 0) / read for what in ("text", "private")]
+            rows.append([label, f"{read:,}", *(f"{share:.1f}%" for share in shares)])
+    if not rows:
+        return "<h2>Text</h2><p class=note>No frame was read: screen.text.reader is none.</p>"
+    left = _sheet(examples, "text_left")
+    return (
+        "<h2>Text</h2>"
+        + _table(["", "frames read", "with text", "with a date, time or patient field"], rows)
+        + "<p>Frames from which text was removed, as they are in the shards:</p>"
+        + _sheet(examples, "text_removed")
+        + (f"<p>Frames on which text is still found:</p>{left}" if left else "")
+    )
+
+
+def _leakage(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
+    certificate = manifest["leakage"]
+    if not certificate["guarded_sets"]:
+        body = "<p><b>No evaluation set was guarded.</b></p>"
+    else:
+        rows = [
+            [s["name"], f"{s['images']:,}", f"{s['unreadable']:,}", f"{s['frames_dropped']:,}", s["fingerprint"][:16]]
+            for s in certificate["guarded_sets"]
+        ]
+        body = _table(["guarded set", "images", "unreadable", "frames dropped", "fingerprint"], rows)
+        method = certificate["method"]
+        body += (
+            f"<p>{certificate['frames_checked']:,} frames were seen, {certificate['frames_dropped']:,} dropped as "
+            f"copies of {len(certificate['images_found']):,} evaluation images. "
+            f"Method: {html.escape(method['quick_search'])}; then {html.escape(method['comparison'])}, at least {method['min_correlation']}.</p>"
+        )
+        pairs = [e for e in examples if e["reason"] == "evaluation_image"]
+        body += (
+            "<p>Dropped frame and evaluation image:</p><div class=sheet>"
+            + "".join(f"<span class=pair>{_image(e['jpeg'])}{_image(e['beside'])}</span>" for e in pairs)
+            + "</div>"
+        )
+    known = "".join(
+        f"<li>{html.escape(o['part'])} and {html.escape(o['of'])}: {html.escape(o['what'])}</li>"
+        for o in certificate["known_overlaps"]
+    )
+    return f"<h2>Leakage</h2>{body}" + (f"<p>Known overlaps with evaluation sets:</p><ul>{known}</ul>" if known else "")
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _sheet(examples: list[dict[str, Any]], reason: str) -> str:
+    images = "".join(_image(example["jpeg"]) for example in examples if example["reason"] == reason)
+    return f"<div class=sheet>{images}</div>" if images else ""
+
+
+def _image(jpeg: bytes) -> str:
+    return f'<img alt="" src="data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}">'
+
+
+def _histogram(title: str, values: np.ndarray[Any, np.dtype[Any]], bins: int = 30) -> str:
+    """Bars as plain SVG."""
+    counts, edges = np.histogram(values, bins=bins)
+    width, height, top = 480, 110, max(int(counts.max()), 1)
+    step = width / bins
+    bars = "".join(
+        f'<rect x="{i * step:.1f}" y="{height - h:.1f}" width="{step - 1:.1f}" height="{h:.1f}" fill="#3a7d8c"/>'
+        for i, h in enumerate((height * counts / top).tolist())
+    )
+    labels = (
+        f'<text x="0" y="{height + 15}">{edges[0]:.4g}</text>'
+        f'<text x="{width}" y="{height + 15}" text-anchor="end">{edges[-1]:.4g}</text>'
+        f'<text x="{width / 2}" y="{height + 15}" text-anchor="middle">{html.escape(title)}</text>'
+    )
+    return f'<svg width="{width}" height="{height + 22}" font-size="12" font-family="system-ui">{bars}{labels}</svg>'

@@ -1,0 +1,183 @@
+"""`shard`: from corpora to a finished, verified-by-checksum set of shards.
+
+Phase one screens the sources; every unit leaves a part folder below `OUT/work`, named by a fingerprint of all that
+shapes it. Phase two settles copies across the run and writes the shards. Whatever is there already is not done again,
+so a run that was interrupted continues, and ends with the same bytes as one that was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from data_pipeline.cluster import ray_session, run_tasks
+from data_pipeline.config import PipelineConfig
+from data_pipeline.guarding import GuardedSet, read_guarded_sets
+from data_pipeline.identity import hashed, load_or_create_key
+from data_pipeline.manifest import CHECKSUMS, Collected, collect, write_manifest
+from data_pipeline.planning import Plan, Unit, fingerprint, plan, settings_of, show
+from data_pipeline.reporting import REPORT, report
+from data_pipeline.shards import cut_into_shards, index_name, shard_name, write_shard
+from data_pipeline.work import process_unit
+from runtime.config import save_config
+from runtime.console import duration, progress, say, track, warn
+from runtime.errors import UserError
+from runtime.files import make_directory, read_json, remove_leftovers, write_json
+from runtime.locks import directory_lock
+
+WORK = "work"
+RUN_RECORD = "run.json"
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """What a run made."""
+
+    out: Path
+    frames: int
+    shards: int
+    did_nothing: bool
+
+
+def shard(config: PipelineConfig) -> ShardResult:
+    """Make the shards; see the module's text."""
+    began = time.monotonic()
+    made = plan(config)
+    show(made, config)
+    out = make_directory(config.out_dir)
+    with directory_lock(config.private_dir):
+        key = load_or_create_key(config.private_dir)
+        run_id = fingerprint(settings_of(config), made, _guard_files(config), hashlib.sha256(key).hexdigest())
+        finished = _finished(config, run_id)
+        if finished is not None:
+            return finished
+        remove_leftovers(out)
+        remove_leftovers(config.private_dir)
+        save_config(config, out / "config.yaml")
+        with ray_session(config.ray) as at_once:
+            guard, sets = read_guarded_sets(config, at_once)
+            parts = _screen_sources(made, config, guard, sets, key, at_once)
+            collected = collect(parts, config.duplicates)
+            _say_problems(collected)
+            if collected.frames.num_rows == 0:
+                raise UserError(f"no frame of {config.data_root} passed the screens; {_most_frequent(collected)}.")
+            names = _write_shards(collected, parts, config, at_once)
+        write_manifest(out, config, made, collected, sets, names)
+        write_json(config.private_dir / RUN_RECORD, {"run": run_id, "frames": collected.frames.num_rows})
+        shutil.rmtree(out / WORK)
+        report(config)
+    count, took = collected.frames.num_rows, duration(time.monotonic() - began)
+    say(f"wrote {count} frames in {len(names)} shards to {out} in {took}.")
+    return ShardResult(out, count, len(names), did_nothing=False)
+
+
+def _guard_files(config: PipelineConfig) -> list[str]:
+    return [str(Path(folder).absolute()) for folder in config.leakage.guard]
+
+
+def _finished(config: PipelineConfig, run_id: str) -> ShardResult | None:
+    """The result of an earlier, finished run of the same plan. A finished set of another plan is never overwritten."""
+    out, private = config.out_dir, config.private_dir
+    if not (out / CHECKSUMS).is_file():
+        return None
+    record = read_json(private / RUN_RECORD) if (private / RUN_RECORD).is_file() else None
+    if record is None:
+        return None  # killed after the checksums, before the record: the last steps are done again
+    if record["run"] != run_id:
+        raise UserError(
+            f"{out} holds a finished set made from other files or settings; choose another out, "
+            f"or remove it and {private / RUN_RECORD}."
+        )
+    if (out / WORK).is_dir():
+        shutil.rmtree(out / WORK)
+    if not (out / REPORT).is_file():
+        report(config)
+    shards = len(list(out.glob("shard-*.tar")))
+    say(f"{out} is finished: {record['frames']} frames in {shards} shards; nothing to do.")
+    return ShardResult(out, int(record["frames"]), shards, did_nothing=True)
+
+
+def _screen_sources(
+    made: Plan, config: PipelineConfig, guard: Any, sets: list[GuardedSet], key: bytes, at_once: int
+) -> list[Path]:
+    """Phase one. Returns the part folders in plan order."""
+    work = make_directory(config.out_dir / WORK)
+    remove_leftovers(work)
+    settings = {k: v for k, v in settings_of(config).items() if k != "corpora"}
+    shaping = fingerprint(settings, [s.fingerprint for s in sets], hashlib.sha256(key).hexdigest())
+    parts = [work / _part_name(unit, shaping) for unit in made.units]
+    todo = [(unit, part) for unit, part in zip(made.units, parts, strict=True) if not part.is_dir()]
+    if len(todo) < len(parts):
+        say(f"continuing: {len(parts) - len(todo)} of {len(parts)} units are done.")
+    shared_guard, shared_config = ray.put(guard), ray.put(config)
+    tasks = [(unit, shared_config, shared_guard, key, part) for unit, part in todo]
+    frames, began = 0, time.monotonic()
+    with progress("screening", len(tasks), "units") as bar:
+        for _, seen in run_tasks(process_unit, tasks, at_once, config.ray.retries):
+            frames += seen
+            bar.label = f"screening ({frames / (time.monotonic() - began):.0f} frames/s)"
+            bar.advance()
+    return parts
+
+
+def _part_name(unit: Unit, shaping: str) -> str:
+    return f"part-{unit.number:06d}-{fingerprint(shaping, unit.sources)}"
+
+
+def _write_shards(collected: Collected, parts: list[Path], config: PipelineConfig, at_once: int) -> list[str]:
+    """Phase two. Returns the names of the shards."""
+    out, frames = config.out_dir, collected.frames
+    keys = frames.column("key").to_pylist()
+    runs = cut_into_shards(keys, frames.column("size").to_pylist(), config.shards.size_mb * 1e6)
+    names = [shard_name(number) for number in range(len(runs))]
+    _forget_other_shards(out, fingerprint([part.name for part in parts], keys, len(runs)), names)
+    shard_of = [0] * len(keys)
+    for number, rows in enumerate(runs):
+        for row in rows:
+            shard_of[row] = number
+    collected.frames = frames.append_column("shard", pa.array(shard_of, pa.int32()))
+    tasks = [(out / name, parts, collected.frames.take(rows)) for name, rows in zip(names, runs, strict=True)]
+    for _ in track(run_tasks(write_shard, tasks, at_once, config.ray.retries), "writing", len(tasks), "shards"):
+        pass
+    return names
+
+
+def _forget_other_shards(out: Path, assignment: str, names: list[str]) -> None:
+    """Remove shards of an earlier, unfinished run with another content; keep those that this run would write."""
+    record = out / WORK / "assignment.json"
+    if record.is_file() and read_json(record) == assignment:
+        keep = {*names, *(index_name(name) for name in names)}
+    else:
+        keep = set()
+    for path in [*out.glob("shard-*.tar"), *out.glob("shard-*.index.json")]:
+        if path.name not in keep:
+            path.unlink()
+    write_json(record, assignment)
+
+
+def _say_problems(collected: Collected) -> None:
+    broken = [(source, file, why) for source in collected.sources for file, why in source["problems"].items()]
+    for source, file, why in broken[:20]:
+        warn(f"{source['corpus']}: {file} {why}.")
+    if len(broken) > 20:
+        warn(f"and {len(broken) - 20} more broken files; all are in the private list of sources.")
+
+
+def _most_frequent(collected: Collected) -> str:
+    counts = collected.dropped
+    if not counts:
+        return "not one file could be read"
+    reason = max(counts, key=lambda name: counts[name])
+    return f"the most frequent reason is {reason} ({counts[reason]} frames)"
+
+
+def trace(config: PipelineConfig, corpus: str, path: str, frame: int) -> str:
+    """The key that a frame has in the shards: with the private key, every frame can be found from its source."""
+    return hashed(load_or_create_key(config.private_dir), "frame", corpus, path, frame)

@@ -1,0 +1,110 @@
+"""`verify`: re-check a finished set from its bytes alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import simplejpeg
+
+from data_pipeline.config import PipelineConfig
+from data_pipeline.manifest import CHECKSUMS, FRAMES, MANIFEST
+from data_pipeline.shards import index_name, sample_record
+from runtime.console import say, track, warn
+from runtime.errors import UserError
+from runtime.files import failed_checksums, read_json
+
+
+@dataclass
+class Verification:
+    """What was checked, and every fault that was found."""
+
+    shards: int = 0
+    frames: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def verify(config: PipelineConfig) -> Verification:
+    """Check checksums, indexes, decodability, duplicates and the manifest against the shards."""
+    out = config.out_dir
+    if not (out / CHECKSUMS).is_file():
+        raise UserError(f"{out} holds no finished set ({CHECKSUMS} is missing); run shard first, or check out=….")
+    result = Verification(faults=[f"{name}: missing or changed since it was written" for name in failed_checksums(out)])
+    if (out / MANIFEST).is_file() and (out / FRAMES).is_file():
+        _check_content(out, result)
+    for fault in result.faults[:50]:
+        warn(fault)
+    if not result.faults:
+        say(f"verified {out}: {result.frames} frames in {result.shards} shards, no fault.")
+    return result
+
+
+def _check_content(out: Path, result: Verification) -> None:
+    manifest = read_json(out / MANIFEST)
+    rows = {row["key"]: row for row in pq.read_table(out / FRAMES).to_pylist()}
+    seen: Counter[str] = Counter()
+    for number, name in enumerate(track(manifest["shards"], "verifying", len(manifest["shards"]), "shards")):
+        if not (out / name).is_file() or not (out / index_name(name)).is_file():
+            continue  # the checksums have said so
+        _check_shard(out / name, number, rows, seen, result)
+        result.shards += 1
+    result.frames = sum(seen.values())
+    result.faults += [f"the sample {key} is in the shards {count} times" for key, count in seen.items() if count > 1]
+    result.faults += [f"{FRAMES} lists {key}, which is in no shard" for key in rows if key not in seen]
+    if manifest["frames"] != len(rows):
+        result.faults.append(f"{MANIFEST} says {manifest['frames']} frames, {FRAMES} lists {len(rows)}")
+    digests = Counter(row["sha256"] for row in rows.values())
+    result.faults += [
+        f"{count} frames have the same bytes ({digest})" for digest, count in digests.items() if count > 1
+    ]
+
+
+def _check_shard(path: Path, number: int, rows: dict[str, Any], seen: Counter[str], result: Verification) -> None:
+    try:
+        with tarfile.open(path) as tar:
+            members = {member.name: member for member in tar}
+    except tarfile.TarError as error:
+        result.faults.append(f"{path.name}: not a readable tar file ({error})")
+        return
+    listed = read_json(path.with_name(index_name(path.name)))["samples"]
+    if len(members) != 2 * len(listed):
+        result.faults.append(f"{path.name}: {len(members)} files, the index lists {len(listed)} samples")
+    with path.open("rb") as stream:
+        for key, *places in listed:
+            seen[key] += 1
+            contents = []
+            for suffix, offset, size in (("jpg", *places[:2]), ("json", *places[2:])):
+                member = members.get(f"{key}.{suffix}")
+                if member is None or (member.offset_data, member.size) != (offset, size):
+                    result.faults.append(f"{path.name}: the index is wrong about {key}.{suffix}")
+                stream.seek(offset)
+                contents.append(stream.read(size))
+            fault = _fault_of_sample(key, number, contents[0], contents[1], rows.get(key))
+            if fault is not None:
+                result.faults.append(f"{path.name}: {key} {fault}")
+
+
+def _fault_of_sample(key: str, number: int, jpeg: bytes, record: bytes, row: dict[str, Any] | None) -> str | None:
+    if row is None:
+        return f"is not in {FRAMES}"
+    if row["shard"] != number:
+        return f"is listed in shard {row['shard']}"
+    if hashlib.sha256(jpeg).hexdigest() != row["sha256"]:
+        return "has other bytes than the manifest says"
+    try:
+        height, width = simplejpeg.decode_jpeg(jpeg).shape[:2]
+    except ValueError as error:
+        return f"does not decode ({error})"
+    if (width, height) != (row["width"], row["height"]):
+        return f"is {width}x{height} pixels, the manifest says {row['width']}x{row['height']}"
+    try:
+        content = json.loads(record)
+    except ValueError:
+        return "has a JSON file that can't be read"
+    return None if content == sample_record(row) else "has a JSON file that differs from the manifest"
