@@ -10,6 +10,7 @@ from launch.control import cancel_run, print_logs
 from launch.demo import run_demo
 from launch.status import print_status, status_of
 from runtime.command_line import Command, run_stage
+from runtime.console import say
 
 
 def demo(arguments: argparse.Namespace, config: None) -> None:
@@ -42,6 +43,20 @@ def cancel(arguments: argparse.Namespace, config: None) -> None:
     cancel_run(arguments.run, arguments.stage)
 
 
+def report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pictures", action="store_true", help="draw patches and neighbours first (needs the weights)")
+
+
+def report(arguments: argparse.Namespace, config: None) -> None:
+    from launch.report import write_report  # matplotlib takes a second to import
+
+    if arguments.pictures:
+        from launch.report.pictures import draw_pictures
+
+        draw_pictures(Path(arguments.run))
+    say(f"report: {write_report(arguments.run)}")
+
+
 COMMANDS = [
     Command(
         "demo",
@@ -53,6 +68,7 @@ COMMANDS = [
         "status", "What all runs at FOLDER (default: runs) are doing.", status, ("[FOLDER]",), options=status_options
     ),
     Command("logs", "The end of a job's log.", logs, ("RUN",), options=logs_options),
+    Command("report", "One page on a run that opens without a network.", report, ("RUN",), options=report_options),
     Command("cancel", "End a run's jobs; they save first.", cancel, ("RUN",), options=cancel_options),
 ]
 

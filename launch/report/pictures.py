@@ -1,0 +1,54 @@
+"""Pictures for a report that the run has not drawn itself: its patches over training, its neighbours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import yaml
+
+from launch.jobs import job_folder
+from launch.progress import selected_checkpoint
+from runtime.console import say, warn
+from runtime.files import make_directory
+
+IMAGES = 4
+
+
+def draw_pictures(run: Path) -> None:
+    """Run `backbone show` on every kept checkpoint, and `eval_knn --pictures` on the chosen one."""
+    with tempfile.TemporaryDirectory() as scratch:
+        images = _first_images(run, Path(scratch))
+        for checkpoint in sorted(run.glob("checkpoints/step_*")):
+            out = make_directory(run / "pictures") / f"patches_{checkpoint.name}.png"
+            if images and not out.exists():
+                _run(["backbone", "show", str(checkpoint), *map(str, images), "--out", str(out)])
+    chosen, config = selected_checkpoint(run), job_folder(run, "watch") / "config.yaml"
+    if chosen is not None and config.is_file() and (run / "checkpoints" / chosen).is_dir():
+        _run(["eval_knn", str(run / "checkpoints" / chosen), str(config), "--pictures"])
+
+
+def _first_images(run: Path, scratch: Path) -> list[Path]:
+    """A few frames of the first shard."""
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    shards = sorted(Path(config["data"]["shards"]).rglob("*.tar"))
+    found: list[Path] = []
+    if shards:
+        with tarfile.open(shards[0]) as archive:
+            for member in archive:
+                stream = archive.extractfile(member) if member.name.endswith(".jpg") else None
+                if stream is not None and len(found) < IMAGES:
+                    found.append(scratch / f"{len(found)}.jpg")
+                    found[-1].write_bytes(stream.read())
+    return found
+
+
+def _run(words: list[str]) -> None:
+    say("python -m " + " ".join(words))
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last_line = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
+        warn(f"no picture from python -m {words[0]}: {last_line}")
