@@ -7,7 +7,6 @@ with a dot and renamed when all ranks are done.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -86,11 +85,17 @@ class CheckpointStore:
         self._error = None
         if not reasons:
             return
-        message = f"could not save a checkpoint to {self.folder}: {reasons[0]}"
+        free_mb, needed_mb = shutil.disk_usage(self.folder).free / 1e6, self._staged_bytes() * self.world.size / 1e6
+        # torch's writer loses the system's own word for it.
+        why = f"the disk is full ({free_mb:.0f} MB are free)" if free_mb < needed_mb else reasons[0]
+        message = f"could not save a checkpoint to {self.folder}: {why}"
         if must_succeed:
             raise UserError(f"{message}; the checkpoints before it are intact, put this right and run again.")
         if self.world.is_first:
             warn(f"{message}; training goes on, the checkpoints before it are intact.")
+
+    def _staged_bytes(self) -> int:
+        return sum(_local(tensor).nbytes for tensor in self._buffers.values())
 
     def _stage(self, state: Mapping[str, Tensor]) -> None:
         """Copy into buffers on the host that are made once: the only part of a save that training waits for."""
@@ -215,8 +220,6 @@ def _reason(error: BaseException | None) -> str | None:
         error = next(iter(error.failures.values()))[0]
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__ or error
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return "the disk is full"
     return f"{type(error).__name__}: {error}".split("\n")[0]
 
 

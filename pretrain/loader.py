@@ -135,7 +135,7 @@ class RankBatches(Dataset[LoadedBatch]):
             row = int(row)
             for attempt in range(_SUBSTITUTES):
                 try:
-                    key = self.shards.keys[row]
+                    key = self.shards.key(row)
                     samples.append(augment_jpeg(self.shards.read(row), self.augment, self.seed, int(use), key))
                     keys.append(key)
                     break

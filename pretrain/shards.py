@@ -5,21 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tarfile
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from runtime.errors import UserError, naming_path
+from runtime.files import read_json
 
 Ints = NDArray[np.int64]
 
 # Shards that a process holds open at a time.
 _OPEN_SHARDS = 256
+_INDEX_FORMAT = 1
 
 
 class UnreadableSampleError(Exception):
@@ -34,15 +38,19 @@ class ShardSet:
     shard_of: Ints  # [N], index into `shards`
     offsets: Ints  # [N], where the image's bytes begin in the tar
     sizes: Ints  # [N], bytes of the image
-    keys: list[str]  # [N]
+    keys: pa.StringArray  # [N]; not a list, whose reference counts would make every worker copy it
     corpora: list[str]  # names of the corpora, sorted
     corpus_of: Ints  # [N], index into `corpora`
     video_of: Ints  # [N]
+    sha256: str  # changes with the samples and their places: a run goes on with the very same shards only
     certificate: dict[str, Any] | None = None  # which evaluation sets these samples were checked against
     _open: OrderedDict[int, int] = field(default_factory=OrderedDict, repr=False)
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def key(self, row: int) -> str:
+        return str(self.keys[row])
 
     def read(self, row: int) -> bytes:
         """The encoded image of a sample."""
@@ -58,17 +66,7 @@ class ShardSet:
         return self.shards[int(self.shard_of[row])].is_file()
 
     def describe(self, row: int) -> str:
-        return f"{self.keys[row]} in {self.shards[int(self.shard_of[row])].name}"
-
-    def fingerprint(self) -> str:
-        """Changes with the samples and their places: a run can only go on with the very same shards."""
-        digest = hashlib.sha256()
-        for shard in self.shards:
-            digest.update(shard.name.encode() + b"\0")
-        for column in (self.shard_of, self.offsets, self.sizes, self.corpus_of, self.video_of):
-            digest.update(np.ascontiguousarray(column, np.int64).tobytes())
-        digest.update("\0".join(self.keys).encode())
-        return digest.hexdigest()
+        return f"{self.key(row)} in {self.shards[int(self.shard_of[row])].name}"
 
     def _descriptor(self, shard: int) -> int:
         if shard in self._open:
@@ -82,29 +80,63 @@ class ShardSet:
 
 
 def open_shards(folder: Path | str) -> ShardSet:
-    """The shards of a folder."""
+    """The shards of a folder, as `python -m data_pipeline shard` writes them: tars, an index each, and manifests."""
     folder = Path(folder)
-    tars = sorted(folder.glob("*.tar"))
-    if not tars:
-        raise UserError(f"data.shards={folder}: there are no .tar files; name a folder of shards.")
-    columns: list[tuple[int, int, int, str, str, str]] = []
-    for number, path in enumerate(tars):
-        with tarfile.open(path) as archive:
-            members = {m.name: m for m in archive}
-            for name, member in members.items():
-                key, _, extension = name.rpartition(".")
-                if extension == "jpg":
-                    info = json.load(archive.extractfile(members[f"{key}.json"]))  # type: ignore[arg-type]
-                    columns.append((number, member.offset_data, member.size, key, info["corpus"], info["video"]))
-    shard_of, offsets, sizes, keys, corpora, videos = zip(*columns, strict=True)
-    names, corpus_of = np.unique(corpora, return_inverse=True)
+    manifest = folder / "manifest.json"
+    if not manifest.is_file():
+        raise UserError(f"data.shards={folder}: there is no manifest.json; name a folder of finished shards.")
+    summary = read_json(manifest)
+    shards = sorted(folder / name for name in summary["shards"])
+    columns = ["shard", "key", "corpus", "video", "source"]
+    with naming_path("read", folder / "manifest.parquet"):
+        frames = pq.read_table(folder / "manifest.parquet", columns=columns)
+    frames = frames.sort_by([("shard", "ascending"), ("key", "ascending")]).combine_chunks()
+    digest = hashlib.sha256()
+    places = [_read_index(shard, digest) for shard in shards]  # of each: keys, and offsets and sizes [n, 2]
+    keys = pa.array([key for of_shard, _ in places for key in of_shard], pa.string())
+    if not keys.equals(pa.array(frames.column("key").to_pylist(), pa.string())):
+        raise UserError(
+            f"data.shards={folder}: the shards' indexes and manifest.parquet list different samples; "
+            "check the folder with 'python -m data_pipeline verify'."
+        )
+    where = np.concatenate([place for _, place in places])  # [N, 2]
+    corpora, corpus_of = _numbered(frames.column("corpus"))
+    # Pictures that are no part of a video stand for themselves.
+    video = pc.coalesce(frames.column("video"), frames.column("source"), frames.column("key"))
+    _, video_of = _numbered(pc.binary_join_element_wise(frames.column("corpus"), video, "/"))
+    for column in (corpus_of, video_of):
+        digest.update(column.tobytes())
     return ShardSet(
-        tars,
-        np.array(shard_of),
-        np.array(offsets),
-        np.array(sizes),
-        list(keys),
-        [str(n) for n in names],
+        shards,
+        np.repeat(np.arange(len(shards)), [len(place) for _, place in places]),
+        where[:, 0],
+        where[:, 1],
+        keys,
+        corpora,
         corpus_of,
-        np.unique(videos, return_inverse=True)[1],
+        video_of,
+        digest.hexdigest(),
+        summary.get("leakage"),
     )
+
+
+def _read_index(shard: Path, digest: Any) -> tuple[list[str], Ints]:
+    """Keys, and offsets and sizes of the images [n, 2], of one shard, by key."""
+    if not shard.is_file():
+        raise UserError(f"the shard {shard} is missing; restore it, or make the shards again.")
+    path = shard.with_suffix(".index.json")
+    index = read_json(path)
+    if index.get("format") != _INDEX_FORMAT:
+        raise UserError(f"{path}: its format is {index.get('format')}, this version reads {_INDEX_FORMAT}.")
+    samples = sorted(index["samples"])
+    digest.update(json.dumps([shard.name, samples]).encode())
+    return [s[0] for s in samples], np.array([s[1:3] for s in samples], np.int64).reshape(-1, 2)
+
+
+def _numbered(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
+    """Distinct values in sorted order, and each row's number among them."""
+    encoded = pc.dictionary_encode(column).combine_chunks()
+    names = encoded.dictionary.to_pylist()
+    rank = np.empty(len(names), np.int64)
+    rank[np.argsort(np.array(names, object), kind="stable")] = np.arange(len(names))
+    return sorted(names), rank[encoded.indices.to_numpy()]

@@ -174,6 +174,7 @@ class Trainer:
         if self.world.is_first:
             warn(f"step {self.step} is skipped on all ranks: non-finite loss or gradient; loss of ranks: {ranks}.")
         if self.skipped_in_a_row >= self.config.health.max_skipped_steps:
+            self.store.wait()  # a save under way may end in peace
             path = self.run / "non_finite.json"
             if self.world.is_first:
                 write_json(path, {"step": self.step, "skipped_in_a_row": self.skipped_in_a_row, "ranks": blamed})
@@ -191,7 +192,7 @@ class Trainer:
             "certificate": self.shards.certificate,
             "images_seen": self.step * self.config.batch.images,
             "world_size": self.world.size,
-            "shards_sha256": self.fingerprint,
+            "shards_sha256": self.shards.sha256,
             "skipped_steps": self.skipped,
             "skipped_in_a_row": self.skipped_in_a_row,
         }
@@ -211,11 +212,10 @@ class Trainer:
 
     def _resume(self) -> int:
         """Go on from the newest usable checkpoint; the step to do next."""
-        self.fingerprint = self.shards.fingerprint()
         description = self.store.load_latest(training_state(self.objective, self.optimizer), self.vit.to_dict())
         if description is None:
             return 0
-        if description["shards_sha256"] != self.fingerprint:
+        if description["shards_sha256"] != self.shards.sha256:
             raise UserError(
                 f"data.shards={self.config.data.shards} does not hold the samples that the run {self.run} began with; "
                 "give it the same shards, or choose another run.dir."

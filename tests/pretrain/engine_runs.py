@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import simplejpeg
 import torch
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -59,23 +61,30 @@ TINY: dict[str, Any] = {
 
 
 def write_shards(folder: Path, videos: int = 30, frames: int = 4, shards: int = 3, side: int = 40) -> Path:
-    """Plain WebDataset shards of noise pictures in two corpora."""
+    """Shards of noise pictures in two corpora, in the form that data_pipeline gives them."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True)
-    samples = [(v, f) for v in range(videos) for f in range(frames)]
-    for number in range(shards):
-        with tarfile.open(folder / f"shard-{number:06d}.tar", "w") as archive:
-            for video, frame in samples[number::shards]:
+    samples = [(v, f) for f in range(frames) for v in range(videos)]
+    rows, names = [], [f"shard-{number:06d}.tar" for number in range(shards)]
+    for number, name in enumerate(names):
+        index = []
+        with tarfile.open(folder / name, "w", format=tarfile.USTAR_FORMAT) as archive:
+            for video, frame in sorted(samples[number::shards]):
                 key = f"video{video:03d}_{frame:03d}"
+                row = {"key": key, "corpus": f"corpus{video % 2}", "video": f"video{video:03d}", "source": "s"}
                 picture = rng.integers(0, 256, (side, side, 3), np.uint8)
-                info = {"corpus": f"corpus{video % 2}", "video": f"video{video:03d}"}
-                for name, data in (
-                    (f"{key}.jpg", simplejpeg.encode_jpeg(picture)),
-                    (f"{key}.json", json.dumps(info).encode()),
-                ):
-                    member = tarfile.TarInfo(name)
+                places = [key]
+                for extension, data in (("jpg", simplejpeg.encode_jpeg(picture)), ("json", json.dumps(row).encode())):
+                    member = tarfile.TarInfo(f"{key}.{extension}")
                     member.size = len(data)
+                    places += [archive.offset + 512, len(data)]
                     archive.addfile(member, io.BytesIO(data))
+                index.append(places)
+                rows.append({**row, "shard": name})
+        index_file = folder / name.replace(".tar", ".index.json")
+        index_file.write_text(json.dumps({"format": 1, "shard": name, "samples": index}))
+    pq.write_table(pa.Table.from_pylist(rows), folder / "manifest.parquet")
+    (folder / "manifest.json").write_text(json.dumps({"shards": names, "leakage": {"guarded_sets": []}}))
     return folder
 
 

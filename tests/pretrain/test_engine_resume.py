@@ -17,21 +17,7 @@ from engine_runs import (
     run_ranks,
     start_ranks,
     words_of,
-    write_shards,
 )
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_shards(tmp_path_factory.mktemp("data") / "shards")
-
-
-@pytest.fixture(scope="module")
-def undisturbed(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve steps on two ranks."""
-    run = tmp_path_factory.mktemp("runs") / "undisturbed"
-    run_ranks(words_of(run, shards), 2)
-    return run
 
 
 def steps_done(run: Path) -> int:
@@ -59,6 +45,7 @@ def kill_at(ranks: list[Rank], victims: list[int], run: Path, moment: str, chanc
         ranks[victim].signal(signal.SIGKILL)
     codes, said = finish(ranks, 60)
     assert None not in codes, f"a rank was left hanging: {codes}\n{said}"
+    assert 0 not in codes, f"a rank took no notice of the loss: {codes}\n{said}"
 
 
 def survive(run: Path, words: list[str], kills: int, seed: int) -> int:
