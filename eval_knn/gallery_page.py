@@ -24,7 +24,8 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 12
 h2 { margin-top: 2.2rem; } .row { display: flex; gap: 8px; overflow-x: auto; padding: 8px 0; }
 .row { border-bottom: 1px solid #ddd; }
 figure { margin: 0; flex: 0 0 112px; font-size: 12px; } figure.query { margin-right: 14px; }
-figure img { box-sizing: border-box; width: 112px; height: 112px; object-fit: cover; display: block; border: 4px solid #888; }
+figure img { box-sizing: border-box; width: 112px; height: 112px; border: 4px solid #888; }
+figure img { object-fit: cover; display: block; }
 figure.same img { border-color: #2a8a3e; } figure.other img { border-color: #c0392b; }
 .pictures img { max-width: 100%; height: auto; } figcaption { overflow-wrap: anywhere; }
 """

@@ -1,0 +1,205 @@
+"""Watchers with real processes: every checkpoint once, also when a watcher is killed; `best` is right at the end."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+
+from backbone import VisionTransformer, vit_config
+from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, select
+from eval_knn.evaluate import evaluation_of
+from eval_knn.networks import find_network
+from eval_knn.run_history import claim, record, result_path, update_best
+from eval_knn.watch import watch
+from runtime.errors import UserError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+STEPS = (0, 10, 20, 30, 40, 50)
+# A folder that its writer has not finished, and one that lost its description.
+TEMPORARY, HEADLESS = ".step_0000098.partial-1", "step_0000099"
+
+
+def write_checkpoint(run: Path, step: int, whole: bool = True, name: str | None = None) -> Path:
+    """A checkpoint as a trainer writes it: under a temporary name first."""
+    torch.manual_seed(step)
+    model = VisionTransformer(vit_config("vit_test"))
+    final = run / "checkpoints" / (name or f"step_{step:07d}")
+    temporary = final.with_name(f".{final.name.lstrip('.')}.partial-writing")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch remarks that one process saves alone
+        dcp.save(
+            {f"teacher.backbone.{k}": v for k, v in model.state_dict().items()}, checkpoint_id=temporary, no_dist=True
+        )
+    if whole:
+        description = {"format": 1, "step": step, "vit": model.config.to_dict(), "certificate": None}
+        (temporary / "checkpoint.json").write_text(json.dumps(description))
+    temporary.rename(final)
+    return final
+
+
+def train(run: Path) -> None:
+    torch.set_num_threads(1)
+    for step in STEPS:
+        write_checkpoint(run, step)
+        time.sleep(0.3)
+
+
+def start_watcher(run: Path, config: EvalConfig, log: Path) -> subprocess.Popen[bytes]:
+    keys = [f"data.path={config.data.path}", f"cache={config.cache}", "bootstrap.samples=50", "features.threads=1"]
+    words = ["--watch", str(run), *keys, "watch.poll_seconds=0.1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-m", "eval_knn", *words], cwd=REPOSITORY, env=environment, stdout=stream, stderr=stream
+        )
+
+
+def kill_while_it_evaluates(run: Path, process: subprocess.Popen[bytes]) -> str:
+    """Kill a watcher that holds a claim and has not written its result; returns the checkpoint's name."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        for lock in (run / "eval" / ".claims").glob("step_*.lock"):
+            holder = json.loads(lock.read_text() or "{}")
+            if holder.get("pid") != process.pid or result_path(run, lock.stem).exists():
+                continue
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.05)
+            if not result_path(run, lock.stem).exists():
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                return lock.stem
+            process.send_signal(signal.SIGCONT)
+        time.sleep(0.005)
+    raise AssertionError("the watcher never claimed a checkpoint")
+
+
+def evaluated_in(log: Path) -> list[str]:
+    return re.findall(r" evaluated (step_\d+)", log.read_text())
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_two_watchers_a_trainer_and_a_kill(tmp_path: Path, config: EvalConfig) -> None:
+    run = tmp_path / "run"
+    write_checkpoint(run, 98, whole=False, name=HEADLESS)
+    (run / "checkpoints" / HEADLESS).rename(run / "checkpoints" / TEMPORARY)
+    write_checkpoint(run, 99, whole=False, name=HEADLESS)
+    logs = [tmp_path / "first.log", tmp_path / "second.log"]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch.distributed.fsdp", "torch.distributed.checkpoint", "eval_knn"])
+    trainer = context.Process(target=train, args=(run,))
+    first, second = (start_watcher(run, config, log) for log in logs)
+    trainer.start()
+    try:
+        lost = kill_while_it_evaluates(run, first)
+        trainer.join()
+        wait_until(lambda: len(evaluated_in(logs[0]) + evaluated_in(logs[1])) >= len(STEPS))
+        time.sleep(0.5)  # a checkpoint that is wrongly evaluated twice would show up now
+        second.send_signal(signal.SIGINT)
+        assert second.wait(timeout=60) == 130, logs[1].read_text()
+    finally:
+        for process in (first, second):
+            process.kill()
+    names = [f"step_{step:07d}" for step in STEPS]
+    assert sorted(path.stem.removeprefix("knn_") for path in (run / "eval").glob("knn_step*.json")) == names
+    assert sorted(evaluated_in(logs[0]) + evaluated_in(logs[1])) == names, "each checkpoint exactly once"
+    assert lost in evaluated_in(logs[1]), "the killed watcher's work was taken over"
+    expected = select([evaluate_alone(run, name, config) for name in names]).evaluation.checkpoint
+    assert (run / "best").readlink() == Path("checkpoints") / expected
+    assert json.loads((run / "eval" / "knn_selection.json").read_text())["checkpoint"] == expected
+    # A watcher that starts later finds nothing to do.
+    before = {path: path.stat().st_mtime_ns for path in (run / "eval").glob("knn_*.json")}
+    config.watch.idle_seconds, config.watch.poll_seconds = 0, 0.1
+    watch(run, config)
+    assert {path: path.stat().st_mtime_ns for path in (run / "eval").glob("knn_*.json")} == before
+
+
+def evaluate_alone(run: Path, name: str, config: EvalConfig) -> Evaluation:
+    network = find_network(str(run / "checkpoints" / name), Path(config.cache or ""))
+    return evaluation_of(Evaluator(config).score(network).document)
+
+
+def test_damaged_checkpoint_does_not_end_the_watch(
+    tmp_path: Path, config: EvalConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    for step in (1, 2):
+        write_checkpoint(run, step)
+    damaged = next((run / "checkpoints" / "step_0000001").glob("*.distcp"))
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    config.watch.idle_seconds, config.watch.poll_seconds = 0, 0.1
+    watch(run, config)
+    said = capsys.readouterr().out
+    assert "step_0000001 was not evaluated" in said and "evaluated step_0000002" in said
+    assert [e.checkpoint for e in read_history(run)] == ["step_0000002"]
+
+
+def test_best_follows_the_checkpoints_that_exist(tmp_path: Path, config: EvalConfig) -> None:
+    run = tmp_path / "run"
+    evaluator = Evaluator(config)
+    for step in (1, 2, 3):
+        path = write_checkpoint(run, step)
+        record(run, evaluator.score(find_network(str(path), evaluator.cache)).document, config.selection)
+    best = (run / "best").readlink()
+    for file in sorted((run / best).iterdir()):
+        file.unlink()
+    (run / best).rmdir()
+    choice, _ = update_best(run, config.selection)
+    assert choice is not None and choice.evaluation.checkpoint != best.name
+    assert (run / "best").readlink() == Path("checkpoints") / choice.evaluation.checkpoint
+
+
+def test_results_of_another_split_are_refused(tmp_path: Path, config: EvalConfig) -> None:
+    run = tmp_path / "run"
+    path = write_checkpoint(run, 1)
+    evaluator = Evaluator(config)
+    document = evaluator.score(find_network(str(path), evaluator.cache)).document
+    record(run, document, config.selection)
+    other = {**document, "checkpoint": "step_0000002", "data": {**document["data"], "split_sha256": "another"}}
+    with pytest.raises(UserError, match=r"another split.*out=FOLDER"):
+        record(run, other, config.selection)
+    assert len(read_history(run)) == 1
+
+
+def hold_claim(run: Path, pipe: Connection) -> None:
+    with claim(run, "x") as mine:
+        pipe.send(mine)
+        time.sleep(60)
+
+
+def test_a_claim_is_one_process_only_and_ends_with_it(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("forkserver")
+    ours, theirs = context.Pipe()
+    other = context.Process(target=hold_claim, args=(tmp_path, theirs))
+    other.start()
+    assert ours.recv() is True
+    with claim(tmp_path, "x") as mine, claim(tmp_path, "y") as free:
+        assert (mine, free) == (False, True)
+    other.kill()
+    other.join()
+    with claim(tmp_path, "x") as mine:
+        assert mine
+
+
+def test_watching_nothing(tmp_path: Path, config: EvalConfig) -> None:
+    with pytest.raises(UserError, match="cannot watch"):
+        watch(tmp_path / "absent", config)
