@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -22,4 +23,21 @@ def real_images() -> Path:
     folder = Path(os.environ.get("ENDOSCOPY_DATA", REPOSITORY.parent / "shared" / "data"))
     if not (folder / "kvasir8").is_dir():
         pytest.skip(f"no real endoscopy images at {folder} (set ENDOSCOPY_DATA to a folder that has them)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def synthetic_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the synthetic corpus (size small, seed 0), made once per session. Read it, don't change it."""
+    from data_pipeline.synthesize import synthesize
+
+    # Workers of pytest-xdist have temporary folders below a common one: the first to come makes the corpus for all.
+    common = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        common = common.parent
+    folder = common / "synthetic_corpus"
+    with (common / "synthetic_corpus.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            synthesize(folder, "small", seed=0)
     return folder

@@ -8,7 +8,7 @@ import numpy as np
 from data_pipeline.synthesize.randomness import Floats, generator
 from data_pipeline.synthesize.scene import Camera, Scene, render
 
-RENDER_HEIGHT_PX = 240  # taller pictures are enlarged: scopes are soft, and it keeps the corpus quick to make
+RENDER_HEIGHT_PX = 200  # taller pictures are enlarged: scopes are soft, and it keeps the corpus quick to make
 
 
 def camera_at(scene: Scene, seconds: float) -> Camera:

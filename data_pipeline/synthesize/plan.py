@@ -100,7 +100,7 @@ def _colonoscopicds(times: int, seed: int) -> list[SourcePlan]:
         (f, n) for n in range(times) for f in ("adenoma", "hyperplasic", "serrated")
     ):
         rng = generator(seed, "plan", "colonoscopicds", number)
-        scenes = _segments(COLON, 125, 25, rng)
+        scenes = _segments(COLON, 100, 25, rng)
         white = SourcePlan(
             path=f"colonoscopicds/{folder}/{folder}_{lesion + 1:02d}_WL.mp4",
             corpus="colonoscopicds",
@@ -108,11 +108,11 @@ def _colonoscopicds(times: int, seed: int) -> list[SourcePlan]:
             device=devices[number % 3],
             width=(480, 640, 384)[number % 3],
             height=(384, 480, 288)[number % 3],
-            frames=125,
+            frames=100,
             fps=Fraction(25),
             scenes=scenes,
             keyframe_interval=(25, 250, 50)[number % 3],
-            faults=_faults(125, rng, *(("dark", "frozen"), ("blurred",), ())[number % 3]),
+            faults=_faults(100, rng, *(("dark", "frozen"), ("blurred",), ())[number % 3]),
         )
         narrow = replace(
             white,

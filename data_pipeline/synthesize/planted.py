@@ -169,16 +169,22 @@ def plan_defects(plans: list[SourcePlan], size: str) -> list[DefectPlan]:
     times = SIZES[size]
     truncated = f"colonoscopicds/hyperplasic/hyperplasic_{times + 1:02d}_WL.mp4"
     no_index = f"endofm-pretrain/Renji-colonoscope/{2 * times + 1:05d}.mp4"
-    like_colonoscopic = by_path["colonoscopicds/serrated/serrated_01_NBI.mp4"]
+    like_colonoscopic = by_path["colonoscopicds/serrated/serrated_01_WL.mp4"]
     like_endofm = replace(by_path["endofm-pretrain/Renji-colonoscope/00002.mp4"], index_first=False)
     return [
-        DefectPlan(truncated, "truncated", "", replace(like_colonoscopic, path=truncated, narrow_band=False)),
-        DefectPlan(no_index, "no_index", "", replace(like_endofm, path=no_index)),
+        DefectPlan(truncated, "truncated", "", _shortened(like_colonoscopic, truncated)),
+        DefectPlan(no_index, "no_index", "", _shortened(like_endofm, no_index)),
         DefectPlan(f"ldpolypvideo/Videos/{4 * times + 2}.avi", "zero_bytes", "empty"),
         DefectPlan("ers/0002/samples/frames/000009.png", "zero_bytes", "empty"),
         DefectPlan(f"endofm-pretrain/Hyper-Kvasir/{3 * times + 1:05d}.mp4", "wrong_extension", "a JPEG picture"),
         DefectPlan("ldpolypvideo/Test/Images/3/0025.jpg", "wrong_extension", "a text"),
     ]
+
+
+def _shortened(plan: SourcePlan, path: str) -> SourcePlan:
+    """A video like another one, but brief and with pictures of its own."""
+    scenes = (Span("colon", 0, 39),)
+    return replace(plan, path=path, frames=40, scenes=scenes, faults=(), leaks=(), keyframe_interval=10)
 
 
 def make_defect(directory: Path, defect: DefectPlan, seed: int) -> Defect:

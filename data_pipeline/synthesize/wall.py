@@ -15,7 +15,7 @@ import numpy as np
 
 from data_pipeline.synthesize.randomness import Floats, mix, ring_noise, smooth_noise, smoothstep, tint
 
-WIDTH = 576  # texels around the lumen
+WIDTH = 480  # texels around the lumen
 LOG_NEAR, LOG_FAR = 1.3, -3.2  # log radius at the last and the first row
 HEIGHT = round(WIDTH * (LOG_NEAR - LOG_FAR) / (2 * np.pi))
 SHAPE = (HEIGHT, WIDTH)
