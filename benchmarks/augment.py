@@ -2,9 +2,9 @@
 
     python -m benchmarks.augment FOLDER_OF_JPEGS [--images 48] [--rounds 5]
 
-Both sides start from the same encoded images in memory and end with normalised float tensors of 2 global crops of 224 px
-and 8 local crops of 98 px. They run alternately, image set by image set, in one process with one thread; the figure is
-the ratio of the medians.
+Both sides start from the same encoded images in memory and end with normalised float tensors of 2 global crops of
+224 px and 8 local crops of 98 px. They run alternately, image set by image set, in one process with one
+thread; the figure is the ratio of the medians.
 """
 
 from __future__ import annotations

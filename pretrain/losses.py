@@ -11,9 +11,9 @@ from runtime.errors import UserError
 
 STUDENT_TEMPERATURE = 0.1
 _EPSILON = 1e-8
-# Two unit vectors nearer than this are the same frame. KoLeo's force is 1/distance: below the floor it is rounding noise
-# times 1e8 that cancels only in exact arithmetic (in bf16, four equal frames made the backbone's gradient eight times too
-# large). So such a pair adds a constant to the loss and no force.
+# Two unit vectors nearer than this are the same frame. KoLeo's force is 1/distance: below the floor it is rounding
+# noise times 1e8 that cancels only in exact arithmetic (in bf16, four equal frames made the backbone's gradient eight
+# times too large). So such a pair adds a constant to the loss and no force.
 _SAME_FRAME_DISTANCE = 1e-4
 
 

@@ -1,0 +1,180 @@
+"""Speed of a full training step (fp32, CPU): ours against the plain way, and the share of the machine's matmul peak.
+
+    python -m benchmarks.step [--rounds 4] [--only small|vit_s] [--threads 2]
+
+The plain way computes the same losses with one pass per crop size, drop path that computes every branch and then
+multiplies it by 0 or 1/(1 − p), and one head call per crop. Both take the same number of images, run alternately in one
+process and include teacher, losses, backward, clipping, AdamW and EMA. The figure is the ratio of the medians. The peak
+is a large fp32 matrix product, measured between the steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from backbone import Tokens, VisionTransformer, ViTConfig, vit_config
+from backbone.attention import pack
+from pretrain.batch import Batch, make_batch
+from pretrain.heads import HeadConfig
+from pretrain.masking import MaskConfig, masks_of_step
+from pretrain.objective import Objective, ObjectiveConfig, training_step
+from pretrain.parameter_groups import OptimizerConfig, build_optimizer
+from pretrain.schedules import StepValues
+
+DROP_PATH = 0.3
+LOCAL_CROPS = 8
+VALUES = StepValues(lr=1e-4, last_layer_lr=1e-4, weight_decay=0.04, momentum=0.994, teacher_temperature=0.05)
+
+
+def attention_flops(query: list[int], key: list[int], *_: object, **__: object) -> int:
+    """Multiplications and additions of softmax(q·kᵀ)·v: query [B, heads, N, d]."""
+    return 4 * query[0] * query[1] * query[2] * key[2] * query[3]
+
+
+def attention_backward_flops(_: list[int], query: list[int], key: list[int], *__: object, **___: object) -> int:
+    return 5 * attention_flops(query, key) // 2  # five matrix products for the forward's two
+
+
+# torch's counter knows the CUDA kernels only.
+ATTENTION_FLOPS = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flops,
+}
+
+
+class PlainObjective(Objective):
+    """The same losses, computed crop size by crop size and crop by crop."""
+
+    def _student_tokens(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tokens, Tensor]:
+        backbone = self.student["backbone"]
+        assert isinstance(backbone, VisionTransformer)
+        global_tokens = plain_pass(backbone, batch.global_crops, batch.masks)
+        return global_tokens, plain_pass(backbone, batch.local_crops, None).cls
+
+    def _scores(self, network: nn.ModuleDict, cls: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
+        crops = cls.split(self.images)
+        return torch.cat([network["dino_head"](crop) for crop in crops]), network["ibot_head"](patches)
+
+    images = 0
+
+
+def plain_pass(backbone: VisionTransformer, images: Tensor, masks: Tensor | None) -> Tokens:
+    embedded = backbone._embed(images, masks)  # [B, 1 + N, D]
+    samples, tokens = embedded.shape[:2]
+    packing = pack(((samples, tokens),), "sdpa", images.device)
+    x = embedded.flatten(0, 1)
+    for block in backbone.blocks:
+        x = x + kept(samples, tokens) * block.ls1(block.attn(block.norm1(x), packing))
+        x = x + kept(samples, tokens) * block.ls2(block.mlp(block.norm2(x)))
+    return backbone._tokens(x, [(samples, tokens)])[0]
+
+
+def kept(samples: int, tokens: int) -> Tensor:
+    """0 or 1 / (1 − p) for every sample, [B · tokens, 1]."""
+    keep = torch.rand(samples, 1) >= DROP_PATH
+    return (keep / (1 - DROP_PATH)).repeat_interleave(tokens, dim=0)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    vit: ViTConfig
+    images: int
+    global_px: int
+    local_px: int
+    prototypes: int
+
+
+CASES = {
+    "small": Case("ViT-Ti/14, 56 + 28 px", vit_config("vit_tiny_patch14", image_px=56), 20, 56, 28, 4096),
+    "vit_s": Case("ViT-S/14, 224 + 98 px", vit_config("vit_small_patch14"), 5, 224, 98, 16384),
+}
+
+
+def batch_of(case: Case) -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    side = case.global_px // case.vit.patch_px
+    masks = masks_of_step(MaskConfig(), 2 * case.images, (side, side), seed=0, step=0, rank=0)
+    return make_batch(
+        torch.randn(2 * case.images, 3, case.global_px, case.global_px, generator=generator),
+        torch.randn(LOCAL_CROPS * case.images, 3, case.local_px, case.local_px, generator=generator),
+        masks,
+    )
+
+
+def stepper(kind: type[Objective], case: Case, batch: Batch) -> Callable[[], None]:
+    torch.manual_seed(0)
+    head = HeadConfig(prototypes=case.prototypes, bottleneck=256, hidden=2048)
+    config = ObjectiveConfig(dino_head=head, ibot_head=head)
+    objective = kind(vit_config_with(case.vit), config)
+    objective.images = case.images
+    optimizer = build_optimizer(objective.student, OptimizerConfig())
+    return lambda: void(training_step(objective, optimizer, batch, VALUES))
+
+
+def vit_config_with(vit: ViTConfig) -> ViTConfig:
+    return ViTConfig(**{**vit.to_dict(), "drop_path": DROP_PATH})
+
+
+def void(_: object) -> None:
+    return None
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def matmul_gflops(side: int = 2048) -> float:
+    a, b = torch.randn(side, side), torch.randn(side, side)
+    return 2 * side**3 / min(seconds(lambda: a @ b) for _ in range(5)) / 1e9
+
+
+def run(case: Case, rounds: int) -> None:
+    batch = batch_of(case)
+    ways = {"plain": stepper(PlainObjective, case, batch), "ours": stepper(Objective, case, batch)}
+    with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
+        ways["ours"]()
+    ways["plain"]()
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    peaks = []
+    for _ in range(rounds):
+        peaks.append(matmul_gflops())
+        for name, way in ways.items():
+            times[name].append(seconds(way))
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    peak, gflop = statistics.median(peaks), counter.get_total_flops() / 1e9
+    reached = gflop / medians["ours"]
+    print(f"{case.name}, {case.images} images, 2 + {LOCAL_CROPS} crops, {case.prototypes} prototypes, drop {DROP_PATH}")
+    for name, median in medians.items():
+        ratio = medians["plain"] / median
+        print(f"  {name:6} {median:7.3f} s/step  {case.images / median:6.2f} images/s  {ratio:5.2f}×")
+    print(
+        f"  ours: {gflop:.0f} GFLOP/step, {reached:.0f} GFLOP/s = {reached / peak:.0%} of matmul's {peak:.0f} GFLOP/s"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--only", choices=CASES)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    print(f"fp32, {torch.get_num_threads()} threads, {arguments.rounds} rounds")
+    for name, case in CASES.items():
+        if arguments.only in (None, name):
+            run(case, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()
