@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from eval_knn.config import EvalConfig
-from eval_knn.evaluate import Evaluator, Result, on_first_rank, shown_k
+from eval_knn.evaluator import Evaluator, Result, on_first_rank, shown_k
 from eval_knn.networks import Network, expand, find_network
 from eval_knn.report import show_choice, show_comparison, show_details
 from eval_knn.run_history import record, run_of

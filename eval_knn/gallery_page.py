@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from eval_knn.evaluate import Evaluator, Result, shown_k
+from eval_knn.evaluator import Evaluator, Result, shown_k
 from runtime.files import write_text
 
 _NEIGHBOURS = 8

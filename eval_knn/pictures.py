@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
-from eval_knn.evaluate import Evaluator, Result, shown_k
+from eval_knn.evaluator import Evaluator, Result, shown_k
 from eval_knn.gallery_page import write_gallery_page
 from eval_knn.run_history import read_documents
 from runtime.files import atomic_file, make_directory

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from eval_knn.evaluate import FORMAT, evaluation_of
+from eval_knn.evaluator import FORMAT, evaluation_of
 from eval_knn.networks import is_whole_checkpoint
 from eval_knn.selection import Choice, Evaluation, SelectionConfig, Stop, select, should_stop
 from runtime.errors import UserError, naming_path

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from eval_knn.config import EvalConfig
-from eval_knn.evaluate import Evaluator, shown_k
+from eval_knn.evaluator import Evaluator, shown_k
 from eval_knn.networks import checkpoints_of, find_network, is_run
 from eval_knn.report import show_choice, show_comparison
 from eval_knn.run_history import claim, pending, record, result_path

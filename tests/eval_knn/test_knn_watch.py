@@ -21,7 +21,7 @@ import torch.distributed.checkpoint as dcp
 
 from backbone import VisionTransformer, vit_config
 from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, select
-from eval_knn.evaluate import evaluation_of
+from eval_knn.evaluator import evaluation_of
 from eval_knn.networks import find_network
 from eval_knn.run_history import claim, record, result_path, update_best
 from eval_knn.watch import watch
