@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from backbone import Preprocessing, load_backbone
-from pretrain.build import build_objective, make_mesh, prepare_optimizer_state, training_state
+from pretrain.build import build_objective, make_mesh, prepare_optimizer, training_state
 from pretrain.checkpoints import CheckpointStore
 from pretrain.config import PretrainConfig, changed_key
 from pretrain.health import collapse_figures
@@ -65,7 +65,7 @@ class Trainer:
         self.schedule = resolve_schedule(config.schedule, config.batch.images, self.order.epoch_images)
         self.objective = self._build()
         self.optimizer = build_optimizer(self.objective.student, config.optimizer)
-        prepare_optimizer_state(self.optimizer)
+        prepare_optimizer(self.optimizer)
         self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, world)
         self.skipped = self.skipped_in_a_row = 0
         self.preprocessing = Preprocessing(

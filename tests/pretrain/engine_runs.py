@@ -104,7 +104,7 @@ def free_port() -> int:
 # Ranks are forked from a process that has imported everything: a start costs a tenth of a second instead of several.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 _FORK_SERVER = multiprocessing.get_context("forkserver")
-_FORK_SERVER.set_forkserver_preload(["engine_runs", "pretrain.train", "pretrain.__main__"])
+_FORK_SERVER.set_forkserver_preload(["engine_runs", "pretrain.train", "torch._dynamo"])
 
 
 @dataclass
