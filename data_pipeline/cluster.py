@@ -13,6 +13,13 @@ from ray.exceptions import RayError, RayTaskError
 from data_pipeline.config import RayConfig
 from runtime.errors import UserError
 
+_COMMON: dict[str, Any] = {
+    "log_to_driver": False,
+    "logging_level": "ERROR",
+    # Each task is one thread; libraries that see many cores would fight for them.
+    "runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}},
+}
+
 
 @contextmanager
 def ray_session(config: RayConfig) -> Iterator[int]:
@@ -29,26 +36,25 @@ def ray_session(config: RayConfig) -> Iterator[int]:
 
 
 def _start(config: RayConfig) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Each task is one thread; libraries that see many cores would fight for them.
-    common: dict[str, Any] = {
-        "log_to_driver": False,
-        "logging_level": "ERROR",
-        "runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}},
-    }
-    if config.address is not None:
-        try:
-            ray.init(address=config.address, **common)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UserError(
-                f"ray.address {config.address}: no Ray cluster answers there; check it, or leave it out to run here."
-            ) from error
+    if config.address is None:
+        start_local(config.workers or None, config.object_store_mb)
         return
+    try:
+        ray.init(address=config.address, **_COMMON)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"ray.address {config.address}: no Ray cluster answers there; check it, or leave it out to run here."
+        ) from error
+
+
+def start_local(cores: int | None, object_store_mb: int) -> None:
+    """A Ray on this machine, without its dashboard and without reports to its makers."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray.init(
-        num_cpus=config.workers or None,
+        num_cpus=cores,
         include_dashboard=False,
-        object_store_memory=config.object_store_mb * 1024 * 1024,
-        **common,
+        object_store_memory=object_store_mb * 1024 * 1024,
+        **_COMMON,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from data_pipeline.cluster import run_tasks
 from data_pipeline.config import PipelineConfig
 from data_pipeline.leakage import Guard, Thumbnail, build_guard, thumbnail_of
-from data_pipeline.leakage.guard import GuardedImage, set_fingerprint
+from data_pipeline.leakage.guard import GuardedImage, guarded_image, set_fingerprint
 from data_pipeline.screen.layout import find_layout
 from data_pipeline.sources import IMAGE_SUFFIXES, find_files
 from runtime.console import track, warn
@@ -73,8 +73,8 @@ def read_guarded_image(folder: Path, path: str, config: PipelineConfig) -> Guard
     name, digest = f"{folder.name}/{path}", hashlib.sha256(content).hexdigest()
     picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR_RGB) if content else None
     if picture is None:
-        return GuardedImage(name, digest, None)
-    return GuardedImage(name, digest, thumbnail_of_frame(np.asarray(picture, np.uint8), config))
+        return guarded_image(name, digest, None)
+    return guarded_image(name, digest, thumbnail_of_frame(np.asarray(picture, np.uint8), config))
 
 
 def thumbnail_of_frame(rgb: np.ndarray[tuple[int, int, int], np.dtype[np.uint8]], config: PipelineConfig) -> Thumbnail:

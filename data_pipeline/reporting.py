@@ -160,7 +160,8 @@ def _leakage(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
         body += (
             f"<p>{certificate['frames_checked']:,} frames were seen, {certificate['frames_dropped']:,} dropped as "
             f"copies of {len(certificate['images_found']):,} evaluation images. "
-            f"Method: {html.escape(method['quick_search'])}; then {html.escape(method['comparison'])}, at least {method['min_correlation']}.</p>"
+            f"Method: {html.escape(method['quick_search'])}; "
+            f"then {html.escape(method['comparison'])}, at least {method['min_correlation']}.</p>"
         )
         pairs = [e for e in examples if e["reason"] == "evaluation_image"]
         body += (

@@ -2,7 +2,8 @@
 
 Compressed packets are read one after the other; only those that lead to a wanted frame are decoded. The packets since
 the last key frame wait in a list. When the next key frame still lies before the wanted time, they are thrown away
-unseen; else they are decoded. This needs no seek table, so it works on any container, and skips as much as seeking would.
+unseen; else they are decoded. This needs no seek table, so it works on any container, and skips as much as seeking
+would.
 """
 
 from __future__ import annotations

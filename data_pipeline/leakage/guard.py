@@ -31,6 +31,7 @@ class GuardedImage:
     name: str  # guarded set and path inside it
     sha256: str
     thumbnail: Thumbnail | None
+    descriptors: NDArray[np.float32] | None  # [len(PARTS), 256]
 
 
 @dataclass(frozen=True)
@@ -71,16 +72,24 @@ class Guard:
 
 def build_guard(images: Sequence[GuardedImage]) -> Guard:
     """The index of all readable images."""
-    readable = [(image.name, image.thumbnail) for image in images if image.thumbnail is not None]
-    thumbnails = [thumbnail for _, thumbnail in readable]
-    descriptors = [[descriptor(thumbnail, part) for thumbnail in thumbnails] for part in PARTS]
+    readable = [image for image in images if image.thumbnail is not None]
+    thumbnails = [image.thumbnail for image in readable if image.thumbnail is not None]
+    descriptors = np.array([image.descriptors for image in readable], np.float32).reshape(
+        -1, len(PARTS), DESCRIPTOR_PX**2
+    )
     shape = (len(thumbnails), *(thumbnails[0].grey.shape if thumbnails else (0, 0)))
     return Guard(
-        names=[name for name, _ in readable],
-        descriptors=np.array(descriptors, np.float32).reshape(-1, DESCRIPTOR_PX**2),
+        names=[image.name for image in readable],
+        descriptors=np.ascontiguousarray(descriptors.transpose(1, 0, 2)).reshape(-1, DESCRIPTOR_PX**2),
         greys=np.array([t.grey for t in thumbnails], np.uint8).reshape(shape),
         masks=np.array([t.mask for t in thumbnails], np.uint8).reshape(shape),
     )
+
+
+def guarded_image(name: str, sha256: str, thumbnail: Thumbnail | None) -> GuardedImage:
+    """An image with the vectors of all its parts."""
+    vectors = None if thumbnail is None else np.stack([descriptor(thumbnail, part) for part in PARTS])
+    return GuardedImage(name, sha256, thumbnail, vectors)
 
 
 def set_fingerprint(images: Sequence[GuardedImage]) -> str:

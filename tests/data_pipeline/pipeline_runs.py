@@ -1,0 +1,56 @@
+"""How the pipeline's tests make runs and look at them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from data_pipeline import PipelineConfig, load_config
+from data_pipeline.identity import KEY_NAME
+
+SYNTHETIC_YAML = Path(__file__).resolve().parents[2] / "configs" / "corpora" / "synthetic.yaml"
+KEY = bytes(range(32)).hex() + "\n"
+# The text detector takes most of the time of a run on such short videos; tests that need it switch it on.
+WITHOUT_TEXT = ["screen.text.inside=keep", "screen.text.reader=none"]
+
+
+def config_for(corpus: Path, out: Path, *overrides: str, only: tuple[str, ...] = ()) -> PipelineConfig:
+    """The synthetic corpus's own config, with its key given so that two runs can be compared byte by byte."""
+    config = load_config(
+        PipelineConfig,
+        SYNTHETIC_YAML,
+        [
+            f"data_root={corpus}",
+            f"leakage.guard=[{corpus}/kvasir-dataset-v2]",
+            f"out={out}",
+            "ray.workers=2",
+            *WITHOUT_TEXT,
+            *overrides,
+        ],
+    )
+    if only:
+        config.corpora = {name: config.corpora[name] for name in only}
+    config.private_dir.mkdir(parents=True, exist_ok=True)
+    (config.private_dir / KEY_NAME).write_text(KEY)
+    return config
+
+
+def checksums_of(out: Path) -> dict[str, str]:
+    """Of all files of a finished set that must not depend on how it was made."""
+    names = [path for path in sorted(out.iterdir()) if path.name not in ("config.yaml", "report.html")]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in names}
+
+
+class FinishedRun:
+    """A set of shards of the whole synthetic corpus."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self.config, self.out = config, config.out_dir
+        self.frames: list[dict[str, Any]] = pq.read_table(self.out / "manifest.parquet").to_pylist()
+        self.sources: dict[str, dict[str, Any]] = {
+            f"{row['corpus']}/{row['path']}": row
+            for row in pq.read_table(config.private_dir / "sources.parquet").to_pylist()
+        }

@@ -1,0 +1,149 @@
+"""Decoding: the right frames, the right pictures, and what a broken file gives."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from data_pipeline.decode import DecodeConfig, DecodeError, Frame, frames_of, probe_frames
+from runtime.errors import UserError
+
+FRAMES = 90
+
+
+def scene(number: int) -> NDArray[np.uint8]:
+    """A picture that tells its number by its colour and moves, so that B frames are worth while."""
+    y, x = np.mgrid[0:64, 0:96]
+    wave = 60 * np.sin((x + 3 * number) / 9) + 40 * np.cos(y / 7)
+    return np.clip(np.stack([wave + 120, wave + 60 + number, 0 * wave + 2 * number], axis=-1), 0, 255).astype(np.uint8)
+
+
+def write(path: Path, codec: str, gop: int, times_ms: list[int] | None = None, frames: int = FRAMES) -> Path:
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=30)
+        stream.width, stream.height = 96, 64
+        stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
+        stream.codec_context.gop_size = gop
+        if codec == "libx264":
+            stream.codec_context.options = {"x264-params": f"keyint={gop}:bframes=3:scenecut=0"}
+        if times_ms is not None:
+            stream.codec_context.time_base = Fraction(1, 1000)
+        for i in range(frames):
+            frame = av.VideoFrame.from_ndarray(scene(i), format="rgb24")
+            frame.pts = i if times_ms is None else times_ms[i]
+            frame.time_base = Fraction(1, 30) if times_ms is None else Fraction(1, 1000)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return path
+
+
+def all_frames(path: Path) -> list[NDArray[np.uint8]]:
+    with av.open(str(path)) as container:
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+VIDEOS = {"long_gop": ("libx264", 90, "mp4"), "short_gop": ("libx264", 8, "mp4"), "mpeg4": ("mpeg4", 12, "avi")}
+VIDEOS["intra"] = ("mjpeg", 1, "avi")
+
+
+@pytest.fixture(scope="module", params=VIDEOS)
+def video(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    codec, gop, suffix = VIDEOS[request.param]
+    return write(tmp_path_factory.mktemp("videos") / f"{request.param}.{suffix}", codec, gop)
+
+
+def assert_true_frames(path: Path, found: list[Frame]) -> None:
+    """Index, time and pixels agree with a plain decode of the whole file."""
+    whole = all_frames(path)
+    for frame in found:
+        assert np.array_equal(frame.rgb, whole[frame.index]), frame.index
+        assert frame.seconds == pytest.approx(frame.index / 30, abs=0.002)
+
+
+@pytest.mark.parametrize("backend", ["pyav", "decord"])
+def test_frames_per_second(video: Path, backend: str) -> None:
+    found = list(frames_of(video, DecodeConfig(fps=4.0, backend=backend)))  # type: ignore[arg-type]
+    assert [frame.index for frame in found] == [0, 8, 15, 23, 30, 38, 45, 53, 60, 68, 75, 83]
+    assert_true_frames(video, found)
+
+
+def test_every_nth_frame(video: Path) -> None:
+    found = list(frames_of(video, DecodeConfig(sampling="every", every_frames=7)))
+    assert [frame.index for frame in found] == list(range(0, 90, 7))
+    assert_true_frames(video, found)
+
+
+def test_keyframes_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.mp4", "libx264", 25)
+    found = list(frames_of(path, DecodeConfig(sampling="keyframes", fps=30.0)))
+    assert [frame.index for frame in found] == [0, 25, 50, 75]
+    assert_true_frames(path, found)
+    fewer = list(frames_of(path, DecodeConfig(sampling="keyframes", fps=0.5)))
+    assert [frame.index for frame in fewer] == [0, 75], "no more than fps of them"
+
+
+def test_variable_frame_rate_is_sampled_by_time(tmp_path: Path) -> None:
+    """The first half runs at 50 frames a second, the second at 10: both must give two frames a second."""
+    times = [20 * i for i in range(50)] + [1000 + 100 * i for i in range(40)]
+    path = write(tmp_path / "v.mkv", "libx264", 12, times)
+    found = list(frames_of(path, DecodeConfig(fps=2.0)))
+    assert [round(frame.seconds, 2) for frame in found] == [0.5 * i for i in range(10)]
+    whole = all_frames(path)
+    assert [frame.index for frame in found][:4] == [0, 25, 50, 55]
+    assert all(np.array_equal(frame.rgb, whole[frame.index]) for frame in found)
+
+
+def test_truncated_video_yields_what_is_there_then_says_why(tmp_path: Path) -> None:
+    whole = write(tmp_path / "whole.avi", "mjpeg", 1)
+    cut = tmp_path / "cut.avi"
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    found = []
+    with pytest.raises(DecodeError, match=r"ends early|decoding stopped"):
+        for frame in frames_of(cut, DecodeConfig(fps=10.0)):
+            found.append(frame)
+    assert 8 <= len(found) <= 16
+    assert_true_frames(whole, found[:-1])
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"", "empty"), (b"just some text, no video at all" * 30, "cannot be opened")]
+)
+@pytest.mark.parametrize("backend", ["pyav", "decord"])
+def test_files_that_are_no_video(tmp_path: Path, content: bytes, reason: str, backend: str) -> None:
+    path = tmp_path / "v.mp4"
+    path.write_bytes(content)
+    with pytest.raises(DecodeError, match=reason):
+        list(frames_of(path, DecodeConfig(backend=backend)))  # type: ignore[arg-type]
+    assert probe_frames(path, 3) == []
+
+
+def test_probes_are_spread_over_the_video(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.mp4", "libx264", 10)
+    blues = [int(np.median(frame[..., 2])) for frame in probe_frames(path, 3)]
+    assert blues == sorted(blues) and blues[-1] - blues[0] > 80
+
+
+def test_contradictions_in_the_settings_are_named() -> None:
+    for config, key in (
+        (DecodeConfig(fps=0.0), "decode.fps"),
+        (DecodeConfig(device="cuda"), "decode.backend=torchcodec"),
+        (DecodeConfig(sampling="keyframes", backend="decord"), "decode.backend=pyav"),
+    ):
+        with pytest.raises(UserError, match=key):
+            config.check()
+
+
+def test_a_backend_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    try:
+        import torchcodec.decoders  # noqa: F401
+    except (ImportError, RuntimeError):
+        path = write(tmp_path / "v.avi", "mjpeg", 1, frames=3)
+        with pytest.raises(UserError, match=r"decode.backend=torchcodec: .* set backend=pyav"):
+            list(frames_of(path, DecodeConfig(backend="torchcodec")))
+    else:
+        pytest.skip("torchcodec is installed here")
