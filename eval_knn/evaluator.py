@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -159,7 +158,7 @@ class Evaluator:
             "rankme": rankme(rows),
             "alpha_req": alpha_req(rows),
             "search_recall": scored.neighbours.recall,
-            "leakage": leakage_note(network, Path(config.data.path)),
+            "leakage": leakage_note(network, images),
             "evaluated": {
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
                 "host": platform.node(),
