@@ -1,0 +1,206 @@
+"""How fast is kNN scoring? Ours beside the obvious ways, as ratios measured in one run.
+
+    python benchmarks/knn.py                      Kvasir's size: 4,000 queries, 4,000 gallery rows, 1,024 dimensions
+    python benchmarks/knn.py --size atlas         20,000 queries, 400,000 gallery rows; 1.7 GB of features
+    python benchmarks/knn.py --size cache         a second `python -m eval_knn` on the same weights
+
+Every method gets unit rows and returns class scores at k = 10, 20, 100, 200. Methods take turns, `--rounds` times, and
+the best time of each counts. Each method runs in a process of its own, so that its peak memory beyond the features is
+its own too. A method that would take hours (scikit-learn at the atlas's size) runs on fewer queries; the table says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+KS = (10, 20, 100, 200)
+CLASSES = 8
+SIZES = {"kvasir": (4_000, 4_000), "atlas": (20_000, 400_000)}
+SEED = 0
+
+Floats = NDArray[np.float32]
+Scores = dict[int, NDArray[np.floating]]
+
+
+def unit_features(rows: int, width: int, seed: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Rows around one centre per class: neighbours agree about as often as with a trained network."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, CLASSES, rows)
+    centres = np.random.default_rng(SEED).standard_normal((CLASSES, width), dtype=np.float32)
+    features = np.empty((rows, width), np.float32)
+    for start in range(0, rows, 20_000):
+        part = labels[start : start + 20_000]
+        block = random.standard_normal((len(part), width), dtype=np.float32) * 4 + centres[part]
+        features[start : start + len(part)] = block / np.linalg.norm(block, axis=1, keepdims=True)
+    return features, labels
+
+
+def ours(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> Scores:
+    from eval_knn.neighbours import nearest
+    from eval_knn.scoring import vote
+
+    return dict(vote(nearest(queries, gallery, max(KS), None, KS), labels, CLASSES, KS, 0.07))
+
+
+def torch_topk(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> Scores:
+    """The reference's way: a matrix product with the whole gallery and top-k, 256 queries at a time, then the vote."""
+    import torch
+
+    rows, classes = torch.from_numpy(gallery).T, torch.from_numpy(labels)
+    parts: dict[int, list[Any]] = {k: [] for k in KS}
+    for start in range(0, len(queries), 256):
+        similarity, found = (torch.from_numpy(queries[start : start + 256]) @ rows).topk(max(KS), dim=1)
+        weights = (similarity / 0.07).softmax(dim=1)
+        votes = torch.nn.functional.one_hot(classes[found], CLASSES) * weights[..., None]  # [256, 200, C]
+        for k in KS:
+            parts[k].append(votes[:, :k].sum(dim=1))
+    return {k: torch.cat(parts[k]).numpy() for k in KS}
+
+
+def faiss_flat(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> Scores:
+    """FAISS's own exact search."""
+    import faiss
+
+    from eval_knn.neighbours import Neighbours
+    from eval_knn.scoring import vote
+
+    similarity, rows = faiss.knn(queries, gallery, max(KS), metric=faiss.METRIC_INNER_PRODUCT)
+    return dict(vote(Neighbours(rows, similarity), labels, CLASSES, KS, 0.07))
+
+
+def scikit_learn(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> Scores:
+    """KNeighborsClassifier (brute force, all cores) with the same weights; it votes for one k, the largest."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    def weights(distances: NDArray[np.floating]) -> NDArray[np.floating]:
+        logits = (1 - distances**2 / 2) / 0.07  # unit rows: |a - b|² = 2 - 2 a·b
+        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+        result: NDArray[np.floating] = exponentials / exponentials.sum(axis=1, keepdims=True)
+        return result
+
+    model = KNeighborsClassifier(max(KS), algorithm="brute", weights=weights, n_jobs=-1).fit(gallery, labels)
+    return {max(KS): model.predict_proba(queries)}
+
+
+METHODS: dict[str, Callable[[Floats, Floats, NDArray[np.int64]], Scores]] = {
+    "ours": ours,
+    "torch matmul + topk": torch_topk,
+    "FAISS flat": faiss_flat,
+    "scikit-learn": scikit_learn,
+}
+
+
+def measure(folder: str, name: str, count: int, answer: Any) -> None:
+    """In a process of its own: seconds, processor seconds, peak memory beyond the features, and the scores."""
+    gallery = np.load(Path(folder) / "gallery.npy")
+    queries = np.load(Path(folder) / "queries.npy")[:count]
+    labels = np.load(Path(folder) / "labels.npy")
+    METHODS[name](queries[:64], gallery[:2000], labels[:2000])  # imports and thread pools are not what is measured
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    wall, processor = time.perf_counter(), time.process_time()
+    scores = METHODS[name](queries, gallery, labels)
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    beyond = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024**2
+    answer.send((wall, processor, beyond, scores[max(KS)]))
+
+
+def compare(size: str, width: int, rounds: int, names: list[str], sklearn_queries: int) -> None:
+    query_count, gallery_count = SIZES[size]
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        gallery, labels = unit_features(gallery_count, width, SEED + 1)
+        queries, _ = unit_features(query_count, width, SEED + 2)
+        for name, array in (("gallery", gallery), ("queries", queries), ("labels", labels)):
+            np.save(Path(folder) / f"{name}.npy", array)
+        del gallery, queries
+        best: dict[str, tuple[float, float, float]] = {}
+        scores: dict[str, NDArray[np.floating]] = {}
+        for _ in range(rounds):
+            for name in names:
+                count = min(query_count, sklearn_queries) if name == "scikit-learn" else query_count
+                ours_end, theirs = context.Pipe(duplex=False)
+                process = context.Process(target=measure, args=(folder, name, count, theirs))
+                process.start()
+                theirs.close()
+                wall, processor, beyond, scores[name] = ours_end.recv()
+                process.join()
+                scale = query_count / count
+                known = best.get(name, (float("inf"),) * 2 + (0.0,))
+                best[name] = (min(known[0], wall * scale), min(known[1], processor * scale), max(known[2], beyond))
+    print(f"{query_count:,} queries x {gallery_count:,} gallery rows x {width}, float32, k up to {max(KS)}; ", end="")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, best of {rounds}")
+    columns = ("seconds", "cpu seconds", "ratio", "cpu ratio", "GB beyond features", "max difference")
+    print(f"{'method':22}" + "".join(f"  {column}" for column in columns))
+    for name, (wall, processor, beyond) in best.items():
+        values = (f"{wall:.2f}", f"{processor:.2f}", f"{wall / best['ours'][0]:.2f}")
+        values += (f"{processor / best['ours'][1]:.2f}", f"{beyond:.2f}")
+        values += (f"{np.abs(scores[name] - scores['ours'][: len(scores[name])]).max():.1e}",)
+        note = f"  scaled up from {len(scores[name])} queries" if len(scores[name]) < query_count else ""
+        cells = "".join(f"  {value:>{len(column)}}" for value, column in zip(values, columns, strict=True))
+        print(f"{name:22}{cells}{note}")
+
+
+def second_run() -> None:
+    """Two runs of the command on the same weights and 800 images; the import of the package alone beside them."""
+    from PIL import Image
+
+    with tempfile.TemporaryDirectory() as folder:
+        random = np.random.default_rng(SEED)
+        for label in range(CLASSES):
+            (Path(folder) / "data" / f"class{label}").mkdir(parents=True)
+            for number in range(100):
+                pixels = random.integers(0, 256, (64, 80, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(Path(folder) / "data" / f"class{label}" / f"{number}.jpg")
+        keys = [f"data.path={folder}/data", f"cache={folder}/cache", f"out={folder}/out"]
+        runs = {
+            "import only": [sys.executable, "-c", "import eval_knn.__main__"],
+            "first run": [sys.executable, "-m", "eval_knn", "pixels", *keys],
+            "second run": [sys.executable, "-m", "eval_knn", "pixels", *keys],
+        }
+        seconds = {}
+        for name, words in runs.items():
+            began = time.perf_counter()
+            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+            seconds[name] = time.perf_counter() - began
+            print(f"{name}: {seconds[name]:.2f} s")
+        inside = json.loads(next(Path(folder, "out").glob("*.json")).read_text())["evaluated"]["seconds"]
+        print(
+            f"second run beyond the import: {seconds['second run'] - seconds['import only']:.2f} s (scoring {inside} s)"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=[*SIZES, "cache"], default="kvasir")
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--queries", type=int, help="other than the size's number of queries")
+    parser.add_argument("--gallery", type=int, help="other than the size's number of gallery rows")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--sklearn-queries", type=int, default=1000, help="most queries that scikit-learn is given")
+    options = parser.parse_args()
+    if options.size == "cache":
+        second_run()
+        return
+    queries, gallery = SIZES[options.size]
+    SIZES[options.size] = (options.queries or queries, options.gallery or gallery)
+    methods = ["ours", *(name for name in options.methods if name != "ours")]
+    compare(options.size, options.width, options.rounds, methods, options.sklearn_queries)
+
+
+if __name__ == "__main__":
+    main()
