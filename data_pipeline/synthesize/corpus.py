@@ -38,6 +38,7 @@ from data_pipeline.synthesize.truth import (
     EvaluationImage,
     Geometry,
     Source,
+    Span,
     Truth,
     read_truth,
     write_truth,
@@ -108,7 +109,8 @@ def _make_all(directory: Path, size: str, seed: int, processes: int) -> Truth:
         run(bar, partial(make_source, directory, seed=seed), sorted(plans, key=_work, reverse=True))
         broken: list[Defect] = run(bar, partial(make_defect, directory, seed=seed), defects)
         run(bar, partial(make_copy, directory), copies)
-    sources, duplicates = _describe_sources(directory, plans, copies)
+    write_bytes(directory / ERS_COPY[0], (directory / ERS_COPY[1]).read_bytes())
+    sources, duplicates = _describe_sources(plans, copies)
     _write_endofm_list(directory)
     return Truth(
         size=size,
@@ -157,9 +159,7 @@ def _one_thread() -> None:
     cv2.setNumThreads(1)
 
 
-def _describe_sources(
-    directory: Path, plans: list[SourcePlan], copies: list[CopyPlan]
-) -> tuple[list[Source], list[Duplicate]]:
+def _describe_sources(plans: list[SourcePlan], copies: list[CopyPlan]) -> tuple[list[Source], list[Duplicate]]:
     sources = {plan.path: describe(plan) for plan in plans}
     duplicates = []
     for copy in copies:
@@ -167,16 +167,12 @@ def _describe_sources(
         sources[source.path] = source
         duplicates.append(duplicate)
     path, original = ERS_COPY
-    write_bytes(directory / path, (directory / original).read_bytes())
     duplicates.append(Duplicate(path, original, "byte_copy", 1))
-    folder, of = path.rpartition("/")[0], original.rpartition("/")[0]
-    kind = next(s.what for s in sources[of].scenes if s.first <= 2 <= s.last)
-    last = sources[folder].frames
-    sources[folder] = replace(
-        sources[folder],
-        frames=last + 1,
-        scenes=(*sources[folder].scenes, type(sources[folder].scenes[0])(kind, last, last)),
-    )
+    folder, of = sources[path.rpartition("/")[0]], sources[original.rpartition("/")[0]]
+    index = int(Path(original).stem) - 1
+    kind = next(span.what for span in of.scenes if span.first <= index <= span.last)
+    scenes = (*folder.scenes, Span(kind, folder.frames, folder.frames))
+    sources[folder.path] = replace(folder, frames=folder.frames + 1, scenes=scenes)
     return list(sources.values()), duplicates
 
 
