@@ -213,9 +213,9 @@ def save_atlas(atlas: Atlas, path: Path | str) -> None:
 
 def load_atlas(path: Path | str) -> Atlas:
     path = Path(path)
-    with naming_path("read the atlas", path):
+    with naming_path("read the atlas", path), path.open("rb") as stream:
         try:
-            table = pq.read_table(path)
+            table = pq.read_table(stream)
         except pa.ArrowInvalid as error:
             raise UserError(f"cannot read the atlas {path}: it is not a Parquet file; write it anew.") from error
     info = json.loads((table.schema.metadata or {}).get(b"atlas", b"{}"))

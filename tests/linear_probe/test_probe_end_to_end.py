@@ -1,0 +1,246 @@
+"""The commands as users type them, on small pictures: atlas, probe, tables, predictions, and plausible mistakes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from linear_probe.__main__ import COMMANDS
+from linear_probe.models import load_model, load_models
+from runtime.command_line import run_stage
+from runtime.config import load_config
+from runtime.errors import UserError
+
+Run = Callable[..., tuple[int, str]]
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`python -m linear_probe WORDS…` in a folder of its own: exit code, and what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as stop:
+            run_stage("linear_probe", COMMANDS, words)
+        printed = capsys.readouterr()
+        return int(stop.value.code or 0), printed.out + printed.err
+
+    return command
+
+
+def read_csv(path: str) -> list[dict[str, str]]:
+    with Path(path).open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+CLASSES = ["dyed-lifted-polyps", "esophagitis", "normal-pylorus", "normal-z-line", "polyps"]
+
+
+@pytest.fixture(scope="module")
+def kvasir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Classes that differ in colour, 16 pictures each."""
+    root = tmp_path_factory.mktemp("data") / "kvasir"
+    for c, name in enumerate(CLASSES):
+        for i in range(16):
+            random = np.random.default_rng(100 * c + i)
+            texture = random.integers(0, 110, (10, 10, 3)).astype(np.uint8)
+            texture[..., c % 3] += 60 + 20 * (c // 3)
+            path = root / name / f"{i:02d}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(texture).resize((80, 72), Image.Resampling.BICUBIC).save(path, quality=92)
+    return root
+
+
+SMALL = ("bootstrap_replicates=50", "grid.training.max_epochs=20")
+
+
+def test_atlas_probe_and_prediction(run: Run, kvasir: Path) -> None:
+    code, printed = run("atlas", str(kvasir), "--out", "atlas.parquet")
+    assert code == 0, printed
+    assert "unmapped labels: 0" in printed and "absent: cp-child" in printed
+    report = json.loads(Path("atlas.json").read_text())
+    assert report["levels"]["region"] == {"colon": 32, "esophagus": 32, "stomach": 16}
+
+    code, printed = run(
+        "pixels", "untrained:vit_test", "--task", "gi-tree,esophagus-disease,bbps", "--out", "r", *SMALL
+    )
+    assert code == 0, printed
+    assert "task bbps can't be evaluated: no picture has a label of this task" in printed
+    results = json.loads(Path("r/results.json").read_text())
+    assert [model["name"] for model in results["models"]] == ["pixels", "untrained-vit_test"]
+    assert set(results["results"]) == {"gi-tree"}  # esophagitis is the only esophagus disease here
+    tree = results["results"]["gi-tree"]["pixels"]
+    assert set(tree["levels"]) == {"region", "category", "finding"}
+    assert len(tree["tried"]) == 5
+    (test,) = results["paired_tests"]
+    assert 0 < test["p"] <= test["p_corrected"] <= 1
+    assert results["models"][0]["efficiency"]["images_per_second"] > 0
+    for name in ("table.md", "table.tex", "summary.csv", "classes.csv", "index.html", "config.yaml", "log.txt"):
+        assert Path("r", name).stat().st_size > 0
+    cell = re.search(r"\| GI tree \| (\d+)/(\d+) \| (.+?) \| (.+?) \|", Path("r/table.md").read_text())
+    assert cell is not None and sum("**" in cell.group(i) for i in (3, 4)) == 1
+    best = max("pixels", "untrained-vit_test", key=lambda m: results["results"]["gi-tree"][m]["auc"]["macro"])
+    assert ("**" in cell.group(3)) == (best == "pixels")
+    assert r"\textbf{" in Path("r/table.tex").read_text()
+    page = Path("r/index.html").read_text()
+    assert page.count("data:image/png;base64,") == 6 and "http" not in page
+    rows = read_csv("r/summary.csv")
+    assert float(rows[0]["auc"]) == pytest.approx(tree["auc"]["macro"], rel=1e-5)
+
+    # Again: the features come from the cache, and the figures are the same to the last bit.
+    code, printed = run("pixels", "untrained:vit_test", "--task", "gi-tree", "--out", "r", *SMALL)
+    assert code == 0 and printed.count("from the cache") == 2
+    assert json.loads(Path("r/results.json").read_text())["results"]["gi-tree"]["pixels"] == tree
+
+    head = "r/heads/pixels/gi-tree.safetensors"
+    code, printed = run("predict", head, str(kvasir / "polyps"), "--out", "p.csv")
+    assert code == 0, printed
+    predictions = read_csv("p.csv")
+    assert list(predictions[0]) == ["file", "category", "confidence", "time_ms"]
+    assert {row["file"] for row in predictions} == {str(p) for p in (kvasir / "polyps").iterdir()}
+    assert {row["category"].split(":")[0] for row in predictions} == {"region", "category", "finding"}
+    assert all(0 <= float(row["confidence"]) <= 1 and float(row["time_ms"]) > 0 for row in predictions)
+
+    code, printed = run("predict", head, str(kvasir / "polyps"), "--weights", "untrained:vit_test")
+    assert code == 2 and "was trained on other weights" in printed and len(printed.splitlines()) == 1
+    broken = Path("broken.jpg")
+    broken.write_bytes((kvasir / "polyps" / "00.jpg").read_bytes()[:200])
+    code, printed = run("predict", head, "broken.jpg")
+    assert code == 2 and "cannot read the image broken.jpg" in printed and not Path("predictions.csv").exists()
+    code, printed = run("predict", "p.csv", "broken.jpg")
+    assert code == 2 and "cannot read the head p.csv" in printed
+
+
+def test_a_task_of_ones_own_learns_what_is_there(run: Run, kvasir: Path) -> None:
+    code, printed = run("pixels", "--data", str(kvasir), "--protocol", "converged", "--out", "r", *SMALL)
+    assert code == 0, printed
+    figures = json.loads(Path("r/results.json").read_text())["results"]["kvasir"]["pixels"]
+    assert figures["auc"]["macro"] > 0.9  # colour tells the classes apart
+    assert figures["auc"]["classes"] == 5
+    assert len(figures["tried"]) == 6 + 5
+    head = "r/heads/pixels/kvasir.safetensors"
+    run("predict", head, str(kvasir), "--out", "p.csv")
+    rows = read_csv("p.csv")
+    right = np.mean([Path(row["file"]).parent.name == row["category"] for row in rows])
+    assert len(rows) == 80 and right > 0.8
+
+
+def test_a_csv_with_patients_keeps_them_together(run: Run, kvasir: Path) -> None:
+    lines = ["file,label,patient"]
+    for name in CLASSES[:2]:
+        lines += [f"{kvasir}/{name}/{i:02d}.jpg,{name},p{i // 2}" for i in range(16)]
+    Path("t.csv").write_text("\n".join(lines))
+    code, printed = run("pixels", "--data", "t.csv", "--out", "r", *SMALL)
+    assert code == 0, printed
+    assert json.loads(Path("r/t.split.json").read_text())["groups"] == 8
+
+
+def test_the_grid_of_layers_and_pooling_is_tried_on_a_transformer(run: Run, kvasir: Path) -> None:
+    code, printed = run(
+        "untrained:vit_test", "--data", str(kvasir), "--protocol", "converged", "--out", "r", *SMALL, "batch_size=16"
+    )
+    assert code == 0, printed
+    tried = json.loads(Path("r/results.json").read_text())["results"]["kvasir"]["untrained-vit_test"]["tried"]
+    kinds = {head["head"].rsplit(", lr", 1)[0] for head in tried if ", lr" in head["head"]}
+    assert kinds == {"cls", "cls+mean patch", "cls of 3 blocks"}  # vit_test has three blocks
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("pixels", "--data", "nowhere.parquet"), "cannot read nowhere.parquet: it does not exist"),
+        (("pixels", "--data", "a.parquet", "--task", "bpps"), "there is no task 'bpps'; did you mean 'bbps'"),
+        (("nowhere/weights.pth", "--data", "DATA"), "nowhere/weights.pth: it does not exist"),
+        (("timm:resnet50", "--data", "DATA"), "write timm:NAME:FILE or timm:FOLDER"),
+        (("timm:resnet51:x.pth", "--data", "DATA"), "timm has no model 'resnet51'"),
+        (("pixels", "--data", "DATA", "grid.learning_rates=[0]"), "grid.learning_rates must hold"),
+        (("pixels", "--data", "DATA", "split.train=0.9"), "must be above 0 and add up to 1"),
+        (("pixels", "--data", "DATA", "bootstrap_replicate=5"), "did you mean 'bootstrap_replicates'"),
+        (("atlas", "DATA", "--out", "a.csv"), "let its name end in .parquet"),
+        (("atlas", "DATA", "--mappings", "nowhere"), "--mappings nowhere: there is no such folder"),
+        (("atlas", "nowhere"), "cannot read nowhere: it is not a folder"),
+    ],
+)
+def test_mistakes_are_one_sentence(words: tuple[str, ...], message: str, run: Run, kvasir: Path) -> None:
+    if "a.parquet" in words:
+        run("atlas", str(kvasir), "--out", "a.parquet")
+    code, printed = run(*(word.replace("DATA", str(kvasir)) for word in words))
+    errors = [line for line in printed.splitlines() if line.startswith("error:")]
+    assert code == 2 and len(errors) == 1 and message in errors[0], printed
+
+
+def test_a_changed_corrupt_image_stops_the_probe_with_its_name(run: Run, kvasir: Path, tmp_path: Path) -> None:
+    data = tmp_path / "copy"
+    shutil.copytree(kvasir, data)
+    (data / "polyps" / "03.jpg").write_bytes(b"no picture")
+    code, printed = run("pixels", "--data", str(data), "--out", "r", *SMALL)
+    assert code == 2 and "polyps/03.jpg" in printed.splitlines()[-1]
+
+
+def test_a_mapping_with_a_typo_is_named(run: Run, kvasir: Path) -> None:
+    Path("m").mkdir()
+    Path("m/mine.yaml").write_text("dataset: mine\nlabels: {a: [colon, pathological-findings, colon-polip]}\n")
+    code, printed = run("atlas", str(kvasir), "--mappings", "m")
+    assert code == 2 and "m/mine.yaml: a: 'colon-polip' is no finding of colon; did you mean 'colon-polyp'?" in printed
+
+
+def test_shipped_configs_are_valid() -> None:
+    from linear_probe.run import ProbeConfig
+
+    published = load_config(ProbeConfig, REPOSITORY / "configs" / "probe" / "published.yaml")
+    assert published == ProbeConfig()
+    assert load_config(ProbeConfig, REPOSITORY / "configs" / "probe" / "converged.yaml").protocol == "converged"
+
+
+def test_timm_weights_from_a_file_and_from_a_folder(tmp_path: Path) -> None:
+    from backbone.torchvision_shim import ensure_torchvision
+
+    ensure_torchvision()
+    import timm
+    import torch
+    from safetensors.torch import save_file
+
+    network = timm.create_model("resnet10t", num_classes=5).eval()
+    save_file(network.state_dict(), tmp_path / "w.safetensors")
+    from_file = load_model(f"timm:resnet10t:{tmp_path / 'w.safetensors'}")
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    shutil.copy(tmp_path / "w.safetensors", folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"architecture": "resnet10t", "pretrained_cfg": {"crop_pct": 0.5}}))
+    from_folder = load_model(f"timm:{folder}")
+    assert from_file.weights_sha256 == from_folder.weights_sha256
+    assert from_folder.preprocessing.resize_px == 2 * from_folder.preprocessing.crop_px
+    images = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        expected = network.forward_head(network.forward_features(images), pre_logits=True)
+        torch.testing.assert_close(from_file.model(images), expected)
+    (tmp_path / "bad.safetensors").write_bytes((tmp_path / "w.safetensors").read_bytes()[:1000])
+    with pytest.raises(UserError, match=r"bad.safetensors"):
+        load_model(f"timm:resnet10t:{tmp_path / 'bad.safetensors'}")
+    with pytest.raises(UserError, match="does not fit timm's resnet14t"):
+        load_model(f"timm:resnet14t:{tmp_path / 'w.safetensors'}")
+
+
+def test_names_of_equal_models_differ_and_random_weights_are_always_the_same() -> None:
+    models = load_models(["untrained:vit_test", "untrained:vit_test", "pixels"])
+    assert [m.name for m in models] == ["untrained-vit_test", "untrained-vit_test-2", "pixels"]
+    assert models[0].weights_sha256 == models[1].weights_sha256 != models[2].weights_sha256
+
+
+def test_the_module_runs() -> None:
+    import subprocess
+
+    done = subprocess.run(
+        [sys.executable, "-m", "linear_probe", "predict", "--help"], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "HEAD IMAGES" in done.stdout
