@@ -20,7 +20,7 @@ class QualityConfig:
 
     min_brightness: float = option("Mean brightness (0-255) below which a frame is too dark.", 30.0)
     washed_out_share: float = option("Share of overexposed pixels from which a frame is washed out.", 0.75)
-    min_sharpness: float = option("Sharpness below which a frame is blurred.", 0.5)
+    min_sharpness: float = option("Sharpness below which a frame is blurred.", 0.6)
 
 
 @dataclass(frozen=True)
