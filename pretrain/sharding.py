@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -20,6 +22,8 @@ def shard_objective(
     gradient reduction and the losses stay fp32. `reshard_after_forward` false keeps the student's blocks gathered
     between forward and backward: faster, more memory. The teacher always reshards: its average runs on the shards.
     """
+    # The backbone returns slices of one tensor. That matters only to code that changes them in place; there is none.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     policy = MixedPrecisionPolicy(param_dtype=param_type, reduce_dtype=torch.float32)
     _shard_network(objective.student, mesh, policy, reshard_after_forward)
     _shard_network(objective.teacher, mesh, policy, reshard=True)

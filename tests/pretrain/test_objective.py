@@ -226,3 +226,21 @@ def test_config_is_yaml_and_refuses_unknown_keys(tmp_path: Path) -> None:
         load_config(ObjectiveConfig, None, ["koleo_wieght=1"])
     with pytest.raises(UserError, match="must not be negative"):
         load_config(ObjectiveConfig, None, ["gram_weight=-1"])
+
+
+def test_koleo_looks_within_groups() -> None:
+    """Two groups in one batch are what two ranks with one group each would compute."""
+    objective = small_objective()
+    whole = batch_of(4)
+    whole.groups = 2
+    halves = []
+    for group in range(2):
+        images = torch.arange(4).view(2, 2)[group]
+        crops = whole.global_crops.unflatten(0, (2, 4))[:, images].flatten(0, 1)
+        local_crops = whole.local_crops.unflatten(0, (3, 4))[:, images].flatten(0, 1)
+        masks = whole.masks.unflatten(0, (2, 4))[:, images].flatten(0, 1)
+        halves.append(objective(make_batch(crops, local_crops, masks), TEMPERATURE)["koleo"])
+    torch.testing.assert_close(objective(whole, TEMPERATURE)["koleo"], (halves[0] + halves[1]) / 2)
+    whole.groups = 4
+    with pytest.raises(UserError, match="no neighbours for KoLeo"):
+        objective(whole, TEMPERATURE)
