@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from launch import slurm
-from launch.jobs import REQUEUE_EXIT_CODE, Job, events_of, read_job, record_event
-from launch.ray_cluster import exit_code_file
+from launch.jobs import REQUEUE_EXIT_CODE, Job, events_of, exit_code_file, read_job, record_event
 from runtime.console import say
 from runtime.errors import EXIT_USER_ERROR
 

@@ -112,6 +112,11 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 raise UserError(f"cannot read {path}: line {number} is not valid JSON ({error.msg}).") from error
 
 
+def exit_code_file(job: Job, restart: int) -> Path:
+    """Where the first node of a job on Ray notes the stage's exit code, for the other nodes and the batch script."""
+    return job.folder / f"ray_{restart}.exit"
+
+
 def log_files(job: Job) -> list[Path]:
     """The job's logs, the batch script's and first task's first."""
     return sorted(job.folder.glob("*_log.out"), key=lambda path: path.stat().st_mtime)

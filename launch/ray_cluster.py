@@ -7,7 +7,9 @@ the first node ends the job, and Slurm then starts it anew.
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -16,31 +18,56 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from launch.jobs import Job, read_job
+from launch.jobs import Job, exit_code_file, read_job
 from launch.task import port_of, record_start
-from runtime.console import say
+from runtime.console import say, warn
 from runtime.errors import UserError
 from runtime.files import write_text
 
 JOIN_SECONDS = 180.0
 
 
-def exit_code_file(job: Job, restart: int) -> Path:
-    """Where the first node notes the stage's exit code; the others wait for it, and so does the batch script."""
-    return job.folder / f"ray_{restart}.exit"
-
-
 def main(folder: Path) -> int:
     job = read_job(folder)
     restart = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
     address = f"{os.environ['SLURM_LAUNCH_NODE_IPADDR']}:{port_of(int(os.environ['SLURM_JOB_ID']), restart)}"
+    token = job.folder / f"ray_{restart}.token"
     if os.environ["SLURM_PROCID"] != "0":
+        _use_token(token)
         return stay_joined(job, address, exit_code_file(job, restart))
     exit_code_file(job, restart).unlink(missing_ok=True)
+    _make_token(token)
+    _use_token(token)
     record_start(job)
-    code = run_on_head(job, address)
+    try:
+        code = run_on_head(job, address)
+    finally:
+        token.unlink(missing_ok=True)
     write_text(exit_code_file(job, restart), f"{code}\n")
     return code
+
+
+def _make_token(path: Path) -> None:
+    """A secret of this job's own cluster: nodes are shared, and without one any user of them could run code on it.
+
+    It also keeps the job apart from the token that Ray stores in the home folder for the user's local clusters.
+    """
+    hidden = path.with_name(f".{path.name}")
+    hidden.unlink(missing_ok=True)
+    descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(secrets.token_hex(32))
+    hidden.replace(path)
+
+
+def _use_token(path: Path) -> None:
+    """For this process and all that it starts, as soon as the first node has written the token."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise UserError(f"the first node did not write {path} in {JOIN_SECONDS:.0f} s; is its folder shared?")
+        time.sleep(0.3)
+    os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": path.read_text()})
 
 
 def run_on_head(job: Job, address: str) -> int:
@@ -50,7 +77,7 @@ def run_on_head(job: Job, address: str) -> int:
     head = _ray_start(job, ["--head", f"--node-ip-address={host}", f"--port={port}", f"--temp-dir={temporary}"])
     try:
         _wait_for_port(host, int(port), head)
-        say(f"Ray's head is up at {address}; {job.nodes} nodes are asked to join")
+        _wait_for_nodes(address, job.nodes)
         # One process of several tasks: the stage must not think that it is a rank.
         hidden = ("SLURM_PROCID", "RANK")
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -66,6 +93,28 @@ def run_on_head(job: Job, address: str) -> int:
         return code if code >= 0 else 128 - code
     finally:
         _end(head)
+
+
+def _wait_for_nodes(address: str, wanted: int) -> None:
+    """A stage may count the cluster's cores when it starts, so it starts when all have joined."""
+    import ray  # reads its settings when it is imported, so not before the token is there
+
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        deadline = time.monotonic() + JOIN_SECONDS
+        while (joined := _alive_nodes()) < wanted and time.monotonic() < deadline:
+            time.sleep(0.5)
+    finally:
+        ray.shutdown()
+    if joined < wanted:
+        warn(f"only {joined} of {wanted} nodes joined Ray in {JOIN_SECONDS:.0f} s; going on with them")
+    say(f"Ray is up at {address} on {joined} nodes")
+
+
+def _alive_nodes() -> int:
+    import ray
+
+    return sum(bool(node["Alive"]) for node in ray.nodes())  # type: ignore[no-untyped-call]
 
 
 def stay_joined(job: Job, address: str, ended: Path) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import torch
 
 from launch.plan.hardware import REFERENCE_EFFICIENCY, Gpu
 from launch.plan.memory import Memory, checkpoint_bytes, memory_of
@@ -105,11 +106,14 @@ def loader_seconds_per_image(config: PretrainConfig, seconds: float = 1.0) -> fl
     """Measured here and now, on one core: a frame of 640 × 512 pixels, decoded and cut into all its crops."""
     smooth = cv2.resize(np.random.default_rng(0).integers(0, 255, (20, 16, 3), np.uint8), (640, 512))
     data = cv2.imencode(".jpg", smooth, [cv2.IMWRITE_JPEG_QUALITY, 90])[1].tobytes()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     augment_jpeg(data, config.augment, 0, 0, 0)
     began, count = time.process_time(), 0
     while time.process_time() - began < seconds:
         count += 1
         augment_jpeg(data, config.augment, 0, 0, count)
+    torch.set_num_threads(threads)
     return (time.process_time() - began) / count
 
 
@@ -225,6 +229,10 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         ("reading", f"{all_gpus * corpus.bytes / corpus.images / 1e6:,.0f} MB/s from the shards"),
         ("time", f"{duration(plan.seconds)} = {plan.gpu_hours:,.0f} GPU hours"),
         ("goes", f"{math.ceil(plan.seconds / limit)} of at most {duration(limit)}"),
+        (
+            "main memory",
+            f"{machine.gpus_per_node * 8 * plan.parameters.student / 1e9:.1f} GB per node while a run starts",
+        ),
         ("checkpoint", f"{plan.checkpoint_bytes / 1e9:.1f} GB, {write}"),
     ]
 

@@ -11,6 +11,7 @@ from conftest import HERE, Slurm, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.jobs import Job, events_of
+from launch.progress import progress_of
 from launch.stages import pretrain_job
 from launch.status import is_live, job_state
 from launch.submit import submit
@@ -30,7 +31,7 @@ SIZES = {
 }
 
 
-def cluster_of(time_minutes: int = 10, warn_seconds: int = 30) -> ClusterConfig:
+def cluster_of(time_minutes: int = 10, warn_seconds: int = 120) -> ClusterConfig:
     resources = Resources(nodes=2, tasks_per_node=2, time_minutes=time_minutes)
     environment = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     return ClusterConfig(pretrain=resources, warn_seconds=warn_seconds, environment=environment)
@@ -75,6 +76,14 @@ def requeue(slurm: Slurm, job: Job) -> None:
     slurm.ask("scontrol", "requeue", str(job.job_id))
 
 
+def let_the_time_run_out(slurm: Slurm, job: Job) -> None:
+    """A limit that is nearer than the warning makes the warning come at once; then the job gets its old limit again."""
+    minutes = int(slurm.ask("squeue", "-h", "-j", str(job.job_id), "-o", "%M").split(":")[-2]) + 2
+    slurm.ask("scontrol", "update", f"JobId={job.job_id}", f"TimeLimit={minutes}")
+    wait_for(lambda: len(ends_of(job)) == 1, 90, "the warning made it save")
+    slurm.ask("scontrol", "update", f"JobId={job.job_id}", "TimeLimit=10")
+
+
 def kill_a_slurmd(slurm: Slurm, job: Job) -> None:
     slurm.kill_slurmd("n2")
 
@@ -83,32 +92,36 @@ def kill_a_node(slurm: Slurm, job: Job) -> None:
     slurm.kill_node("n2", str(job.job_id))
 
 
+def ends_of(job: Job) -> list[int]:
+    """Exit codes of the job's goes."""
+    return [event["exit_code"] for event in events_of(job.folder) if event["event"] == "ended"]
+
+
 def check_interrupted(
     slurm: Slurm, run: Path, shards: Path, undisturbed: Path, interrupt: Callable[[Slurm, Job], None]
-) -> None:
+) -> Job:
     job = start(run, shards, cluster_of())
     wait_for_steps(run, 4)
     interrupt(slurm, job)
     wait_until_done(job)
     assert job_state(job.folder).requeues >= 1, "it was not interrupted at all"
     assert_same_run(run, undisturbed, STEPS)
-
-
-def test_preempted_training_ends_with_the_same_bits(
-    slurm: Slurm, tmp_path: Path, shards: Path, undisturbed: Path
-) -> None:
-    check_interrupted(slurm, tmp_path / "run", shards, undisturbed, preempt)
-    ends = [event for event in events_of(tmp_path / "run" / "jobs" / "pretrain") if event["event"] == "ended"]
-    assert [event["exit_code"] for event in ends] == [75, 0], "it did not save when it was asked to"
+    return job
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("interrupt", [requeue, kill_a_slurmd, kill_a_node])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("interrupt", [preempt, let_the_time_run_out, requeue, kill_a_slurmd, kill_a_node])
 def test_interrupted_training_ends_with_the_same_bits(
     slurm: Slurm, tmp_path: Path, shards: Path, undisturbed: Path, interrupt: Callable[[Slurm, Job], None]
 ) -> None:
+    run = tmp_path / "run"
     try:
-        check_interrupted(slurm, tmp_path / "run", shards, undisturbed, interrupt)
+        job = check_interrupted(slurm, run, shards, undisturbed, interrupt)
     finally:
         if interrupt in (kill_a_slurmd, kill_a_node):
             slurm.start_node("n2")
+    if interrupt in (preempt, let_the_time_run_out):
+        assert ends_of(job) == [75, 0], "it did not save when it was asked to"
+    progress = progress_of(run)
+    assert progress is not None and (progress.step, progress.total_steps) == (STEPS, STEPS)

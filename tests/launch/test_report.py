@@ -1,0 +1,147 @@
+"""The report of a real run, looked at by a real browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from launch.jobs import Job, record_event
+from launch.progress import progress_of
+from launch.report import write_report
+from runtime.errors import UserError
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "pretrain"))
+from engine_runs import run_ranks, words_of, write_shards
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+
+
+def write_classes(folder: Path) -> Path:
+    """Three classes of coloured noise."""
+    rng = np.random.default_rng(0)
+    for number, name in enumerate(("polyps", "normal-cecum", "esophagitis")):
+        (folder / name).mkdir(parents=True)
+        for image in range(12):
+            pixels = rng.integers(0, 120, (64, 64, 3), np.uint8)
+            pixels[..., number] += 100
+            Image.fromarray(pixels).save(folder / name / f"{image}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small training whose monitor evaluates it on the way."""
+    folder = tmp_path_factory.mktemp("report")
+    data = write_classes(folder / "labelled")
+    shards = write_shards(folder / "shards")
+    monitor = {
+        "monitor__mode": "inline",
+        "monitor__every_steps": 4,
+        "monitor__early_stopping": "false",
+        "monitor__evaluation__data__path": data,
+        "monitor__evaluation__cache": folder / "cache",
+        "monitor__evaluation__ks": "[5,10]",
+        "monitor__evaluation__selection__metric": "top1_k10",
+        "monitor__evaluation__selection__tie_breaks": "[rankme]",
+        "monitor__evaluation__bootstrap__samples": 50,
+        "checkpoint__keep_last": 9,
+    }
+    run = folder / "my <run>"
+    run_ranks(words_of(run, shards, **monitor), 1)
+    job = Job("pretrain", str(run), ["pretrain", "x.yaml"], str(folder), "local", str(folder), submitted=1.0)
+    job.save()
+    record_event(job.folder, "started", job_id="17", restart=0, nodes="n[1-2]", ranks=4)
+    record_event(job.folder, "ended", exit_code=75, state="RUNNING", verdict="requeue")
+    record_event(job.folder, "started", job_id="17", restart=1, nodes="n[2-3]", ranks=4)
+    record_event(job.folder, "ended", exit_code=0, state="RUNNING", verdict="done")
+    (run / "pictures").mkdir()
+    Image.new("RGB", (40, 30), (200, 30, 30)).save(run / "pictures" / "patches_step_0000012.png")
+    return run
+
+
+def test_the_report_tells_what_the_run_did(run: Path) -> None:
+    page = write_report(run).read_text()
+    assert page.count("<svg") >= 9
+    text = html.unescape(re.sub(r"<[^>]*>", " ", page))
+    selection = json.loads((run / "eval" / "knn_selection.json").read_text())
+    assert selection["checkpoint"] in text and selection["why"] in text
+    for words in ("my <run>", "top1, k = 10", "12 of 12", "pretrain started, job 17, 4 processes on n[1-2]", "requeue"):
+        assert words in text, words
+    assert "no leakage certificate" in text
+    assert "dino_head:" in text, "the config"
+    assert 'src="data:image/png;base64,' in page
+
+
+def test_the_page_needs_nothing_from_outside(run: Path) -> None:
+    page = write_report(run).read_text()
+    addresses = re.findall(r"""(?:src|href)=["']([^"']*)""", page)
+    assert addresses and all(address.startswith(("data:", "#")) for address in addresses), addresses
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert len(ids) == len(set(ids)), "charts share ids: one would be drawn with another's parts"
+
+
+def test_progress_of_the_run(run: Path) -> None:
+    progress = progress_of(run)
+    assert progress is not None
+    assert (progress.step, progress.total_steps, progress.seconds_left) == (12, 12, 0)
+    assert progress.metric == "top1_k10" and 0 <= (progress.best_knn or -1) <= 1
+
+
+def test_a_folder_without_a_training_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has no metrics\.jsonl"):
+        write_report(tmp_path)
+
+
+def browse(page: Path, profile: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    flags = [
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", f"--user-data-dir={profile}",
+        "--enable-logging=stderr", *words,
+    ]  # fmt: skip
+    return subprocess.run(
+        [str(CHROMIUM), *flags, page.as_uri()], capture_output=True, text=True, check=True, timeout=120
+    )
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+def test_a_browser_shows_it_without_complaint(run: Path, tmp_path: Path) -> None:
+    """At laptop and phone width nothing sticks out to the side, every picture is decoded, every curve has a size."""
+    script = """
+    const look = (width) => new Promise((done) => {
+      const frame = document.createElement("iframe");
+      frame.width = width; frame.height = 900; frame.srcdoc = document.getElementById("page").textContent;
+      frame.onload = () => {
+        const page = frame.contentDocument;
+        const broken = [...page.images].filter((image) => !image.naturalWidth).length;
+        const curves = [...page.querySelectorAll("figure svg")].map((svg) => svg.getBoundingClientRect());
+        const flat = curves.filter((box) => box.width < 250 || box.height < 120).length;
+        done({ width, scroll: page.documentElement.scrollWidth, broken, curves: curves.length, flat });
+      };
+      document.body.append(frame);
+    });
+    Promise.all([look(390), look(1280)]).then((seen) => { document.title = JSON.stringify(seen); });
+    """
+    page = write_report(run).read_text()
+    outer = tmp_path / "outer.html"
+    inner = page.replace("</script", "<\\/script")
+    outer.write_text(f'<script type="text/plain" id="page">{inner}</script><body><script>{script}</script>')
+    seen = browse(outer, tmp_path / "profile", "--virtual-time-budget=10000", "--dump-dom")
+    title = re.search(r"<title>(\[\{&quot;width.*?|\[\{\"width.*?)</title>", seen.stdout)
+    assert title, seen.stdout[-500:]
+    for look in json.loads(html.unescape(title.group(1))):
+        assert look["scroll"] <= look["width"], look
+        assert (look["broken"], look["flat"]) == (0, 0) and look["curves"] >= 9, look
+    plain = browse(
+        run / "report.html", tmp_path / "profile2", f"--screenshot={tmp_path / 'page.png'}", "--window-size=1280,2400"
+    )
+    assert "CONSOLE" not in plain.stderr, plain.stderr
+    assert np.asarray(Image.open(tmp_path / "page.png").convert("RGB")).std() > 10, "the page is empty"
