@@ -64,23 +64,25 @@ PACKAGES: dict[str, tuple[Callable[[ViTConfig], Any], Callable[[Any, Tensor], Te
 }
 
 
+def exported(ours: VisionTransformer, package: str, folder: Path) -> Any:
+    """Their model with our weights; strict loading by their own code."""
+    config = ours.config
+    theirs = PACKAGES[package][0](config)
+    if package == "timm":
+        theirs.load_state_dict(to_timm(ours.state_dict()), strict=True)
+        return theirs
+    save_file(to_transformers(ours.state_dict()), folder / "model.safetensors", {"format": "pt"})
+    theirs, report = type(theirs).from_pretrained(folder, config=theirs.config, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+    return theirs.eval()
+
+
 @torch.no_grad()
 def export_and_compare(config: ViTConfig, package: str, side_px: int, folder: Path) -> float:
-    """Our weights in their model; strict loading by their own code."""
-    build, tokens_of = PACKAGES[package]
     ours = random_model(config)
-    if package == "timm":
-        theirs = build(config)
-        theirs.load_state_dict(to_timm(ours.state_dict()), strict=True)
-    else:
-        save_file(to_transformers(ours.state_dict()), folder / "model.safetensors", {"format": "pt"})
-        build_class = type(build(vit_config("vit_test", registers=config.registers)))
-        settings = build_class.config_class(**transformers_config(config))
-        theirs, report = build_class.from_pretrained(folder, config=settings, output_loading_info=True)
-        assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
-        theirs.eval()
+    theirs = exported(ours, package, folder)
     images = torch.randn(1, 3, side_px, side_px, generator=torch.Generator().manual_seed(1))
-    return relative(our_tokens(ours, images), tokens_of(theirs, images))
+    return relative(our_tokens(ours, images), PACKAGES[package][1](theirs, images))
 
 
 @torch.no_grad()
@@ -109,6 +111,24 @@ def import_and_compare(config: ViTConfig, package: str, side_px: int, folder: Pa
 def test_small_sizes(case: str, package: str, compare: Callable[..., float], tmp_path: Path) -> None:
     config = TEST_SIZES[case]
     assert compare(config, package, config.image_px, tmp_path) < TOLERANCE
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_comparison_sees_every_tensor(package: str, tmp_path: Path) -> None:
+    """The differences are often exactly zero, as all three call the same kernels: so show that any change is seen."""
+    ours = random_model(vit_config("vit_test_patch14_reg4"))
+    theirs = exported(ours, package, tmp_path)
+    images = torch.randn(1, 3, 56, 56, generator=torch.Generator().manual_seed(1))
+    expected = PACKAGES[package][1](theirs, images)
+    assert relative(our_tokens(ours, images), expected) < TOLERANCE
+    for name, parameter in ours.named_parameters():
+        saved = parameter.clone()
+        parameter.add_(torch.randn_like(parameter), alpha=0.05)
+        difference = relative(our_tokens(ours, images), expected)
+        # Without a mask the mask token has no part in the features.
+        assert difference < TOLERANCE if name == "mask_token" else difference > 10 * TOLERANCE, name
+        parameter.copy_(saved)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
