@@ -16,6 +16,7 @@ from backbone import Preprocessing, load_backbone
 from pretrain.build import build_objective, make_mesh, prepare_optimizer, training_state
 from pretrain.checkpoints import CheckpointStore
 from pretrain.config import PretrainConfig, changed_key
+from pretrain.estimate import MemoryEstimate, estimate_memory, flops_per_image
 from pretrain.health import collapse_figures
 from pretrain.loader import LoadedBatch, Loader, RankBatches, Requests
 from pretrain.logs import RunLog
@@ -153,6 +154,8 @@ class Trainer:
             }
             if log is not None:
                 speed = self.clock.lap(self.step + 1, self.config.batch.images, wait_seconds / self.world.size)
+                if self.config.log.peak_tflops_per_rank is not None:
+                    speed["mfu"] = self._mfu(speed["images_per_second"], self.config.log.peak_tflops_per_rank)
                 log.write(self.step, {**figures, "speed": speed})
                 self._say_step(result, values.lr, speed)
         self.step += 1
@@ -290,17 +293,33 @@ class Trainer:
             f"{schedule.total_steps:,} steps of {config.batch.images:,} images = {epochs:.2f} data epochs; "
             f"learning rate up to {schedule.lr[1]:.3g}, then to {schedule.at(schedule.total_steps).lr:.3g}"
         )
+        table("memory per rank, estimated", ["part", "size"], self._memory().rows())
         head, *rows = schedule.table()
         table("schedule", list(head), [list(row) for row in rows])
         if self.step:
             say(f"going on from step {self.step:,}")
 
+    def _memory(self) -> MemoryEstimate:
+        config, world = self.config, self.world
+        images = config.batch.group_images * config.batch.groups_per_rank(world.size)
+        recompute = config.execution.checkpoint_blocks
+        return estimate_memory(
+            self.vit, config.objective, config.sharding, config.augment, images, recompute, world.size, world.local_size
+        )
+
+    def _mfu(self, images_per_second: float, peak_tflops_per_rank: float) -> float:
+        """The share of the devices' peak that went into the model's own arithmetic."""
+        config = self.config
+        work = flops_per_image(self.vit, config.objective, config.augment, config.masks)
+        return images_per_second * work / (peak_tflops_per_rank * 1e12 * self.world.size)
+
     def _say_step(self, result: StepResult, lr: float, speed: dict[str, float]) -> None:
         left = (self.schedule.total_steps - self.step - 1) * speed["step_seconds"]
+        mfu = f"MFU {100 * speed['mfu']:.0f}%  " if "mfu" in speed else ""
         say(
             f"step {self.step:>6,}/{self.schedule.total_steps:,}  loss {result.losses['total']:.4f}  lr {lr:.2e}  "
             f"{speed['images_per_second']:.1f} images/s  data wait {100 * speed['data_wait_share']:.0f}%  "
-            f"memory {speed['memory_gb']:.2f} GB  {duration(left)} left"
+            f"{mfu}memory {speed['memory_gb']:.2f} GB  {duration(left)} left"
         )
 
 
