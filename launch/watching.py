@@ -12,7 +12,7 @@ from launch.status import is_live, job_state
 from runtime.console import say
 from runtime.errors import exit_code_of
 
-POLL_SECONDS = 5.0
+POLL_SECONDS = 10.0
 
 
 def follow(run: Path, config: Path) -> int:

@@ -23,7 +23,8 @@ h2 { margin: 2rem 0 0.5rem; font-size: 1.2rem; }
 .quiet { color: #666; }
 .cards, .charts { display: grid; gap: 0.75rem; }
 .cards { grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); margin-top: 1rem; }
-.charts { grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); }
+.charts { grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
+.scroll + .scroll { margin-top: 1rem; }
 .card, figure { background: #fff; border: 1px solid #e3e3e3; border-radius: 8px; padding: 0.75rem; margin: 0; }
 .card b { display: block; font-size: 1.3rem; overflow-wrap: anywhere; }
 .card span { color: #666; font-size: 0.85rem; }

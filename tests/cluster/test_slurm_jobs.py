@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from conftest import HERE, Slurm, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run
-from launch.jobs import Job, events_of, read_job
+from launch.jobs import Job, events_of, record_event
 from launch.status import job_state
 from launch.submit import describe, submit
 from runtime.errors import UserError
@@ -166,11 +167,21 @@ def test_a_job_that_can_never_start_is_pointed_out(
 def test_a_submitter_that_dies_before_it_hears_the_number(slurm: Slurm, tmp_path: Path) -> None:
     """The record is written before sbatch; without its number the job is still found."""
     job = start(tmp_path / "a", 200)
-    Job.save(read_job(job.folder).__class__(**{**read_job(job.folder).__dict__, "job_id": None}))
+    replace(job, job_id=None).save()
     wait_for(lambda: job_state(job.folder).state == "RUNNING", 30, "it is found")
     assert job_state(job.folder).job_id == job.job_id
     with pytest.raises(UserError, match="already running"):
         start(tmp_path / "a", 200)
+
+
+def test_a_job_that_slurm_has_forgotten_is_known_from_its_history(slurm: Slurm, tmp_path: Path) -> None:
+    job = start(tmp_path / "a", 2, cluster=cluster_of(pretrain=Resources()))
+    wait_until(job, "COMPLETED")
+    replace(job, job_id="999999").save()
+    assert job_state(job.folder).state == "COMPLETED"
+    (job.folder / "events.jsonl").unlink()
+    record_event(job.folder, "started", job_id="999999", restart=0, nodes="n1", ranks=1)
+    assert job_state(job.folder).state == "LOST", "it is dead and did not get to note its end"
 
 
 @pytest.mark.slow

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import HERE, Slurm, wait_for
 
 from launch.cluster import ClusterConfig, Resources
+from launch.control import cancel_run
 from launch.jobs import Job, events_of
 from launch.progress import progress_of
 from launch.stages import pretrain_job
@@ -65,6 +67,23 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, shards: Path) -> Path:
     run = tmp_path_factory.mktemp("undisturbed") / "run"
     run_ranks(words_of(run, shards, **SIZES), 4)
     return run
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_run_may_go_on_with_another_number_of_nodes(slurm: Slurm, tmp_path: Path, shards: Path) -> None:
+    run = tmp_path / "run"
+    job = start(run, shards, cluster_of())
+    wait_for_steps(run, 4)
+    cancel_run(run)
+    wait_for(lambda: not is_live(job_state(job.folder)), 90, "it is cancelled")
+    done = len(metrics_of(run))
+    assert 4 <= done < STEPS
+    smaller = replace(cluster_of(), pretrain=Resources(nodes=1, tasks_per_node=2, time_minutes=10))
+    wait_until_done(start(run, shards, smaller))
+    assert [line["step"] for line in metrics_of(run)] == list(range(STEPS))
+    started = [event["ranks"] for event in events_of(job.folder) if event["event"] == "started"]
+    assert started == [4, 2]
 
 
 def preempt(slurm: Slurm, job: Job) -> None:
