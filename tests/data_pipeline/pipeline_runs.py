@@ -31,8 +31,9 @@ def config_for(corpus: Path, out: Path, *overrides: str, only: tuple[str, ...] =
             *overrides,
         ],
     )
-    if only:
+    if only:  # a small run: a few corpora, a small guarded set
         config.corpora = {name: config.corpora[name] for name in only}
+        config.leakage.guard = [f"{corpus}/kvasir-dataset-v2/ulcerative-colitis"]
     config.private_dir.mkdir(parents=True, exist_ok=True)
     (config.private_dir / KEY_NAME).write_text(KEY)
     return config

@@ -1,0 +1,189 @@
+"""What goes wrong ends in one sentence and exit code 2, and loses nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from pipeline_runs import config_for
+
+from data_pipeline import CorpusConfig, PipelineConfig, report, shard, verify
+from data_pipeline.__main__ import COMMANDS
+from data_pipeline.identity import load_or_create_key
+from runtime.command_line import run_stage
+from runtime.errors import UserError
+
+
+def picture(seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    small = random.uniform(60, 200, (12, 16, 3)).astype(np.float32)
+    large = cv2.resize(small, (320, 240), interpolation=cv2.INTER_CUBIC) + random.normal(0, 12, (240, 320, 3))
+    return np.clip(large, 0, 255).astype(np.uint8)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A folder of six good pictures."""
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(6):
+        cv2.imwrite(str(folder / f"{number}.png"), picture(number))
+    return folder
+
+
+def config_of(pictures: Path, out: Path) -> PipelineConfig:
+    config = PipelineConfig(out=str(out), data_root=str(pictures.parent), corpora={})
+    config.corpora = {"mine": CorpusConfig("folder", pictures.name, licence="CC0")}
+    config.screen.text.inside, config.screen.text.reader = "keep", "none"
+    config.ray.workers = 1
+    return config
+
+
+def exit_of(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        run_stage("data_pipeline", COMMANDS, list(words))
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize("verb", ["plan", "shard"])
+def test_missing_root_is_one_sentence_and_exit_2(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = exit_of(verb, "configs/corpora/panendo.yaml", f"data_root={tmp_path}", f"out={tmp_path / 'out'}")
+    error = capsys.readouterr().err
+    assert code == 2 and error.count("\n") == 1
+    assert error.startswith(f"error: corpora.colonoscopicds.root: the folder {tmp_path}/colonoscopicds does not exist")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("verb", ["verify", "report"])
+def test_there_is_nothing_to_verify_or_report(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_of(verb, f"out={tmp_path}") == 2
+    assert "run shard first" in capsys.readouterr().err
+
+
+def test_broken_pictures_are_reported_and_the_rest_is_kept(pictures: Path, tmp_path: Path, ray_cluster: None) -> None:
+    (pictures / "empty.png").touch()
+    (pictures / "text.jpg").write_text("not a picture")
+    whole = cv2.imencode(".jpg", picture(50))[1].tobytes()
+    (pictures / "half.jpg").write_bytes(whole[: len(whole) // 2])
+    (pictures / "wrong.jpg").write_bytes(cv2.imencode(".png", picture(51))[1].tobytes())
+    (pictures / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    config = config_of(pictures, tmp_path / "out")
+    assert shard(config).frames == 7
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(config.private_dir / "sources.parquet").to_pylist()
+    problems = {path: why for row in rows for path, why in row["problems"]}
+    assert problems == {
+        "empty.png": "the file is empty",
+        "half.jpg": "ends early: the picture is only partly there",
+        "text.jpg": "is not a picture, or a broken one",
+        "wrong.jpg": "is a PNG picture, not what its name says",
+    }
+    assert verify(config).faults == []
+
+
+def test_names_that_look_like_paths_or_commands_do_no_harm(pictures: Path, tmp_path: Path, ray_cluster: None) -> None:
+    for number, name in enumerate(("..png.png", "a\nb.png", "..\\..\\evil.png", "$(touch x).png", "näme 1.png")):
+        cv2.imwrite(str(pictures / "plain.png"), picture(100 + number))
+        (pictures / "plain.png").rename(pictures / name)
+    (pictures / "sub").mkdir()
+    cv2.imwrite(str(pictures / "sub" / "0.png"), picture(200))  # a second file of that name
+    before = {path for path in tmp_path.rglob("*") if path.is_relative_to(pictures)}
+    config = config_of(pictures, tmp_path / "out")
+    result = shard(config)
+    assert result.frames == 6 + 4 + 1, "a name that begins with a dot is hidden and left out; all others are kept"
+    listing = subprocess.run(
+        ["tar", "-tf", result.out / "shard-000000.tar"], capture_output=True, text=True, check=True
+    )
+    names = listing.stdout.split()
+    assert len(names) == len(set(names)) == 22
+    assert all(set(name.partition(".")[0]) <= set("0123456789abcdef") for name in names)
+    assert {path for path in tmp_path.rglob("*") if path.is_relative_to(pictures)} == before
+
+
+def test_nothing_kept_says_why(tmp_path: Path, ray_cluster: None) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    cv2.imwrite(str(folder / "dark.png"), np.full((240, 320, 3), 22, np.uint8))
+    with pytest.raises(UserError, match=r"no frame of .* passed the screens; the most frequent reason is "):
+        shard(config_of(folder, tmp_path / "out"))
+
+
+def test_guard_folder_that_guards_nothing_is_refused(pictures: Path, tmp_path: Path, ray_cluster: None) -> None:
+    config = config_of(pictures, tmp_path / "out")
+    config.leakage.guard = [str(tmp_path / "nowhere")]
+    with pytest.raises(UserError, match=r"leakage\.guard: the folder .*nowhere does not exist"):
+        shard(config)
+    (tmp_path / "empty").mkdir()
+    config.leakage.guard = [str(tmp_path / "empty")]
+    with pytest.raises(UserError, match=r"leakage\.guard: .*empty holds no images"):
+        shard(config)
+
+
+def test_two_runs_into_one_folder_are_refused(pictures: Path, tmp_path: Path) -> None:
+    from runtime.locks import directory_lock
+
+    config = config_of(pictures, tmp_path / "out")
+    with directory_lock(config.private_dir), pytest.raises(UserError, match="is in use by process"):
+        shard(config)
+
+
+def test_damaged_key_is_named_and_a_key_is_private(tmp_path: Path) -> None:
+    key = load_or_create_key(tmp_path)
+    assert load_or_create_key(tmp_path) == key and len(key) == 32
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "key").write_text("123")
+    with pytest.raises(UserError, match="is damaged"):
+        load_or_create_key(tmp_path)
+
+
+def test_key_inside_the_shards_is_refused(tmp_path: Path) -> None:
+    config = PipelineConfig(out=str(tmp_path / "out"))
+    config.identity.private_dir = str(tmp_path / "out" / "secret")
+    with pytest.raises(UserError, match="the key must stay outside the shards"):
+        config.check()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with 300 KB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small file system needs more rights")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_full_disk_is_one_sentence_and_the_run_continues_afterwards(
+    small_disk: Path, pictures: Path, tmp_path: Path, ray_cluster: None
+) -> None:
+    for number in range(10, 60):
+        cv2.imwrite(str(pictures / f"{number}.png"), picture(number))
+    config = config_of(pictures, small_disk / "out")
+    config.identity.private_dir = str(tmp_path / "private")
+    with pytest.raises(UserError, match="the disk is full; free some space and run the same command again"):
+        shard(config)
+    assert not (small_disk / "out" / "SHA256SUMS").exists()
+    subprocess.run(["mount", "-o", "remount,size=60m", str(small_disk)], check=True)
+    assert shard(config).frames == 56
+    assert verify(config).faults == []
+    assert report(config).is_file()
+
+
+def test_a_corpus_named_twice_under_one_root_is_kept_once(
+    synthetic_corpus: Path, tmp_path: Path, ray_cluster: None
+) -> None:
+    config = config_for(synthetic_corpus, tmp_path / "shards", only=("ri-vce",))
+    config.corpora["again"] = config.corpora["ri-vce"]
+    config.leakage.guard = []
+    alone = config_for(synthetic_corpus, tmp_path / "alone", only=("ri-vce",))
+    alone.leakage.guard = []
+    assert shard(config).frames == shard(alone).frames > 0
