@@ -16,7 +16,7 @@ from pretrain.masking import MaskConfig
 from pretrain.monitor import MonitorConfig
 from pretrain.objective import ObjectiveConfig
 from pretrain.parameter_groups import OptimizerConfig
-from pretrain.schedules import ScheduleConfig
+from pretrain.schedules import ScheduleConfig, parse_duration
 from runtime.config import option, required
 
 
@@ -27,7 +27,7 @@ class RunConfig:
     dir: str = required("Folder of the run. One that holds a run already is continued.")
     seed: int = option("Everything random follows from it.", 0)
     device: Literal["auto", "cpu", "cuda"] = option("Where to train; auto: a GPU when there is one.", "auto")
-    stop_at_step: int | None = option("End here with a checkpoint, as if asked to stop; null: at the end.", None)
+    stop_at: str | None = option("End before the schedule does, such as '2 data epochs'; null: with it.", None)
     timeout_seconds: float = option("A rank that does not answer for so long ends the run.", 600.0)
 
 
@@ -79,6 +79,8 @@ class PretrainConfig:
 
     def check(self) -> None:
         self.model.vit()
+        if self.run.stop_at is not None:
+            parse_duration("run.stop_at", self.run.stop_at)
 
 
 # What a run may change when it is resumed: it moves, names or times things, and does not touch the numbers.
@@ -86,7 +88,7 @@ FREE_SECTIONS = ("execution", "checkpoint", "health", "log", "monitor")
 FREE_KEYS = (
     "run.dir",
     "run.device",
-    "run.stop_at_step",
+    "run.stop_at",
     "run.timeout_seconds",
     "data.shards",  # the shards' own fingerprint is compared instead
     "data.workers",

@@ -23,7 +23,7 @@ from pretrain.logs import RunLog
 from pretrain.monitor import Monitor, Verdict
 from pretrain.order import DataOrder
 from pretrain.parameter_groups import build_optimizer
-from pretrain.schedules import resolve_schedule
+from pretrain.schedules import resolve_schedule, steps_of
 from pretrain.shards import ShardSet, open_shards
 from pretrain.signals import EXIT_REQUEUE, StopRequest, stop_signals
 from pretrain.step import Stepper, StepResult
@@ -64,6 +64,7 @@ class Trainer:
         self.vit = config.model.vit()
         self.order = _order(config, self.shards)
         self.schedule = resolve_schedule(config.schedule, config.batch.images, self.order.epoch_images)
+        self.end = self._end()
         self.objective = self._build()
         self.optimizer = build_optimizer(self.objective.student, config.optimizer)
         prepare_optimizer(self.optimizer)
@@ -80,18 +81,16 @@ class Trainer:
 
     def train(self) -> int:
         """Run the steps that are left."""
-        total = self.schedule.total_steps
-        end = min(total, self.config.run.stop_at_step or total)
         self._introduce()
-        if self.step >= end or self.monitor.verdict(self.step).stop:
-            say(f"nothing to do: the run has ended at step {self.step:,} of {total:,}.")
+        if self.step >= self.end or self.monitor.verdict(self.step).stop:
+            say(f"nothing to do: the run has ended at step {self.step:,} of {self.end:,}.")
             return 0
-        with self._log() as log, self._loader(range(self.step, end)) as loader:
+        with self._log() as log, self._loader(range(self.step, self.end)) as loader:
             self.clock = _Clock(self.step)
             verdict = self._look(log, resumed=self.step > 0)
-            while self.step < end and not verdict.stop and not self._stop_requested:
+            while self.step < self.end and not verdict.stop and not self._stop_requested:
                 self._one_step(loader, log, verdict.lr_factor)
-                if self.monitor.due(self.step, total):
+                if self.monitor.due(self.step, self.end):
                     verdict = self._look(log)
                 elif self.step % self.config.checkpoint.every_steps == 0:
                     self._save(log)
@@ -99,12 +98,12 @@ class Trainer:
             self._save_if_new(log)
             self.store.wait(must_succeed=True)
             self._log_last_figures(log)
-        return self._farewell(end, verdict)
+        return self._farewell(verdict)
 
-    def _farewell(self, end: int, verdict: Verdict) -> int:
+    def _farewell(self, verdict: Verdict) -> int:
         if verdict.stop:
             say(f"stopped at step {self.step:,}: {verdict.why}.")
-        elif self.step < end:
+        elif self.step < self.end:
             say(f"stopped at step {self.step:,} as asked, saved; the same command goes on from here.")
             return EXIT_REQUEUE
         say(f"done: {self.step:,} steps, {self.store.folder / f'step_{self.step:07d}'}.")
@@ -112,7 +111,7 @@ class Trainer:
 
     def _look(self, log: RunLog | None, resumed: bool = False) -> Verdict:
         """Evaluate the teacher where that is due, save its checkpoint beside it, and say what follows."""
-        due = self.monitor.due(self.step, self.schedule.total_steps)
+        due = self.monitor.due(self.step, self.end)
         if due and not (resumed and self.monitor.figures(self.step) is not None):
             if not resumed:
                 self._save(log)
@@ -139,7 +138,7 @@ class Trainer:
         if every and self.step % every == 0:
             batch = parts[0].batch.to(self.world.device)
             collapse = collapse_figures(self.objective, batch, values.teacher_temperature)
-        knn = self.monitor.figures(self.step) if self.monitor.due(self.step, self.schedule.total_steps) else None
+        knn = self.monitor.figures(self.step) if self.monitor.due(self.step, self.end) else None
         if self.step % self.config.log.every_steps == 0 or collapse or result.skipped or knn:
             keys = self._keys(parts) if self.config.log.sample_keys else {}
             figures = {
@@ -208,7 +207,7 @@ class Trainer:
 
     def _log_last_figures(self, log: RunLog | None) -> None:
         """The evaluation after the last step has no step's line to stand in."""
-        if self.monitor.due(self.step, self.schedule.total_steps):
+        if self.monitor.due(self.step, self.end):
             knn = self.monitor.figures(self.step)
             if log is not None and knn is not None:
                 log.write(self.step, {"knn": knn})
@@ -225,6 +224,13 @@ class Trainer:
             )
         self.skipped, self.skipped_in_a_row = description["skipped_steps"], description["skipped_in_a_row"]
         return int(description["step"])
+
+    def _end(self) -> int:
+        """The step after which the run is over."""
+        stop_at, images = self.config.run.stop_at, self.config.batch.images
+        if stop_at is None:
+            return self.schedule.total_steps
+        return min(self.schedule.total_steps, steps_of("run.stop_at", stop_at, images, self.order.epoch_images))
 
     def _refuse_changed_config(self) -> None:
         stored = self.run / CONFIG_NAME
@@ -284,14 +290,15 @@ class Trainer:
     def _introduce(self) -> None:
         """The resolved schedule and the world, before the first step."""
         config, world, schedule = self.config, self.world, self.schedule
-        epochs = schedule.total_steps * config.batch.images / self.order.epoch_images
+        epochs = self.end * config.batch.images / self.order.epoch_images
         say(
             f"{world.size} ranks on {world.device.type}, sharding {config.sharding.mode}; "
             f"{len(self.shards):,} samples of {len(self.shards.corpora)} corpora in {len(self.shards.shards)} shards"
         )
         say(
-            f"{schedule.total_steps:,} steps of {config.batch.images:,} images = {epochs:.2f} data epochs; "
-            f"learning rate up to {schedule.lr[1]:.3g}, then to {schedule.at(schedule.total_steps).lr:.3g}"
+            f"{self.end:,} steps of {config.batch.images:,} images = {epochs:.2f} data epochs; learning rate up to "
+            f"{max(schedule.at(s).lr for s in (schedule.warmup_steps, self.end) if s <= self.end):.3g}, "
+            f"at the end {schedule.at(self.end).lr:.3g}"
         )
         table("memory per rank, estimated", ["part", "size"], self._memory().rows())
         head, *rows = schedule.table()
@@ -314,10 +321,10 @@ class Trainer:
         return images_per_second * work / (peak_tflops_per_rank * 1e12 * self.world.size)
 
     def _say_step(self, result: StepResult, lr: float, speed: dict[str, float]) -> None:
-        left = (self.schedule.total_steps - self.step - 1) * speed["step_seconds"]
+        left = (self.end - self.step - 1) * speed["step_seconds"]
         mfu = f"MFU {100 * speed['mfu']:.0f}%  " if "mfu" in speed else ""
         say(
-            f"step {self.step:>6,}/{self.schedule.total_steps:,}  loss {result.losses['total']:.4f}  lr {lr:.2e}  "
+            f"step {self.step:>6,}/{self.end:,}  loss {result.losses['total']:.4f}  lr {lr:.2e}  "
             f"{speed['images_per_second']:.1f} images/s  data wait {100 * speed['data_wait_share']:.0f}%  "
             f"{mfu}memory {speed['memory_gb']:.2f} GB  {duration(left)} left"
         )

@@ -99,7 +99,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_intact(
     shards: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "full"
-    run_ranks(words_of(run, shards, run__stop_at_step=6), 2)
+    run_ranks(words_of(run, shards, run__stop_at="6 steps"), 2)
     said = run_ranks(words_of(run, shards), 2, expect=2, sabotage=no_room_for_large_files)
     assert "training goes on, the checkpoints before it are intact" in said  # at step 9
     assert "error: could not save a checkpoint" in said  # at the end
@@ -136,7 +136,7 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
 
 def test_damaged_checkpoints_are_named_and_passed_over(shards: Path, undisturbed: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    run_ranks(words_of(run, shards, run__stop_at_step=10, checkpoint__keep_last=4), 2)
+    run_ranks(words_of(run, shards, run__stop_at="10 steps", checkpoint__keep_last=4), 2)
     folder = run / "checkpoints"
     assert checkpoints_of(run) == ["step_0000003", "step_0000006", "step_0000009", "step_0000010"]
     torn = folder / "step_0000010" / "__0_0.distcp"

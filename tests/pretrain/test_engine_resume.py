@@ -86,8 +86,8 @@ def test_twenty_kills_change_nothing(shards: Path, tmp_path: Path) -> None:
 def test_a_run_moves_between_numbers_of_ranks(shards: Path, tmp_path: Path) -> None:
     alone, moved = tmp_path / "alone", tmp_path / "moved"
     run_ranks(words_of(alone, shards), 1)
-    for ranks, stop in ((4, 3), (2, 6), (1, 9), (4, None)):
-        run_ranks(words_of(moved, shards, run__stop_at_step=stop), ranks)
+    for ranks, stop in ((4, "3 steps"), (2, "6 steps"), (1, "9 steps"), (4, None)):
+        run_ranks(words_of(moved, shards, run__stop_at=stop), ranks)
     expected, seen = metrics_of(alone), metrics_of(moved)
     assert [line["keys"] for line in seen] == [line["keys"] for line in expected]
     assert len({key for line in seen for key in line["keys"]}) == 120
