@@ -20,6 +20,7 @@ from data_pipeline.screen.layout import find_layout, find_text_places
 from data_pipeline.screen.position_box import position_box
 from data_pipeline.screen.quality import QualityConfig, drop_reason, measure
 from data_pipeline.screen.text import TextConfig, read_text
+from data_pipeline.synthesize.devices import TEAL
 from data_pipeline.synthesize.truth import Geometry, Source, Truth, read_truth
 
 Image = NDArray[np.uint8]
@@ -85,7 +86,7 @@ def test_dark_lumen_at_the_edge_of_one_frame_does_not_cut_a_video() -> None:
 
 def test_position_box_is_found_where_it_is_and_only_there(synthetic_corpus: Path, truth: Truth) -> None:
     found = with_box = 0
-    for image in truth.evaluation[::4]:
+    for image in truth.evaluation[::2]:
         expected = truth.geometry_of(image).position_box
         picture = cv2.imread(str(synthetic_corpus / image.path))[..., ::-1]
         box = position_box(np.ascontiguousarray(picture))
@@ -93,17 +94,27 @@ def test_position_box_is_found_where_it_is_and_only_there(synthetic_corpus: Path
         if expected is not None and box is not None:
             with_box += 1
             found += max(abs(a - b) for a, b in zip(box, expected, strict=True)) <= 5
-    assert with_box > 10 and found == with_box
+    assert with_box >= 10 and found == with_box
 
 
 def test_masked_position_box_is_black_and_a_kept_one_is_not(synthetic_corpus: Path, truth: Truth) -> None:
-    image = next(image for image in truth.evaluation if truth.geometry_of(image).position_box is not None)
-    picture = np.ascontiguousarray(cv2.imread(str(synthetic_corpus / image.path))[..., ::-1])
+    # An image whose box covers much of its field of view, so that it is still there after the crop.
+    sizes = {image.path: hidden_share(truth.geometry_of(image)) for image in truth.evaluation}
+    path = max(sizes, key=lambda name: sizes[name])
+    picture = np.ascontiguousarray(cv2.imread(str(synthetic_corpus / path))[..., ::-1])
+    teal_pixels = {}
     for mask in (True, False):
         layout = find_layout([picture], FieldOfViewConfig(), 512, mask)
         assert layout is not None
-        teal = position_box(layout.blank(layout.crop(picture)))
-        assert (teal is None) == mask
+        finished = layout.blank(layout.crop(picture)).astype(int)
+        teal_pixels[mask] = (np.abs(finished - TEAL).max(axis=2) < 30).mean()
+    assert teal_pixels[True] == 0 and teal_pixels[False] > 0.01
+
+
+def hidden_share(geometry: Geometry) -> float:
+    """How much of the field of view the position box hides."""
+    whole = geometry.field_of_view.mask(geometry.height, geometry.width)
+    return 1 - float(geometry.visible_mask().sum() / whole.sum())
 
 
 def test_text_inside_the_picture_is_painted_over(synthetic_corpus: Path, truth: Truth) -> None:
