@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -13,10 +14,12 @@ from runtime.console import duration, say
 from runtime.errors import UserError
 from runtime.files import make_directory
 
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+
 
 @dataclass(frozen=True)
 class Step:
-    """One command of the demo and the file or folder that it leaves behind."""
+    """One command of the demo and what it leaves behind to look at."""
 
     title: str
     words: tuple[str, ...]
@@ -28,10 +31,52 @@ class Step:
 
 
 def demo_steps(folder: Path) -> list[Step]:
-    corpus = folder / "corpus"
+    corpus, shards, run, release = folder / "corpus", folder / "shards", folder / "run", folder / "release"
+    labelled, atlas, probe = corpus / "kvasir-dataset-v2", folder / "atlas.parquet", folder / "probe"
+    cache = folder / "cache"
+    two_processes = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pretrain")
     return [
         Step("draw a corpus", ("data_pipeline", "synthesize", str(corpus)), corpus),
+        Step(
+            "clean, guard and shard it",
+            (
+                *("data_pipeline", "shard", _config("corpora/synthetic.yaml"), f"data_root={corpus}"),
+                *(f"leakage.guard=[{labelled}]", f"out={shards}"),
+            ),
+            shards,
+        ),
+        Step(
+            "pretrain on two processes",
+            (
+                *(*two_processes, _config("pretrain/demo.yaml"), f"data.shards={shards}", f"run.dir={run}"),
+                *(f"monitor.evaluation.data.path={labelled}", f"monitor.evaluation.cache={cache}"),
+            ),
+            run,
+        ),
+        Step(
+            "score raw pixels, for comparison",
+            ("eval_knn", "pixels", f"data.path={labelled}", f"cache={cache}", f"out={folder / 'pixels'}"),
+            folder / "pixels",
+        ),
+        Step("export the best checkpoint", ("backbone", "export", str(run / "best"), "--to", str(release)), release),
+        Step("read the labelled set", ("linear_probe", "atlas", str(labelled), "--out", str(atlas)), atlas),
+        Step(
+            "probe it beside baselines",
+            (
+                *("linear_probe", str(release), str(run / "checkpoints" / "step_0000000"), "pixels"),
+                *("--task", "all", "--data", str(atlas), "--protocol", "converged", "--out", str(probe)),
+            ),
+            probe / "index.html",
+        ),
+        Step("write the report", ("launch", "report", str(run), "--pictures"), run / "report.html"),
     ]
+
+
+def _config(name: str) -> str:
+    path = CONFIGS / name
+    if not path.is_file():
+        raise UserError(f"{path} is missing; run the demo from a clone of the repository.")
+    return os.path.relpath(path)
 
 
 def run_demo(folder: Path) -> None:
@@ -42,9 +87,12 @@ def run_demo(folder: Path) -> None:
     for number, step in enumerate(steps, 1):
         say(f"[{number}/{len(steps)}] {step.title}: {step.command}")
         step_began = time.monotonic()
-        run_step(step, logs / f"{number}_{step.words[0]}.log")
-        say(f"      done in {duration(time.monotonic() - step_began)}: {step.result}")
+        run_step(step, logs / f"{number}.log")
+        say(f"      {duration(time.monotonic() - step_began)}: {step.result}")
     say(f"The demo took {duration(time.monotonic() - began)}.")
+    _say_scores(folder)
+    pages = (folder / "run" / "report.html", folder / "shards" / "report.html", folder / "probe" / "index.html")
+    say(f"Open {pages[0]}, {pages[1]} and {pages[2]}.")
 
 
 def run_step(step: Step, log: Path) -> None:
@@ -55,3 +103,14 @@ def run_step(step: Step, log: Path) -> None:
     if code != 0:
         last_line = next((line for line in reversed(log.read_text(encoding="utf-8").splitlines()) if line.strip()), "")
         raise UserError(f"'{step.command}' ended with exit code {code} ({last_line.strip()}); all it said is in {log}.")
+
+
+def _say_scores(folder: Path) -> None:
+    """The two figures that the demo is for: kNN before and after training, and the probe's table."""
+    from eval_knn import read_history  # brings torch: only the end of the demo needs it
+
+    history = read_history(folder / "run")
+    best = (folder / "run" / "best").resolve().name
+    scores = {evaluation.checkpoint: evaluation.values["top1_k20"] for evaluation in history}
+    say(f"kNN top-1 at k = 20: {scores['step_0000000']:.3f} untrained, {scores[best]:.3f} at the selected {best}")
+    say((folder / "probe" / "table.md").read_text(encoding="utf-8").rstrip())
