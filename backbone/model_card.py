@@ -46,7 +46,7 @@ def model_card(release: dict[str, Any], export: Export, run: Path | None) -> str
 
 def _summary(release: dict[str, Any]) -> str:
     use = "It turns an image into a feature vector; it does not classify, detect or diagnose."
-    if "step" in release["source"]:  # made from a training run of ours
+    if release["source"].get("step"):  # from a training run of ours, and not from its first checkpoint, at step 0
         return f"A vision transformer for gastrointestinal endoscopy, trained without labels by DINOv2's method. {use}"
     return (
         f"A vision transformer of DINOv2's architecture. How it was trained, if at all, is not known. {use}"

@@ -100,9 +100,8 @@ def test_the_snippets_of_the_card_run(release: Path, package: str, monkeypatch: 
     with torch.no_grad():
         ours = loaded.model(loaded.preprocessing(release / "image.jpg")[None]).cls
     assert features.shape == ours.shape == (1, 32)
-    # transformers resizes 8-bit tensors, not pictures: a pixel may differ by a grey level.
-    tolerance = 0.05 if package == "transformers" else 1e-4
-    assert float((features - ours).abs().max() / ours.abs().max()) < tolerance
+    # The pre-processing is each package's own: room for its rounding.
+    assert float((features - ours).abs().max() / ours.abs().max()) < 1e-4
 
 
 def test_the_model_card_tells_what_is_known(release: Path) -> None:
@@ -271,7 +270,7 @@ def test_snippets_in_a_fresh_environment(release: Path, tmp_path: Path, package:
         ours = loaded.model(loaded.preprocessing(release / "image.jpg")[None]).cls[0]
     difference = float((theirs - ours).abs().max() / ours.abs().max())
     print(f"{package} in a fresh environment: {difference:.1e}")
-    assert difference < (0.05 if package == "transformers" else 1e-4)
+    assert difference < 1e-4
 
 
 def _environment(folder: Path, package: str) -> str:
