@@ -7,7 +7,15 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from linear_probe.atlas.build import NEAR_DUPLICATE_BITS, Atlas, build_atlas, conflicts, overlaps, save_atlas
+from linear_probe.atlas.build import (
+    NEAR_DUPLICATE_BITS,
+    Atlas,
+    alike_conflicts,
+    build_atlas,
+    conflicts,
+    overlaps,
+    save_atlas,
+)
 from linear_probe.export.tables import main_table
 from linear_probe.export.write import write_results
 from linear_probe.predict import predict
@@ -105,11 +113,14 @@ def _report(atlas: Atlas) -> dict[str, object]:
     say(f"conflicts (equal files, different labels): {sum(contradictions.values())}")
     for (a, b), count in contradictions.items():
         say(f"  {a} / {b}: {count}")
+    alike = alike_conflicts(atlas.rows)
+    say(f"groups of alike pictures with different labels: {alike}")
     return {
         **atlas.info,
         "levels": {name: dict(counter) for name, counter in levels.items()},
         "overlaps": shared,
         "conflicts": [{"a": a, "b": b, "contents": count} for (a, b), count in contradictions.items()],
+        "alike_groups_with_different_labels": alike,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,11 @@ from runtime.files import atomic_file
 from runtime.image_hash import near_duplicate_groups
 
 FORMAT = 1
-# Copies that were re-encoded or resized differ in fewer bits than this (see runtime.image_hash).
-NEAR_DUPLICATE_BITS = 20
+# Re-encoded or resized copies differ in fewer than 20 of the 256 bits. Frames of one scene, a moment apart, differ in
+# up to about 50 (looked at on HyperKvasir, where no ids tell that they belong together), other scenes in 58 and more.
+NEAR_DUPLICATE_BITS = 48
+# A group of alike pictures that holds more than this share is a chain of chance resemblances.
+_CHAIN_SHARE, _CHAIN_IMAGES = 0.05, 50
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,9 @@ def _measured_rows(
     if not good:
         raise UserError(f"cannot read any of the {len(pending)} pictures; the first is {pending[0][1].path}.")
     contents = content_groups([m.sha256 for *_, m in good], [m.perceptual_hash for *_, m in good], near_duplicate_bits)
+    largest = int(np.bincount(contents).max())
+    if largest > max(_CHAIN_IMAGES, _CHAIN_SHARE * len(good)):
+        warn(f"{largest} pictures are alike along a chain and will stay on one side; lower --near-duplicate-bits.")
     return [
         Row(
             str(item.path.resolve()),
@@ -168,6 +175,14 @@ def contradict(a: tuple[Label, ...], b: tuple[Label, ...]) -> bool:
         return True
     grades_a, grades_b = {x.finding: x.grade for x in a if x.grade}, {x.finding: x.grade for x in b if x.grade}
     return any(grades_b.get(finding, grade) != grade for finding, grade in grades_a.items())
+
+
+def alike_conflicts(rows: list[Row]) -> int:
+    """Groups of alike but not equal pictures, from different files, in which two are labelled differently."""
+    groups: dict[int, dict[str, tuple[Label, ...]]] = defaultdict(dict)
+    for row in rows:
+        groups[row.content].setdefault(row.sha256, row.labels)
+    return sum(any(contradict(a, b) for a, b in combinations(set(labels.values()), 2)) for labels in groups.values())
 
 
 def _described(row: Row) -> str:

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from linear_probe.atlas.build import build_atlas, conflicts, contradict, load_atlas, overlaps, save_atlas
+from linear_probe.atlas.build import (
+    alike_conflicts,
+    build_atlas,
+    conflicts,
+    contradict,
+    load_atlas,
+    overlaps,
+    save_atlas,
+)
 from linear_probe.atlas.pictures import quality_of
 from linear_probe.atlas.taxonomy import Label
 from linear_probe.samples import samples_of
@@ -52,6 +60,7 @@ def test_copies_and_contradictions_are_found(corpus: Path) -> None:
     (pair,) = overlaps(atlas.rows)
     assert (pair["identical_files"], pair["alike_groups"]) == (2, 3)
     assert conflicts(atlas.rows) == {("hyperkvasir barretts", "kvasir esophagitis"): 1}
+    assert alike_conflicts(atlas.rows) == 0  # the contradicting files are equal, the alike ones agree
     by_name = {Path(row.path).name: row for row in atlas.rows}
     assert by_name["small.jpg"].content == by_name["21.jpg"].content != by_name["20.jpg"].content
     assert by_name["bowel_1_score_0-1_00000001.jpg"].video == "nerthus:bowel_1"
@@ -59,6 +68,12 @@ def test_copies_and_contradictions_are_found(corpus: Path) -> None:
     assert len(samples) == 23 - 2
     both = next(s for s in samples if len(s.datasets) == 2 and "barretts" in s.classes)
     assert both.datasets == ("hyperkvasir", "kvasir") and both.classes == ("barretts", "esophagitis")
+
+
+def test_alike_pictures_with_different_labels_are_counted(corpus: Path) -> None:
+    source = corpus / "kvasir" / "normal-z-line" / "10.jpg"
+    Image.open(source).save(corpus / "kvasir" / "polyps" / "again.jpg", quality=50)
+    assert alike_conflicts(build_atlas([str(corpus)], 20).rows) == 1
 
 
 def test_an_atlas_is_stored_and_read_back(corpus: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linear_probe.atlas.build import build_atlas
+from linear_probe.atlas.build import NEAR_DUPLICATE_BITS, build_atlas
 from linear_probe.samples import Sample, group_numbers, samples_of
 from linear_probe.split import SPLITS, TEST, TRAIN, VALIDATION, SplitConfig, load_split, make_split, save_split
 from runtime.errors import UserError
@@ -123,7 +124,7 @@ def _crossing(samples: list[Sample], sides: np.ndarray) -> int:
 
 
 def test_real_images_are_read_without_unmapped_labels_and_split_by_content(real_images: Path) -> None:
-    atlas = build_atlas([str(real_images)], 20)
+    atlas = build_atlas([str(real_images)], NEAR_DUPLICATE_BITS)
     assert atlas.info["unmapped"] == {} and atlas.info["unreadable"] == []
     assert len(atlas.info["absent"]) == 19
     samples = samples_of(atlas.rows)
@@ -133,3 +134,21 @@ def test_real_images_are_read_without_unmapped_labels_and_split_by_content(real_
     split = make_split(samples, SplitConfig())
     assert _crossing(samples, split.sides) == 0
     assert not [why for why in split.report["unsatisfied"].values() if why.startswith("not evaluable")]
+
+
+def test_planted_copies_across_datasets_of_the_synthetic_corpus_stay_together(synthetic_corpus: Path) -> None:
+    atlas = build_atlas([str(synthetic_corpus)], NEAR_DUPLICATE_BITS)
+    assert {"kvasir", "ers"} <= set(atlas.info["datasets"])
+    samples = samples_of(atlas.rows)
+    split = make_split(samples, SplitConfig())
+    assert _crossing(samples, split.sides) == 0
+    place = {s.path: (int(g), int(i)) for s, g, i in zip(samples, split.groups, split.sides, strict=True)}
+    together = 0
+    for leak in json.loads((synthetic_corpus / "truth.json").read_text())["leaks"]:
+        copy, original = (str((synthetic_corpus / leak[key]).resolve()) for key in ("path", "evaluation_image"))
+        if copy in place:  # the others lie in videos and corpora that the atlas doesn't hold
+            assert place[copy] == place[original], leak
+            together += 1
+    assert together >= 2
+    patients = {row.patient for row in atlas.rows if row.dataset == "ers"}
+    assert len(patients) > 1 and None not in patients
