@@ -1,9 +1,8 @@
-"""Parameters of a run, counted on the objective itself, and the work that one image makes."""
+"""Parameters of a run, counted on the objective itself, and the rows that a rank computes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import cast
 
 import torch
@@ -90,38 +89,3 @@ def rows_of(config: PretrainConfig, images: int) -> Rows:
 
 def _tokens(vit: ViTConfig, image_px: int) -> int:
     return (image_px // vit.patch_px) ** 2 + 1 + vit.registers
-
-
-def flops_per_image(config: PretrainConfig) -> float:
-    """Multiplications and additions of one image's training step: student forward and backward, teacher forward."""
-    images = config.batch.group_images
-    vit, rows, objective = config.model.vit(), rows_of(config, config.batch.group_images), config.objective
-    ffn = 2 if vit.ffn == "mlp" else 3
-    linear = 2 * (4 * vit.width**2 + ffn * vit.width * vit.hidden_width)  # of one token in one block
-    kept = rows.branch_tokens / rows.student_tokens
-    student = vit.depth * linear * rows.branch_tokens + kept * _attention(vit, rows, with_local=True)
-    teacher = vit.depth * linear * rows.teacher_tokens + _attention(vit, rows, with_local=False)
-    patch_embedding = 2 * 3 * vit.patch_px**2 * vit.width
-    student += patch_embedding * rows.student_tokens
-    teacher += patch_embedding * rows.teacher_tokens
-    for head, student_rows, teacher_rows in (
-        (objective.dino_head, rows.cls_rows, 2 * images),
-        (
-            objective.ibot_head if objective.separate_ibot_head else objective.dino_head,
-            rows.patch_rows,
-            rows.patch_rows,
-        ),
-    ):
-        widths = [vit.width, *[head.hidden] * (head.layers - 1), head.bottleneck, head.prototypes]
-        per_row = 2 * sum(a * b for a, b in pairwise(widths))
-        student += per_row * student_rows
-        teacher += per_row * teacher_rows
-    return (3 * student + teacher) / images
-
-
-def _attention(vit: ViTConfig, rows: Rows, with_local: bool) -> float:
-    """Scores and their use: 4 · N² · D of every crop in every block."""
-    total = 2 * rows.images * rows.global_tokens**2
-    if with_local:
-        total += rows.local_crops * rows.images * rows.local_tokens**2
-    return 4.0 * vit.width * vit.depth * total

@@ -13,10 +13,11 @@ import torch
 
 from launch.plan.hardware import REFERENCE_EFFICIENCY, Gpu
 from launch.plan.memory import Memory, checkpoint_bytes, memory_of
-from launch.plan.model import Parameters, Rows, count_parameters, flops_per_image, rows_of
+from launch.plan.model import Parameters, Rows, count_parameters, rows_of
 from pretrain.augment import augment_jpeg
 from pretrain.config import PretrainConfig
-from pretrain.schedules import ResolvedSchedule, resolve_schedule
+from pretrain.estimate import flops_per_image
+from pretrain.schedules import steps_of
 from pretrain.shards import open_shards
 from runtime.console import duration, say, table, warn
 from runtime.errors import UserError
@@ -62,7 +63,7 @@ class Plan:
     memory: Memory
     memory_needed: float  # bytes on one GPU, with what must stay free
     corpus: Corpus
-    schedule: ResolvedSchedule
+    steps: int
     tflop_per_image: float
     images_per_second: float  # of one GPU
     loader_seconds: float  # of one core, for one image
@@ -72,7 +73,7 @@ class Plan:
 
     @property
     def images(self) -> int:
-        return self.schedule.total_steps * self.global_batch
+        return self.steps * self.global_batch
 
     @property
     def seconds(self) -> float:
@@ -104,8 +105,11 @@ def corpus_of(shards: str, images: int | None) -> Corpus:
 
 def loader_seconds_per_image(config: PretrainConfig, seconds: float = 1.0) -> float:
     """Measured here and now, on one core: a frame of 640 × 512 pixels, decoded and cut into all its crops."""
-    smooth = cv2.resize(np.random.default_rng(0).integers(0, 255, (20, 16, 3), np.uint8), (640, 512))
-    data = cv2.imencode(".jpg", smooth, [cv2.IMWRITE_JPEG_QUALITY, 90])[1].tobytes()
+    random = np.random.default_rng(0)
+    shading = cv2.resize(random.integers(0, 255, (20, 16, 3), np.uint8), (640, 512))
+    texture = cv2.GaussianBlur(random.normal(0, 18, (512, 640, 3)), (0, 0), 1.0)  # makes it as large as a real frame
+    frame = np.clip(shading + texture, 0, 255).astype(np.uint8)
+    data = cv2.imencode(".jpg", frame, [cv2.IMWRITE_JPEG_QUALITY, 90])[1].tobytes()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     augment_jpeg(data, config.augment, 0, 0, 0)
@@ -127,7 +131,7 @@ def make_plan(config: PretrainConfig, machine: Machine, images: int | None = Non
         rank_images = max(config.batch.images // config.batch.accumulation_steps // machine.gpus, 1)
     parameters, rows = count_parameters(config), rows_of(config, rank_images)
     memory = memory_of(config, parameters, rows, machine.gpus, machine.gpus_per_node)
-    tflop = flops_per_image(config) / 1e12
+    tflop = flops_per_image(config.model.vit(), config.objective, config.augment, config.masks) / 1e12
     plan = Plan(
         machine=machine,
         parameters=parameters,
@@ -135,7 +139,7 @@ def make_plan(config: PretrainConfig, machine: Machine, images: int | None = Non
         memory=memory,
         memory_needed=memory.peak * (1 + FRAGMENTATION) + CUDA_CONTEXT_GB * 1e9,
         corpus=corpus,
-        schedule=resolve_schedule(config.schedule, config.batch.images, corpus.images),
+        steps=_steps(config, corpus.images),
         tflop_per_image=tflop,
         images_per_second=machine.images_per_second or machine.gpu.tflops * REFERENCE_EFFICIENCY / tflop,
         loader_seconds=loader_seconds_per_image(config),
@@ -145,6 +149,14 @@ def make_plan(config: PretrainConfig, machine: Machine, images: int | None = Non
     )
     warnings.extend(_warnings(plan, config))
     return plan
+
+
+def _steps(config: PretrainConfig, corpus_images: int) -> int:
+    """The schedule's length, or where the run is to end before it."""
+    total = steps_of("schedule.total", config.schedule.total, config.batch.images, corpus_images)
+    if config.run.stop_at is None:
+        return total
+    return min(total, steps_of("run.stop_at", config.run.stop_at, config.batch.images, corpus_images))
 
 
 def _warnings(plan: Plan, config: PretrainConfig) -> list[str]:
@@ -162,7 +174,7 @@ def _warnings(plan: Plan, config: PretrainConfig) -> list[str]:
         )
     if config.data.workers < min(plan.cores_per_gpu, machine.cpus_per_gpu) * 0.99:
         found.append(f"data.workers={config.data.workers} is fewer than the cores that the loader needs; raise it.")
-    step_seconds = plan.seconds / plan.schedule.total_steps
+    step_seconds = plan.seconds / plan.steps
     if machine.warn_seconds < plan.write_seconds + 2 * step_seconds:
         found.append(
             f"warn_seconds={machine.warn_seconds} is too short for a step and a checkpoint "
@@ -170,9 +182,9 @@ def _warnings(plan: Plan, config: PretrainConfig) -> list[str]:
         )
     if config.checkpoint.every_steps * step_seconds > machine.time_minutes * 60:
         found.append("a checkpoint takes longer to come than a job may run; lower checkpoint.every_steps.")
-    if config.schedule.total.endswith(("official epochs", "steps")) and plan.images > 20 * plan.corpus.images:
+    if plan.images > 20 * plan.corpus.images:
         times = plan.images / plan.corpus.images
-        found.append(f"schedule.total='{config.schedule.total}' goes {times:.0f} times over the corpus.")
+        found.append(f"the run goes {times:.0f} times over the corpus; run.stop_at ends it earlier.")
     return found
 
 
@@ -222,7 +234,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     epochs = plan.images / corpus.images
     return [
         ("corpus", f"{corpus.images:,} images, {corpus.bytes / 1e9:,.1f} GB, {corpus.shards:,} shards ({how})"),
-        ("training", f"{plan.schedule.total_steps:,} steps of {plan.global_batch:,} images = {epochs:.2f} data epochs"),
+        ("training", f"{plan.steps:,} steps of {plan.global_batch:,} images = {epochs:.2f} data epochs"),
         ("work", f"{plan.tflop_per_image:.2f} TFLOP per image"),
         ("speed", f"{plan.images_per_second:.0f} images/s per GPU ({source}), {all_gpus:,.0f} in all"),
         ("loader", f"{loader} = {plan.cores_per_gpu:.1f} cores per GPU"),

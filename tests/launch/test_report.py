@@ -76,7 +76,8 @@ def test_the_report_tells_what_the_run_did(run: Path) -> None:
     assert selection["checkpoint"] in text and selection["why"] in text
     for words in ("my <run>", "top1, k = 10", "12 of 12", "pretrain started, job 17, 4 processes on n[1-2]", "requeue"):
         assert words in text, words
-    assert "no leakage certificate" in text
+    evaluation = json.loads((run / "eval" / f"knn_{selection['checkpoint']}.json").read_text())
+    assert evaluation["leakage"]["note"] in text
     assert "dino_head:" in text, "the config"
     assert 'src="data:image/png;base64,' in page
 
