@@ -1,0 +1,101 @@
+"""kNN while training: the best checkpoint, early stopping and the floor, also across a resume."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import simplejpeg
+from engine_runs import metrics_of, run_ranks, words_of
+
+from eval_knn import EvalConfig, Evaluation, SelectionConfig
+from pretrain.monitor import Monitor, MonitorConfig
+
+
+def write_classes(folder: Path) -> Path:
+    """Two classes of pictures, bright noise and dark noise."""
+    rng = np.random.default_rng(0)
+    for name, top in (("bright", 255), ("dark", 60)):
+        (folder / name).mkdir(parents=True)
+        for number in range(8):
+            picture = rng.integers(0, top, (40, 40, 3), np.uint8)
+            (folder / name / f"{number}.jpg").write_bytes(simplejpeg.encode_jpeg(picture))
+    return folder
+
+
+def monitored(run: Path, shards: Path, classes: Path, **changes: object) -> list[str]:
+    settings = {
+        "schedule__total": "9 steps",
+        "monitor__mode": "inline",
+        "monitor__every_steps": 4,
+        "monitor__evaluation__data__path": classes,
+        "monitor__evaluation__cache": classes.parent / "cache",
+        "monitor__evaluation__ks": "[1,3]",
+        "monitor__evaluation__features__threads": 1,
+        "monitor__evaluation__selection__metric": "top1_k3",
+        "monitor__evaluation__selection__tie_breaks": "[rankme]",
+        "monitor__evaluation__selection__patience_evaluations": 0,
+    }
+    return words_of(run, shards, **{**settings, **changes})
+
+
+def test_a_monitored_run_is_evaluated_once_at_each_place(shards: Path, tmp_path: Path) -> None:
+    classes, run = write_classes(tmp_path / "classes"), tmp_path / "run"
+    run_ranks(monitored(run, shards, classes, run__stop_at="4 steps"), 2)
+    evaluated = {path.name: path.stat().st_mtime_ns for path in (run / "eval").glob("knn_step_*.json")}
+    assert sorted(evaluated) == ["knn_step_0000000.json", "knn_step_0000004.json"]
+    run_ranks(monitored(run, shards, classes), 2)
+    now = {path.name: path.stat().st_mtime_ns for path in (run / "eval").glob("knn_step_*.json")}
+    assert sorted(now) == [f"knn_step_000000{step}.json" for step in (0, 4, 8, 9)]
+    assert {name: now[name] for name in evaluated} == evaluated, "a resumed run evaluated again"
+    chosen = json.loads((run / "eval" / "knn_selection.json").read_text())["checkpoint"]
+    assert (run / "best").resolve() == run.resolve() / "checkpoints" / chosen
+    lines = metrics_of(run)
+    assert [line["step"] for line in lines if "knn" in line] == [0, 4, 8, 9]
+    assert [line["step"] for line in lines] == list(range(10))
+    assert 0 <= lines[0]["knn"]["top1_k3"] <= 1
+
+
+def test_a_run_that_does_not_improve_stops_early_and_stays_stopped(shards: Path, tmp_path: Path) -> None:
+    classes, run = write_classes(tmp_path / "classes"), tmp_path / "run"
+    patience = {
+        "monitor__every_steps": 2,
+        "monitor__evaluation__selection__minimum_gain": 1.0,  # nothing counts as a gain
+        "monitor__evaluation__selection__patience_evaluations": 2,
+    }
+    words = monitored(run, shards, classes, schedule__total="40 steps", **patience)
+    assert "stopped at step 4: top1_k3 has not risen" in run_ranks(words, 1)
+    assert "nothing to do: the run has ended at step 4" in run_ranks(words, 1)
+
+
+class OneRank:
+    is_first = True
+
+
+def history(*values: float) -> list[Evaluation]:
+    return [
+        Evaluation(f"step_{i:07d}", i, {"top1_k20": v}, ranks={}, groups=(), split_sha256="s")
+        for i, v in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reaction", "values", "stop", "lr_factor"),
+    [
+        ("stop", (0.50, 0.46, 0.52), False, 1.0),
+        ("stop", (0.50, 0.60, 0.44), True, 1.0),
+        ("stop", (0.50, 0.44, 0.60), False, 1.0),
+        ("lower_lr", (0.50, 0.44, 0.43), False, 0.25),
+        ("lower_lr", (0.50, 0.44, 0.60), False, 0.5),
+        ("lower_lr", (0.50, float("nan")), False, 0.5),
+    ],
+)
+def test_below_the_floor(
+    tmp_path: Path, reaction: str, values: tuple[float, ...], stop: bool, lr_factor: float
+) -> None:
+    evaluation = EvalConfig(selection=SelectionConfig(patience_evaluations=0))
+    config = MonitorConfig(mode="watch", floor=0.05, below_floor=reaction, evaluation=evaluation)  # type: ignore[arg-type]
+    verdict = Monitor(config, tmp_path, OneRank())._judge(history(*values))  # type: ignore[arg-type]
+    assert (verdict.stop, verdict.lr_factor) == (stop, lr_factor)
