@@ -48,9 +48,7 @@ def _summary(release: dict[str, Any]) -> str:
     use = "It turns an image into a feature vector; it does not classify, detect or diagnose."
     if release["source"].get("step"):  # from a training run of ours, and not from its first checkpoint, at step 0
         return f"A vision transformer for gastrointestinal endoscopy, trained without labels by DINOv2's method. {use}"
-    return (
-        f"A vision transformer of DINOv2's architecture. How it was trained, if at all, is not known. {use}"
-    )
+    return f"A vision transformer of DINOv2's architecture. How it was trained, if at all, is not known. {use}"
 
 
 def _front_matter(release: dict[str, Any]) -> str:
