@@ -84,6 +84,9 @@ def _read_picture(path: Path) -> tuple[NDArray[np.uint8] | None, str | None]:
         return None, f"cannot be read: {error.strerror}"
     if not content:
         return None, "the file is empty"
+    # OpenCV would fill what is missing with grey. Some writers add a few bytes after the end mark.
+    if content.startswith(_MAGIC["JPEG picture"]) and b"\xff\xd9" not in content[-4096:]:
+        return None, "ends early: the picture is only partly there"
     # The orientation tag is not applied: endoscopes have none, and it is metadata that is to be dropped.
     picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
     if picture is None:
@@ -91,7 +94,4 @@ def _read_picture(path: Path) -> tuple[NDArray[np.uint8] | None, str | None]:
     actual = next((what for what, starts in _MAGIC.items() if content.startswith(starts)), None)
     expected = _SUFFIXES.get(path.suffix.lower())
     problem = f"is a {actual}, not what its name says" if expected and actual and actual != expected else None
-    if problem is None and actual == "JPEG picture" and content.rstrip(b"\0")[-2:] != b"\xff\xd9":
-        problem = "ends early: the picture is only partly there"
-        return None, problem
     return np.asarray(picture, np.uint8), problem

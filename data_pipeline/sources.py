@@ -94,7 +94,7 @@ def _walk(folder: Path, prefix: str) -> Iterator[FoundFile]:
 
 def list_sources(adapter: Adapter, corpus: str, files: Iterable[FoundFile], licence: str | None = None) -> list[Source]:
     """The sources of a corpus, sorted by path. A file that no rule names is left out."""
-    rules = [(re.compile(rule.pattern, re.IGNORECASE), rule) for rule in adapter.rules]
+    rules = [(re.compile(rule.pattern, re.IGNORECASE | re.DOTALL), rule) for rule in adapter.rules]
     sources: list[Source] = []
     sequences: dict[str, list[FoundFile]] = {}
     details: dict[str, dict[str, str | None]] = {}
