@@ -28,7 +28,7 @@ from eval_knn.figures import METRICS, bootstrap_weights, figures
 from eval_knn.label_free import alpha_req, rankme
 from eval_knn.labelled_images import LabelledImages, find_images
 from eval_knn.leakage import leakage_note
-from eval_knn.neighbours import Neighbours
+from eval_knn.neighbours import Neighbours, unit_rows
 from eval_knn.networks import Network
 from eval_knn.scoring import class_scores
 from eval_knn.selection import Evaluation
@@ -44,7 +44,7 @@ class Result:
     """One network's figures (`document`, plain values for JSON) and what pictures are drawn from."""
 
     document: dict[str, Any]
-    features: NDArray[np.float32]  # [N, D] of all images
+    features: NDArray[np.float32]  # [N, D] of all images, scaled to length 1
     neighbours: Neighbours  # rows within the gallery, for each query
     predicted: NDArray[np.int64]  # class of each query at the selection's k
 
@@ -125,10 +125,14 @@ class Evaluator:
         rows = features.numpy()
         if not np.isfinite(rows).all():
             raise UserError(f"{network.name} gives features that are not finite (nan or inf); use another checkpoint.")
+        spread = {"rankme": rankme(rows), "alpha_req": alpha_req(rows)}
+        # From here on rows of length 1, in place: at the size of an atlas a copy is gigabytes.
+        unit_rows(rows, out=rows)
+        gallery = rows if len(split.gallery) == len(rows) else rows[split.gallery]
         labels, query_groups = images.labels[split.queries], split.groups[split.queries]
         scored = class_scores(
             rows[split.queries],
-            rows[split.gallery],
+            gallery,
             images.labels[split.gallery],
             len(images.class_names),
             config.ks,
@@ -136,6 +140,7 @@ class Evaluator:
             config.search,
             split.exclusions(),
             self.group,
+            unit=True,
         )
         at_k = {}
         weights = bootstrap_weights(query_groups, config.bootstrap)
@@ -155,8 +160,7 @@ class Evaluator:
             "temperature": config.temperature,
             "k": at_k,
             "query_groups": " ".join(str(group) for group in query_groups.tolist()),
-            "rankme": rankme(rows),
-            "alpha_req": alpha_req(rows),
+            **spread,
             "search_recall": scored.neighbours.recall,
             "leakage": leakage_note(network, images),
             "evaluated": {

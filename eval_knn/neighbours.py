@@ -71,9 +71,12 @@ class Exclusions:
     gallery: Integers
 
 
-def unit_rows(features: NDArray[np.floating]) -> Floats:
-    """Rows scaled to length 1, each on its own in double precision: equal rows stay equal. A zero row stays zero."""
-    result = np.empty(features.shape, np.float32)
+def unit_rows(features: NDArray[np.floating], out: Floats | None = None) -> Floats:
+    """Rows scaled to length 1, each on its own in double precision: equal rows stay equal. A zero row stays zero.
+
+    `out` may be the features themselves, which saves the memory of a copy.
+    """
+    result = np.empty(features.shape, np.float32) if out is None else out
     for start in range(0, len(features), 8192):
         block = features[start : start + 8192].astype(np.float64)
         length = np.sqrt((block * block).sum(axis=1, keepdims=True))

@@ -71,7 +71,6 @@ def map_figure(features: NDArray[np.floating], labels: NDArray[np.int64], classe
     """The features in two dimensions (t-SNE of their first 50 principal components), coloured by class."""
     shown = np.sort(np.random.default_rng(0).permutation(len(features))[:_MAP_IMAGES])
     points = features[shown].astype(np.float64)
-    points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
     flat = two_dimensions(points)
     figure, axes = pyplot.subplots(figsize=(8, 6))
     colours = pyplot.get_cmap("tab10" if len(classes) <= 10 else "nipy_spectral")

@@ -27,8 +27,8 @@ class Scored:
 
 
 def class_scores(
-    query_features: NDArray[np.floating],
-    gallery_features: NDArray[np.floating],
+    query_features: NDArray[np.float32],
+    gallery_features: NDArray[np.float32],
     gallery_labels: Integers,
     classes: int,
     ks: Sequence[int] = (10, 20, 100, 200),
@@ -36,15 +36,21 @@ def class_scores(
     search: SearchConfig | None = None,
     excluded: Exclusions | None = None,
     group: dist.ProcessGroup | None = None,
+    unit: bool = False,
 ) -> Scored:
-    """Scores of all queries, on every rank; the ranks share the work. A k past the gallery means the whole gallery."""
+    """Scores of all queries, on every rank; the ranks share the work. A k past the gallery means the whole gallery.
+
+    `unit` says that the rows have length 1 already, which saves a copy of them.
+    """
     rank, world = rank_and_world(group)
     first, last = share_of(len(query_features), rank, world)
     if excluded is not None and world > 1:
         mine = (excluded.queries >= first) & (excluded.queries < last)
         excluded = Exclusions(excluded.queries[mine] - first, excluded.gallery[mine])
-    gallery = unit_rows(gallery_features)
-    found = nearest(unit_rows(query_features[first:last]), gallery, max(ks), search, ks, excluded)
+    queries = query_features[first:last]
+    if not unit:
+        queries, gallery_features = unit_rows(queries), unit_rows(gallery_features)
+    found = nearest(queries, gallery_features, max(ks), search, ks, excluded)
     rows = gather_rows(torch.from_numpy(found.rows), len(query_features), group).numpy()
     similarities = gather_rows(torch.from_numpy(found.similarities), len(query_features), group).numpy()
     neighbours = Neighbours(rows, similarities, found.recall)
