@@ -23,6 +23,7 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "grid.color": "#e6e6e6",
+    "axes.formatter.useoffset": False,
     "svg.fonttype": "none",  # text stays text: it can be found and read aloud
     "svg.hashsalt": "report",  # equal curves give equal files
 }
