@@ -1,1 +1,1 @@
-"""The stages as one pipeline: the demo."""
+"""The stages as one pipeline: the demo, jobs on a cluster, plan, status and report."""

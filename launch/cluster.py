@@ -51,7 +51,9 @@ class ClusterConfig:
     setup: list[str] = option("Shell lines before the stage starts, such as 'module load cuda'.", [])
     environment: dict[str, str] = option("Environment variables of the job.", {})
     container: str | None = option("Command in front of python, such as 'apptainer exec --nv image.sif'.", None)
-    python: str | None = option("Python of the jobs; null: the one that submits.", None)
+    python: str | None = option(
+        "Python of the jobs (inside the container, if there is one); null: the one that submits.", None
+    )
     warn_seconds: int = option("How long before the time limit the stage is told to save.", 120)
     max_restarts: int = option("Restarts in a row after crashes, that is, ends that the stage did not ask for.", 3)
     shard: Resources = option("Preparing the data.", Resources())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shlex
-import shutil
 import sys
 import time
 from contextlib import redirect_stderr
@@ -149,6 +148,11 @@ def _python(cluster: ClusterConfig) -> str:
     return shlex.quote(cluster.python or sys.executable)
 
 
+def _host_python(cluster: ClusterConfig) -> str:
+    """For what runs beside the stage and asks Slurm: not in the container, which has no Slurm."""
+    return shlex.quote(sys.executable) if cluster.container else _python(cluster)
+
+
 def _executor(job: Job, cluster: ClusterConfig) -> StageExecutor:
     resources = cluster.resources(job.stage)
     executor = StageExecutor(job.folder, python=_python(cluster))
@@ -169,7 +173,7 @@ def _executor(job: Job, cluster: ClusterConfig) -> StageExecutor:
         setup=_setup_lines(job, cluster),
         teardown=[
             "code=$?",
-            f"{_python(cluster)} -m launch.ending {shlex.quote(str(job.folder))} $code",
+            f"{_host_python(cluster)} -m launch.ending {shlex.quote(str(job.folder))} $code",
             "exit $?",
         ],
         additional_parameters=_sbatch_options(job, cluster, resources),
@@ -222,4 +226,4 @@ def describe_dry_run(job: Job, cluster: ClusterConfig) -> str:
     if cluster.kind == "slurm":
         return sbatch_script(job, cluster)
     count = job.tasks_per_node
-    return f"{count} process{'es' if count > 1 else ''} on this machine: {shutil.which('env')} {job.command}"
+    return f"{count} process{'es' if count > 1 else ''} on this machine: {job.command}"

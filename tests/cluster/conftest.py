@@ -51,7 +51,7 @@ class Slurm:
     def cancel_all(self) -> None:
         """Also waits until the jobs' processes are gone, so that the next test finds free nodes."""
         subprocess.run(["scancel", "-u", "root"], check=False, timeout=60)
-        wait_for(lambda: not self.ask("squeue", "-h").strip(), 30, "the cluster is empty")
+        wait_for(lambda: not self.ask("squeue", "-h").strip(), 120, "the cluster is empty")
 
 
 def processes_of(job_id: str, node: str = "") -> list[int]:

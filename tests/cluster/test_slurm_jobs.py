@@ -39,7 +39,7 @@ def trace(run: Path, event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == event]
 
 
-def wait_until(job: Job, state: str, seconds: float = 60) -> None:
+def wait_until(job: Job, state: str, seconds: float = 180) -> None:
     wait_for(lambda: job_state(job.folder).state == state, seconds, f"job {job.job_id} is {state}")
 
 
@@ -64,13 +64,13 @@ def test_two_nodes_with_two_tasks_meet_and_end(slurm: Slurm, tmp_path: Path) -> 
 def test_preempted_it_saves_is_requeued_and_goes_on(slurm: Slurm, tmp_path: Path) -> None:
     run = tmp_path / "a"
     job = start(run, 40)
-    wait_for(lambda: len(trace(run, "start")) == 4, 30, "all ranks are up")
+    wait_for(lambda: len(trace(run, "start")) == 4, 120, "all ranks are up")
     time.sleep(0.5)
     # The higher partition wants all nodes.
     slurm.ask(
         "sbatch", "--partition=high", "--nodes=4", "--ntasks-per-node=2", "--output=/dev/null", "--wrap=srun sleep 2"
     )
-    wait_until(job, "COMPLETED", 90)
+    wait_until(job, "COMPLETED", 240)
     saved, done = trace(run, "saved"), trace(run, "done")
     assert len(saved) == 4 and {line["signal"] for line in saved} <= {signal.SIGUSR2, signal.SIGTERM}
     # Each rank went on from its own checkpoint, once, and got to the end.
@@ -89,10 +89,10 @@ def test_requeued_by_hand_any_number_of_times(slurm: Slurm, tmp_path: Path) -> N
     one_task = cluster_of(pretrain=Resources(nodes=1, tasks_per_node=1, time_minutes=5))
     job = start(run, 60, cluster=one_task)
     for go in (1, 2, 3):
-        wait_for(lambda go=go: len(trace(run, "start")) == go, 40, f"go {go} has begun")
+        wait_for(lambda go=go: len(trace(run, "start")) == go, 120, f"go {go} has begun")
         time.sleep(0.5)
         slurm.ask("scontrol", "requeue", str(job.job_id))
-    wait_until(job, "COMPLETED", 90)
+    wait_until(job, "COMPLETED", 240)
     assert [line["first"] for line in trace(run, "start")] == [0, *(line["step"] for line in trace(run, "saved"))]
     assert job_state(job.folder).requeues == 3
 
@@ -130,7 +130,7 @@ def test_a_crash_is_retried_and_an_error_of_the_user_is_not(slurm: Slurm, tmp_pa
 def test_cancelled_it_saves_and_stays_cancelled(slurm: Slurm, tmp_path: Path) -> None:
     run = tmp_path / "a"
     job = start(run, 600)
-    wait_for(lambda: len(trace(run, "start")) == 4, 30, "all ranks are up")
+    wait_for(lambda: len(trace(run, "start")) == 4, 120, "all ranks are up")
     with pytest.raises(UserError, match="already running as job"):
         start(run, 600)
     cancel_run(run)
@@ -168,7 +168,7 @@ def test_a_submitter_that_dies_before_it_hears_the_number(slurm: Slurm, tmp_path
     """The record is written before sbatch; without its number the job is still found."""
     job = start(tmp_path / "a", 200)
     replace(job, job_id=None).save()
-    wait_for(lambda: job_state(job.folder).state == "RUNNING", 30, "it is found")
+    wait_for(lambda: job_state(job.folder).state == "RUNNING", 120, "it is found")
     assert job_state(job.folder).job_id == job.job_id
     with pytest.raises(UserError, match="already running"):
         start(tmp_path / "a", 200)
@@ -188,7 +188,7 @@ def test_a_job_that_slurm_has_forgotten_is_known_from_its_history(slurm: Slurm, 
 def test_a_killed_slurmd_moves_the_job(slurm: Slurm, tmp_path: Path) -> None:
     run = tmp_path / "a"
     job = start(run, 400)
-    wait_for(lambda: len(trace(run, "start")) == 4, 30, "all ranks are up")
+    wait_for(lambda: len(trace(run, "start")) == 4, 120, "all ranks are up")
     slurm.kill_slurmd("n2")
     try:
         wait_until(job, "COMPLETED", 180)

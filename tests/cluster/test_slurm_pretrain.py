@@ -47,7 +47,7 @@ def start(run: Path, shards: Path, cluster: ClusterConfig, **changes: object) ->
 
 def wait_for_steps(run: Path, count: int) -> None:
     path = run / "metrics.jsonl"
-    wait_for(lambda: path.is_file() and len(metrics_of(run)) >= count, 120, f"{count} steps are done")
+    wait_for(lambda: path.is_file() and len(metrics_of(run)) >= count, 240, f"{count} steps are done")
 
 
 def wait_until_done(job: Job, seconds: float = 240) -> None:

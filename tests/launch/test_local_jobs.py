@@ -34,7 +34,7 @@ def start(run: Path, steps: int, *more: str, ranks: int = 2, kind: str = "local"
     return submit(describe("pretrain", run, ["counting_stage", str(run), str(steps), *more], cluster), cluster)
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"still not: {what}"
