@@ -140,10 +140,8 @@ def test_guard_on_all_images(evaluation: Evaluation, real_images: Path) -> None:
     own = evaluation.false_drops_without_itself(every=1)
     print(f"matches to another file {len(own)} of {len(evaluation.paths)} kvasir8 images: {own}")
     assert min(recalls.values()) >= 0.98
-    # The one pair of kvasir8 that matches shows one polyp in two frames of an examination, a moment apart.
-    known_pair = {"0b93c4df-2bb2-4d56-af1c-eeb22bf856d5", "1e038d91-621f-451c-bfd3-4838515f6b76"}
-    strangers = [(path, match) for path, match in own if {Path(path).stem, Path(match.name).stem} != known_pair]
-    assert (len(false) + len(strangers)) / (len(others) + len(evaluation.paths)) <= 0.005
+    # Two of these matches are one pair, the same view three seconds apart by the burned-in clock; they are counted.
+    assert (len(false) + len(own)) / (len(others) + len(evaluation.paths)) <= 0.005
 
 
 def finished(image: Image, config: PipelineConfig) -> Image | None:
