@@ -1,8 +1,9 @@
 """The networks that are probed, by the words that name them.
 
 PATH                     anything that backbone.load_backbone reads: a release, a run, a checkpoint, DINOv2 weights
-timm:NAME:FILE           a timm model with weights from a local file; timm:FOLDER for a folder in timm's hub layout
+timm:NAME@FILE           a timm model with weights from a local file; timm:FOLDER for a folder in timm's hub layout
 transformers:FOLDER      a transformers folder of a vision encoder
+endofm:FILE              Endo-FM or EndoFM-LV, a picture being a clip of one frame
 efficientnet-lite0       an ImageNet network whose weights come with a Python package
 pixels                   no network: 16 × 16 pixels
 untrained:PATH or NAME   the architecture of a backbone, or of a name such as vit_small_patch14, with random weights
@@ -24,6 +25,7 @@ from backbone import Preprocessing, VisionTransformer, load_backbone, vit_config
 from backbone.load import weights_checksum
 from backbone.torchvision_shim import ensure_torchvision
 from backbone.weight_files import read_tensors
+from linear_probe.endofm import endofm_from
 from runtime.errors import UserError
 
 _PIXELS_SIDE = 16
@@ -153,9 +155,9 @@ def _timm(word: str, rest: str) -> ProbeModel:
         name, file = str(values["architecture"]), _weights_in(folder)
         cfg = values.get("pretrained_cfg", {})
     else:
-        name, separator, path = rest.partition(":")
+        name, separator, path = rest.partition("@")
         if not separator:
-            raise UserError(f"{word}: write timm:NAME:FILE or timm:FOLDER (weights are never downloaded).")
+            raise UserError(f"{word}: write timm:NAME@FILE or timm:FOLDER (weights are never downloaded).")
         file, cfg = Path(path), {}
     model = _timm_model(name)
     model.pretrained_cfg = {**model.pretrained_cfg, **cfg}  # type: ignore[dict-item, assignment]
@@ -239,6 +241,17 @@ def _transformers_preprocessing(folder: Path, image_px: int) -> Preprocessing:
     )
 
 
+def _endofm(word: str, rest: str) -> ProbeModel:
+    path = Path(rest)
+    if not path.is_file():
+        raise UserError(f"{word}: the file {path} does not exist; check the path.")
+    tensors, _ = read_tensors(path, "teacher")
+    model = endofm_from(tensors, rest)
+    side = round((model.pos_embed.shape[1] - 1) ** 0.5) * model.patch_embed.proj.kernel_size[0]
+    preprocessing = Preprocessing(resize_px=round(side * 256 / 224), crop_px=side)
+    return ProbeModel(path.stem, word, model, preprocessing, _checksum("endofm", model), "endofm")
+
+
 def _checksum(architecture: str, model: nn.Module) -> str:
     """Of the values of a network that isn't ours."""
     digest = hashlib.sha256(architecture.encode())
@@ -251,5 +264,6 @@ def _checksum(architecture: str, model: nn.Module) -> str:
 _KINDS: dict[str, Callable[[str, str], ProbeModel]] = {
     "timm": _timm,
     "transformers": _transformers,
+    "endofm": _endofm,
     "untrained": _untrained,
 }

@@ -161,8 +161,8 @@ def test_the_grid_of_layers_and_pooling_is_tried_on_a_transformer(run: Run, kvas
         (("pixels", "--data", "nowhere.parquet"), "cannot read nowhere.parquet: it does not exist"),
         (("pixels", "--data", "a.parquet", "--task", "bpps"), "there is no task 'bpps'; did you mean 'bbps'"),
         (("nowhere/weights.pth", "--data", "DATA"), "nowhere/weights.pth: it does not exist"),
-        (("timm:resnet50", "--data", "DATA"), "write timm:NAME:FILE or timm:FOLDER"),
-        (("timm:resnet51:x.pth", "--data", "DATA"), "timm has no model 'resnet51'"),
+        (("timm:resnet50", "--data", "DATA"), "write timm:NAME@FILE or timm:FOLDER"),
+        (("timm:resnet51@x.pth", "--data", "DATA"), "timm has no model 'resnet51'"),
         (("pixels", "--data", "DATA", "grid.learning_rates=[0]"), "grid.learning_rates must hold"),
         (("pixels", "--data", "DATA", "split.train=0.9"), "must be above 0 and add up to 1"),
         (("pixels", "--data", "DATA", "bootstrap_replicate=5"), "did you mean 'bootstrap_replicates'"),
@@ -212,7 +212,7 @@ def test_timm_weights_from_a_file_and_from_a_folder(tmp_path: Path) -> None:
 
     network = timm.create_model("resnet10t", num_classes=5).eval()
     save_file(network.state_dict(), tmp_path / "w.safetensors")
-    from_file = load_model(f"timm:resnet10t:{tmp_path / 'w.safetensors'}")
+    from_file = load_model(f"timm:resnet10t@{tmp_path / 'w.safetensors'}")
     folder = tmp_path / "hub"
     folder.mkdir()
     shutil.copy(tmp_path / "w.safetensors", folder / "model.safetensors")
@@ -226,9 +226,9 @@ def test_timm_weights_from_a_file_and_from_a_folder(tmp_path: Path) -> None:
         torch.testing.assert_close(from_file.model(images), expected)
     (tmp_path / "bad.safetensors").write_bytes((tmp_path / "w.safetensors").read_bytes()[:1000])
     with pytest.raises(UserError, match=r"bad.safetensors"):
-        load_model(f"timm:resnet10t:{tmp_path / 'bad.safetensors'}")
+        load_model(f"timm:resnet10t@{tmp_path / 'bad.safetensors'}")
     with pytest.raises(UserError, match="does not fit timm's resnet14t"):
-        load_model(f"timm:resnet14t:{tmp_path / 'w.safetensors'}")
+        load_model(f"timm:resnet14t@{tmp_path / 'w.safetensors'}")
 
 
 def test_names_of_equal_models_differ_and_random_weights_are_always_the_same() -> None:
