@@ -186,5 +186,3 @@ def collective_pieces(golden: Path) -> Result:
         "sinkhorn": SinkhornKnopp()(mine.detach(), 0.1),
         "center": centering.center,
     }
-
-
