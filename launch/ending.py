@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from launch import slurm
-from launch.jobs import REQUEUE_EXIT_CODE, Job, events_of, exit_code_file, read_job, record_event
+from launch.jobs import REQUEUE_EXIT_CODE, Job, events_since_submission, exit_code_file, read_job, record_event
 from runtime.console import say
-from runtime.errors import EXIT_USER_ERROR
+from runtime.errors import EXIT_USER_ERROR, exit_code_of
 
 _ENDED_BY_WARNING = (128 + signal.SIGUSR2, 128 + signal.SIGTERM)
 Verdict = Literal["done", "requeue", "failed", "cancelled", "slurm decides"]
@@ -55,7 +55,7 @@ def crashes_in_a_row(events: list[dict[str, Any]]) -> int:
 
 def record_end(job: Job, exit_code: int, state: str = "RUNNING") -> Verdict:
     """Write the end into the job's history, with the verdict."""
-    past = crashes_in_a_row(events_of(job.folder))
+    past = crashes_in_a_row(events_since_submission(job))
     crashed = exit_code not in (0, REQUEUE_EXIT_CODE) and state in ("RUNNING", "TIMEOUT")
     decision = verdict(exit_code, past + crashed, job.max_restarts, state, job.restarts_freely)
     record_event(job.folder, "ended", exit_code=exit_code, state=state, verdict=decision)
@@ -78,4 +78,4 @@ def main(folder: Path, exit_code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(exit_code_of(lambda: main(Path(sys.argv[1]), int(sys.argv[2]))))

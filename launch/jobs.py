@@ -86,7 +86,7 @@ def find_runs(root: Path | str) -> list[Path]:
 def record_event(folder: Path | str, event: str, **details: Any) -> None:
     """Append one line to the job's history. Short lines in append mode don't mix, whoever writes."""
     path = make_directory(folder) / "events.jsonl"
-    line = json.dumps({"time": round(time.time(), 3), "event": event, **details}, sort_keys=True) + "\n"
+    line = json.dumps({"time": time.time(), "event": event, **details}, sort_keys=True) + "\n"
     with naming_path("write", path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
@@ -98,6 +98,11 @@ def record_event(folder: Path | str, event: str, **details: Any) -> None:
 def events_of(folder: Path | str) -> list[dict[str, Any]]:
     path = Path(folder) / "events.jsonl"
     return list(json_lines(path)) if path.is_file() else []
+
+
+def events_since_submission(job: Job) -> list[dict[str, Any]]:
+    """The job's own events: a run that is submitted again keeps the history of the jobs before."""
+    return [event for event in events_of(job.folder) if event["time"] >= job.submitted]
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from launch.ending import record_end
-from launch.jobs import Job, read_job, record_event
+from launch.jobs import REQUEUE_EXIT_CODE, Job, read_job, record_event
 
 # From the request to end until the ranks are killed.
 GRACE_SECONDS = 60.0
@@ -77,7 +77,7 @@ class Supervisor:
         """The job's exit code: the worst of its ranks'. When one crashes, the others are ended."""
         crashed_at: float | None = None
         while any(rank.poll() is None for rank in self.ranks):
-            if crashed_at is None and any(rank.returncode not in (None, 0, 75) for rank in self.ranks):
+            if crashed_at is None and any(rank.returncode not in (None, 0, REQUEUE_EXIT_CODE) for rank in self.ranks):
                 crashed_at = time.monotonic()
                 self._signal(signal.SIGTERM)
             since = min((t for t in (crashed_at, self.cancelled_at) if t is not None), default=None)

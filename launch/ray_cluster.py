@@ -21,7 +21,7 @@ from types import FrameType
 from launch.jobs import Job, exit_code_file, read_job
 from launch.task import port_of, record_start
 from runtime.console import say, warn
-from runtime.errors import UserError
+from runtime.errors import UserError, exit_code_of
 from runtime.files import write_text
 
 JOIN_SECONDS = 180.0
@@ -167,4 +167,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(exit_code_of(lambda: main(Path(sys.argv[1]))))

@@ -22,6 +22,7 @@ OVER = (
     "DEADLINE",
     "REVOKED",
 )
+_PROGRAMS = ("sbatch", "srun", "squeue", "scontrol")
 _FIELDS = ("JobID", "State", "Reason", "RestartCnt", "NodeList", "TimeUsed", "TimeLeft")
 
 # Slurm's words for a refusal, and what to do about it.
@@ -51,8 +52,12 @@ class SlurmState:
     left: str = ""
 
 
+def is_here() -> bool:
+    return all(shutil.which(program) for program in _PROGRAMS)
+
+
 def require_slurm() -> None:
-    for program in ("sbatch", "srun", "squeue", "scontrol"):
+    for program in _PROGRAMS:
         if shutil.which(program) is None:
             raise UserError(
                 f"there is no Slurm on this machine ('{program}' is not in the PATH); log in to the cluster, "

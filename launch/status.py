@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from launch import slurm
-from launch.jobs import Job, events_of, find_runs, jobs_of, log_files, read_job
+from launch.jobs import REQUEUE_EXIT_CODE, Job, events_since_submission, find_runs, jobs_of, log_files, read_job
 from launch.local import is_supervisor
 from launch.progress import Progress, progress_of
 from runtime.console import duration, say, table
 
 # Neither running nor did it get to note its end.
 LOST = "LOST"
+# A Slurm job that is looked at on a machine without Slurm.
+UNKNOWN = "UNKNOWN"
 _LINE_OF_TROUBLE = re.compile(r"^(?:\d\d:\d\d:\d\d )?(error: .*|\w*(?:Error|Exception)\b.*)")
 
 
@@ -54,7 +56,8 @@ def states_of(jobs: list[Job]) -> list[JobState]:
     """All with one question to Slurm."""
     numbers = {job.stage + job.run: _number_of(job) for job in jobs}
     of_slurm = [numbers[job.stage + job.run] for job in jobs if job.kind == "slurm"]
-    known = slurm.states([number for number in of_slurm if number is not None])
+    # A run's folder may be looked at on any machine; without Slurm its own notes must do.
+    known = slurm.states([number for number in of_slurm if number is not None]) if slurm.is_here() else {}
     return [_state_of(job, numbers[job.stage + job.run], known) for job in jobs]
 
 
@@ -62,15 +65,14 @@ def _number_of(job: Job) -> str | None:
     """From the record, else (the submitter died before it heard the number) from the history or from Slurm's queue."""
     if job.job_id is not None:
         return job.job_id
-    started = [event["job_id"] for event in events_of(job.folder) if event["event"] == "started"]
+    started = [event["job_id"] for event in events_since_submission(job) if event["event"] == "started"]
     if started:
         return str(started[-1])
-    return slurm.find_by_comment(job.folder) if job.kind == "slurm" else None
+    return slurm.find_by_comment(job.folder) if job.kind == "slurm" and slurm.is_here() else None
 
 
 def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState]) -> JobState:
-    # A record that is replaced by a new submission keeps its history: only what happened since counts.
-    events = [event for event in events_of(job.folder) if event["time"] >= job.submitted]
+    events = events_since_submission(job)
     ends = [event for event in events if event["event"] == "ended"]
     starts = sum(event["event"] == "started" for event in events)
     last_end = ends[-1] if ends else None
@@ -85,7 +87,9 @@ def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState]) 
         requeues=max(starts - 1, state.restarts, 0),
         nodes=state.nodes,
         exit_code=last_end["exit_code"] if last_end else None,
-        last_error=last_error(job) if failed or (last_end and last_end["exit_code"] not in (0, 75)) else None,
+        last_error=last_error(job)
+        if failed or (last_end and last_end["exit_code"] not in (0, REQUEUE_EXIT_CODE))
+        else None,
     )
 
 
@@ -94,6 +98,8 @@ def _state_by_history(job: Job, number: str | None, events: list[dict[str, Any]]
     if job.kind == "local" and number is not None and is_supervisor(number, job.folder):
         return "RUNNING"
     last = events[-1] if events else None
+    if job.kind == "slurm" and not slurm.is_here() and (last is None or last.get("verdict") != "done"):
+        return UNKNOWN
     if last is None or last["event"] != "ended":
         return LOST
     return {"done": "COMPLETED", "cancelled": "CANCELLED", "failed": "FAILED"}.get(last["verdict"], LOST)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from launch import slurm
 from launch.cluster import ClusterConfig, Resources, load_cluster
-from launch.ending import crashes_in_a_row, verdict
+from launch.ending import crashes_in_a_row, record_end, verdict
+from launch.jobs import record_event
 from launch.snapshot import PACKAGES, SOURCE, take_snapshot
+from launch.status import job_state
 from launch.submit import describe, sbatch_script, submit
 from launch.task import port_of, rendezvous
 from runtime.config import load_config
@@ -129,6 +133,28 @@ def test_a_save_in_between_forgives_earlier_crashes() -> None:
     ends = [{"event": "ended", "exit_code": code} for code in (1, 1, 75, 1)]
     assert crashes_in_a_row(ends) == 1
     assert crashes_in_a_row(ends[:2]) == 2
+
+
+def test_a_new_submission_does_not_inherit_the_old_ones_crashes_or_number(tmp_path: Path) -> None:
+    job = describe("pretrain", tmp_path, ["pretrain"], ClusterConfig(kind="local", max_restarts=1))
+    record_event(job.folder, "started", job_id="7", restart=0, nodes="n1", ranks=1)
+    for _ in range(3):
+        record_event(job.folder, "ended", exit_code=1, state="RUNNING", verdict="failed")
+    job = replace(job, submitted=time.time())
+    job.save()
+    state = job_state(job.folder)
+    assert (state.job_id, state.requeues, state.exit_code) == (None, 0, None)
+    assert record_end(job, 1) == "requeue"
+    assert record_end(job, 1) == "failed"
+
+
+def test_a_run_can_be_looked_at_where_there_is_no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    job = describe("pretrain", tmp_path / "a", ["pretrain"], ClusterConfig()).with_id("7")
+    job.save()
+    assert job_state(job.folder).state == "UNKNOWN"
+    record_event(job.folder, "ended", exit_code=0, state="RUNNING", verdict="done")
+    assert job_state(job.folder).state == "COMPLETED"
 
 
 def test_every_restart_meets_at_another_port() -> None:
