@@ -1,12 +1,13 @@
 """The pipeline's speed beside plain decoding and beside the usual way, as ratios measured in one run.
 
-    python -m benchmarks.data_pipeline [--seconds 60] [--videos 100] [--files 100000]
+    python -m benchmarks.data_pipeline [--seconds 60] [--repeats 3] [--videos 100] [--files 100000]
 
-Measured on a made-up 720p H.264 video with a key frame every ten seconds:
+Made-up 720p H.264 videos, one with a key frame every two seconds and one with a key frame every ten:
   pipeline against decoding alone, at the same sampling of one frame a second;
   pipeline against the usual way (OpenCV reads every frame, imwrite of one a second, then tar), at one frame a second
-  and with key frames only. All sides use one core. The text detector and reader are left out, since the other sides
-  have none.
+  and, on the long groups of pictures, with key frames only.
+What is compared is the processor time of all threads: it says how much two cores get done, and other work on the machine
+does not disturb it. The text detector and reader are left out, since the other sides have none.
 Then: the time to plan many files, and the peak memory of a worker after 1 and after many videos.
 """
 
@@ -110,29 +111,31 @@ def usual_way(folder: Path) -> int:
 
 
 def timed(function: Callable[[], int]) -> tuple[float, int]:
-    began = time.perf_counter()
+    """Processor seconds of all threads of this process, and what the function returned."""
+    began = time.process_time()
     count = function()
-    return time.perf_counter() - began, count
+    return time.process_time() - began, count
 
 
-def compare(folder: Path, repeats: int) -> None:
-    """Best of some repeats each, taken in turns, so that a busy machine disturbs all sides alike."""
+def compare(short: Path, long: Path, repeats: int) -> None:
+    """Best of some repeats each, taken in turns."""
     sides: dict[str, Callable[[], int]] = {
-        "decoding alone, 1 frame/s": lambda: decode_alone(folder, "fps"),
-        "pipeline, 1 frame/s": lambda: run_pipeline(folder, "fps"),
-        "pipeline, key frames": lambda: run_pipeline(folder, "keyframes"),
-        "usual way, 1 frame/s": lambda: usual_way(folder),
+        "decoding alone, 1 frame/s": lambda: decode_alone(short, "fps"),
+        "pipeline, 1 frame/s": lambda: run_pipeline(short, "fps"),
+        "usual way, 1 frame/s": lambda: usual_way(short),
+        "pipeline, key frames": lambda: run_pipeline(long, "keyframes"),
+        "usual way, long groups": lambda: usual_way(long),
     }
     best = dict.fromkeys(sides, (float("inf"), 0))
     for _ in range(repeats):
         for name, side in sides.items():
             best[name] = min(best[name], timed(side))
     for name, (seconds, frames) in best.items():
-        print(f"{name:28s} {seconds:7.2f} s  {frames:4d} frames")
-    alone, whole, keys, usual = (best[name][0] for name in sides)
+        print(f"{name:26s} {seconds:6.2f} s  {frames:4d} frames", flush=True)
+    alone, whole, usual, keys, usual_long = (best[name][0] for name in sides)
     print(f"pipeline against decoding alone: {alone / whole:.2f} (wanted: at least 0.7)")
     print(f"pipeline against the usual way, 1 frame/s: {usual / whole:.1f}x (wanted: at least 2x)")
-    print(f"pipeline against the usual way, key frames: {usual / keys:.1f}x (wanted: at least 8x)")
+    print(f"pipeline against the usual way, key frames: {usual_long / keys:.1f}x (wanted: at least 8x)", flush=True)
 
 
 def plan_many(files: int, scratch: Path) -> None:
@@ -143,13 +146,12 @@ def plan_many(files: int, scratch: Path) -> None:
         for i in range(500):
             (folder / f"image-{i:05d}.png").touch()
     config = PipelineConfig(data_root=str(scratch), corpora={"ri-vce": CorpusConfig("ri-vce", "many")})
-    began = time.perf_counter()
+    began, began_cpu = time.perf_counter(), time.process_time()
     made = plan(config)
-    listed = time.perf_counter() - began
     fingerprint(made)
-    whole = time.perf_counter() - began
+    took, took_cpu = time.perf_counter() - began, time.process_time() - began_cpu
     count = sum(len(source.files) for source in made.sources)
-    print(f"planning {count:,} files: {listed:.1f} s, with its fingerprint {whole:.1f} s (wanted: under 15 s)")
+    print(f"planning {count:,} files: {took:.1f} s, {took_cpu:.1f} s of the processor (wanted: under 15 s)", flush=True)
 
 
 def peak_memory_mb(folder: str, queue: multiprocessing.Queue[float]) -> None:
@@ -168,7 +170,7 @@ def memory(video: Path, counts: tuple[int, ...], scratch: Path) -> None:
         queue: multiprocessing.Queue[float] = context.Queue()
         process = context.Process(target=peak_memory_mb, args=(str(folder), queue))
         process.start()
-        print(f"peak memory of a worker after {count:3d} videos: {queue.get():.0f} MB")
+        print(f"peak memory of a worker after {count:3d} videos: {queue.get():.0f} MB", flush=True)
         process.join()
 
 
@@ -182,12 +184,15 @@ def main() -> None:
     cv2.setNumThreads(1)
     scratch = Path(tempfile.mkdtemp(prefix="benchmark-"))
     try:
-        videos = scratch / "videos"
-        videos.mkdir()
-        make_video(videos / "long.mp4", arguments.seconds)
-        size = (videos / "long.mp4").stat().st_size
-        print(f"video: {arguments.seconds} s, {WIDTH}x{HEIGHT}, {8e-6 * size / arguments.seconds:.1f} Mb/s")
-        compare(videos, arguments.repeats)
+        folders = {2: scratch / "short_groups", 10: scratch / "long_groups"}
+        for keyframe_seconds, folder in folders.items():
+            folder.mkdir()
+            make_video(folder / "video.mp4", arguments.seconds, keyframe_seconds)
+            rate = 8e-6 * (folder / "video.mp4").stat().st_size / arguments.seconds
+            print(
+                f"video: {arguments.seconds} s, {WIDTH}x{HEIGHT}, {rate:.1f} Mb/s, key frames {keyframe_seconds} s apart"
+            )
+        compare(folders[2], folders[10], arguments.repeats)
         plan_many(arguments.files, scratch)
         make_video(scratch / "short.mp4", 4, 2)
         memory(scratch / "short.mp4", (1, arguments.videos), scratch)

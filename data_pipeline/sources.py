@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 from runtime.errors import UserError, naming_path
@@ -46,8 +46,7 @@ class Source:
 
     def __post_init__(self) -> None:
         for path in (self.path, *(file.path for file in self.files)):
-            pure = PurePosixPath(path)
-            if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+            if not path or path.startswith("/") or ".." in path.split("/"):
                 raise UserError(
                     f"corpus {self.corpus}: the path {path!r} leads out of its root; sources must lie inside it."
                 )
@@ -75,8 +74,12 @@ class Adapter:
 
 def find_files(root: Path) -> list[FoundFile]:
     """All files below `root` with a video's or picture's suffix, sorted by path. Hidden ones are left out."""
-    found = [file for file in _walk(root, "") if Path(file.path).suffix.lower() in VIDEO_SUFFIXES | IMAGE_SUFFIXES]
-    return sorted(found, key=lambda file: file.path)
+    media = VIDEO_SUFFIXES | IMAGE_SUFFIXES
+    return sorted((file for file in _walk(root, "") if _suffix(file.path) in media), key=lambda file: file.path)
+
+
+def _suffix(path: str) -> str:
+    return "." + path.rpartition(".")[2].lower()  # pathlib takes seconds for a hundred thousand files
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[FoundFile]:
@@ -99,7 +102,7 @@ def list_sources(adapter: Adapter, corpus: str, files: Iterable[FoundFile], lice
     sequences: dict[str, list[FoundFile]] = {}
     details: dict[str, dict[str, str | None]] = {}
     for file in files:
-        suffix = PurePosixPath(file.path).suffix.lower()
+        suffix = _suffix(file.path)
         for pattern, rule in rules:
             match = pattern.fullmatch(file.path)
             is_right_medium = rule.kind == "skip" or (rule.kind == "video") == (suffix in VIDEO_SUFFIXES)
