@@ -13,23 +13,15 @@ import torch
 from PIL import Image
 
 from backbone.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing, UnreadableImageError, open_image
+from backbone.torchvision_shim import ensure_torchvision
 from runtime.errors import UserError
-
-schemas: list[torch.library.Library] = []  # they last as long as these objects
 
 
 @pytest.fixture(scope="module")
 def transforms() -> ModuleType:
-    """torchvision's transforms. Where its compiled part is missing, its Python part only needs two names declared."""
-    try:
-        from torchvision import transforms
-    except RuntimeError as error:
-        if "torchvision::nms" not in str(error):
-            raise
-        schemas.append(torch.library.Library("torchvision", "DEF"))
-        for name in ("nms", "qnms"):
-            schemas[0].define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        from torchvision import transforms
+    ensure_torchvision()
+    from torchvision import transforms
+
     return transforms
 
 
