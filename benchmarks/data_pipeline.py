@@ -6,8 +6,8 @@ Made-up 720p H.264 videos, one with a key frame every two seconds and one with a
   pipeline against decoding alone, at the same sampling of one frame a second;
   pipeline against the usual way (OpenCV reads every frame, imwrite of one a second, then tar), at one frame a second
   and, on the long groups of pictures, with key frames only.
-What is compared is the processor time of all threads: it says how much two cores get done, and other work on the machine
-does not disturb it. The text detector and reader are left out, since the other sides have none.
+What is compared is the processor time of all threads: it says how much two cores get done, and other work on the
+machine does not disturb it. The text detector and reader are left out, since the other sides have none.
 Then: the time to plan many files, and the peak memory of a worker after 1 and after many videos.
 """
 
@@ -190,7 +190,7 @@ def main() -> None:
             make_video(folder / "video.mp4", arguments.seconds, keyframe_seconds)
             rate = 8e-6 * (folder / "video.mp4").stat().st_size / arguments.seconds
             print(
-                f"video: {arguments.seconds} s, {WIDTH}x{HEIGHT}, {rate:.1f} Mb/s, key frames {keyframe_seconds} s apart"
+                f"video: {arguments.seconds} s, {WIDTH}x{HEIGHT}, {rate:.1f} Mb/s, key frame every {keyframe_seconds} s"
             )
         compare(folders[2], folders[10], arguments.repeats)
         plan_many(arguments.files, scratch)
