@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from pretrain.config import PretrainConfig
-from pretrain.estimate import estimate_memory, flops_per_image
+from pretrain.estimate import flops_per_image
+from pretrain.setup import memory_of
 from pretrain.train import pretrain
 from runtime.command_line import Command, run_stage
 from runtime.console import say, table
@@ -17,13 +18,11 @@ def _train(_: argparse.Namespace, config: PretrainConfig) -> int:
 
 def _estimate(arguments: argparse.Namespace, config: PretrainConfig) -> None:
     ranks, per_node = arguments.ranks, min(arguments.ranks, arguments.ranks_per_node)
-    vit, batch = config.model.vit(), config.batch
-    images = batch.group_images * batch.groups_per_rank(ranks)
-    recompute = config.execution.checkpoint_blocks
-    memory = estimate_memory(vit, config.objective, config.sharding, config.augment, images, recompute, ranks, per_node)
+    images = config.batch.group_images * config.batch.groups_per_rank(ranks)
+    memory = memory_of(config, ranks, per_node)
     table(f"memory of each of {ranks} ranks with {images} images at a time", ["part", "size"], memory.rows())
-    work = flops_per_image(vit, config.objective, config.augment, config.masks)
-    say(f"{work / 1e12:.3f} TFLOP per image, {work * batch.images / 1e15:.3f} PFLOP per step")
+    work = flops_per_image(config.model.vit(), config.objective, config.augment, config.masks)
+    say(f"{work / 1e12:.3f} TFLOP per image, {work * config.batch.images / 1e15:.3f} PFLOP per step")
 
 
 def _estimate_options(parser: argparse.ArgumentParser) -> None:

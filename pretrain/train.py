@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import resource
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from backbone import Preprocessing, load_backbone
-from pretrain.build import build_objective, make_mesh, prepare_optimizer, training_state
+from backbone import Preprocessing
+from pretrain.build import prepare_optimizer, training_state
 from pretrain.checkpoints import CheckpointStore
-from pretrain.config import PretrainConfig, changed_key
-from pretrain.estimate import MemoryEstimate, estimate_memory, flops_per_image
+from pretrain.config import PretrainConfig
 from pretrain.health import collapse_figures
 from pretrain.loader import LoadedBatch, Loader, RankBatches, Requests
 from pretrain.logs import RunLog
 from pretrain.monitor import Monitor, Verdict
-from pretrain.order import DataOrder
 from pretrain.parameter_groups import build_optimizer
 from pretrain.schedules import resolve_schedule, steps_of
-from pretrain.shards import ShardSet, open_shards
+from pretrain.setup import CONFIG_NAME, memory_of, order_of, refuse_changed_config, run_lock, starting_objective
+from pretrain.shards import open_shards
 from pretrain.signals import EXIT_REQUEUE, StopRequest, stop_signals
+from pretrain.speed import Clock
 from pretrain.step import Stepper, StepResult
 from pretrain.world import World, joined_world
-from runtime.config import load_config, save_config
+from runtime.config import save_config
 from runtime.console import duration, log_to, say, table, warn
 from runtime.errors import UserError
-from runtime.files import make_directory, write_json
-from runtime.locks import directory_lock
-
-CONFIG_NAME = "config.yaml"
-# How long the processes of a run that was just killed may hold on to its folder.
-_LOCK_WAIT_SECONDS = 30.0
+from runtime.files import write_json
 
 
 def pretrain(config: PretrainConfig) -> int:
@@ -46,7 +37,7 @@ def pretrain(config: PretrainConfig) -> int:
         request = stack.enter_context(stop_signals())
         run = Path(config.run.dir)
         if world.is_first:
-            stack.enter_context(_run_lock(run))
+            stack.enter_context(run_lock(run))
             stack.enter_context(log_to(run / "log.txt"))
         world.first_says(None)  # the others wait until the folder is ours
         return Trainer(config, world, request).train()
@@ -59,13 +50,13 @@ class Trainer:
         self.config, self.world, self.request = config, world, request
         self.run = Path(config.run.dir)
         self.store = CheckpointStore(self.run, world, config.checkpoint)
-        self._refuse_changed_config()
+        refuse_changed_config(config, self.run, bool(self.store.steps()))
         self.shards = open_shards(config.data.shards)
         self.vit = config.model.vit()
-        self.order = _order(config, self.shards)
+        self.order = order_of(config, self.shards)
         self.schedule = resolve_schedule(config.schedule, config.batch.images, self.order.epoch_images)
         self.end = self._end()
-        self.objective = self._build()
+        self.objective = starting_objective(config, world, is_new=not self.store.steps())
         self.optimizer = build_optimizer(self.objective.student, config.optimizer)
         prepare_optimizer(self.optimizer)
         self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, world)
@@ -86,11 +77,11 @@ class Trainer:
             say(f"nothing to do: the run has ended at step {self.step:,} of {self.end:,}.")
             return 0
         with self._log() as log, self._loader(range(self.step, self.end)) as loader:
-            self.clock = _Clock(self.step)
+            self.clock = Clock(self.step, self.config, self.world.size)
             verdict = self._look(log, resumed=self.step > 0)
             while self.step < self.end and not verdict.stop and not self._stop_requested:
                 self._one_step(loader, log, verdict.lr_factor)
-                if self.monitor.due(self.step, self.end):
+                if self.monitor.due(self.step, self.end) and not self._stop_requested:
                     verdict = self._look(log)
                 elif self.step % self.config.checkpoint.every_steps == 0:
                     self._save(log)
@@ -119,6 +110,7 @@ class Trainer:
             document = self.monitor.evaluate(self.step, teacher, self.preprocessing, self.shards.certificate)
             self.store.wait()  # the checkpoint was written meanwhile
             self.monitor.record(document)
+            self.clock.restart(self.step)  # an evaluation is no part of a step's time
         return self.monitor.verdict(self.step)
 
     def _one_step(self, loader: Loader, log: RunLog | None, lr_factor: float) -> None:
@@ -152,9 +144,7 @@ class Trainer:
                 **keys,
             }
             if log is not None:
-                speed = self.clock.lap(self.step + 1, self.config.batch.images, wait_seconds / self.world.size)
-                if self.config.log.peak_tflops_per_rank is not None:
-                    speed["mfu"] = self._mfu(speed["images_per_second"], self.config.log.peak_tflops_per_rank)
+                speed = self.clock.lap(self.step + 1, wait_seconds / self.world.size)
                 log.write(self.step, {**figures, "speed": speed})
                 self._say_step(result, values.lr, speed)
         self.step += 1
@@ -232,37 +222,6 @@ class Trainer:
             return self.schedule.total_steps
         return min(self.schedule.total_steps, steps_of("run.stop_at", stop_at, images, self.order.epoch_images))
 
-    def _refuse_changed_config(self) -> None:
-        stored = self.run / CONFIG_NAME
-        if not self.store.steps() or not stored.exists():
-            return
-        key = changed_key(load_config(PretrainConfig, stored), self.config)
-        if key is not None:
-            raise UserError(
-                f"the run {self.run} can't go on exactly with another {key}; "
-                "restore the key, or choose another run.dir for a new run."
-            )
-
-    def _build(self) -> Any:
-        config, world = self.config, self.world
-        mesh = make_mesh(config.sharding, world.size, world.local_size, world.device.type)
-        weights = None
-        if config.init.weights is not None and not self.store.steps():
-            loaded = load_backbone(config.init.weights)
-            say(f"starting from {config.init.weights} ({loaded.architecture}, {loaded.source})")
-            weights = loaded.model.state_dict()
-        return build_objective(
-            self.vit,
-            config.objective,
-            config.execution,
-            config.sharding,
-            mesh,
-            world.device,
-            config.run.seed,
-            weights,
-            config.init.new_registers,
-        )
-
     @contextmanager
     def _log(self) -> Iterator[RunLog | None]:
         if not self.world.is_first:
@@ -300,25 +259,11 @@ class Trainer:
             f"{max(schedule.at(s).lr for s in (schedule.warmup_steps, self.end) if s <= self.end):.3g}, "
             f"at the end {schedule.at(self.end).lr:.3g}"
         )
-        table("memory per rank, estimated", ["part", "size"], self._memory().rows())
+        table("memory per rank, estimated", ["part", "size"], memory_of(config, world.size, world.local_size).rows())
         head, *rows = schedule.table()
         table("schedule", list(head), [list(row) for row in rows])
         if self.step:
             say(f"going on from step {self.step:,}")
-
-    def _memory(self) -> MemoryEstimate:
-        config, world = self.config, self.world
-        images = config.batch.group_images * config.batch.groups_per_rank(world.size)
-        recompute = config.execution.checkpoint_blocks
-        return estimate_memory(
-            self.vit, config.objective, config.sharding, config.augment, images, recompute, world.size, world.local_size
-        )
-
-    def _mfu(self, images_per_second: float, peak_tflops_per_rank: float) -> float:
-        """The share of the devices' peak that went into the model's own arithmetic."""
-        config = self.config
-        work = flops_per_image(self.vit, config.objective, config.augment, config.masks)
-        return images_per_second * work / (peak_tflops_per_rank * 1e12 * self.world.size)
 
     def _say_step(self, result: StepResult, lr: float, speed: dict[str, float]) -> None:
         left = (self.end - self.step - 1) * speed["step_seconds"]
@@ -328,59 +273,3 @@ class Trainer:
             f"{speed['images_per_second']:.1f} images/s  data wait {100 * speed['data_wait_share']:.0f}%  "
             f"{mfu}memory {speed['memory_gb']:.2f} GB  {duration(left)} left"
         )
-
-
-class _Clock:
-    """Speed since the last logged step."""
-
-    def __init__(self, step: int) -> None:
-        self._step, self._time, self._waited = step, time.perf_counter(), 0.0
-
-    def lap(self, step: int, images_per_step: int, waited: float) -> dict[str, float]:
-        now = time.perf_counter()
-        seconds, steps = now - self._time, step - self._step
-        figures = {
-            "step_seconds": seconds / steps,
-            "images_per_second": steps * images_per_step / seconds,
-            "data_wait_share": (waited - self._waited) / seconds,
-            "memory_gb": _memory_gb(),
-        }
-        self._step, self._time, self._waited = step, now, waited
-        return figures
-
-
-def _memory_gb() -> float:
-    """The most that this process has used, on its GPU or in main memory."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 1e9
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-
-
-def _order(config: PretrainConfig, shards: ShardSet) -> DataOrder:
-    weights = None
-    if config.data.weights:
-        unknown = sorted(set(config.data.weights) - set(shards.corpora))
-        if unknown:
-            raise UserError(
-                f"data.weights: the shards hold no corpus '{unknown[0]}'; there are: {', '.join(shards.corpora)}."
-            )
-        weights = [float(config.data.weights.get(name, 0.0)) for name in shards.corpora]
-    batch = config.batch
-    return DataOrder(shards.corpus_of, shards.video_of, config.run.seed, batch.images, batch.group_images, weights)
-
-
-@contextmanager
-def _run_lock(run: Path) -> Iterator[None]:
-    """Hold the run's folder; the leftovers of a run that was just killed get some time to let go of it."""
-    make_directory(run)
-    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
-    with ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(directory_lock(run))
-                break
-            except UserError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
-        yield

@@ -1,0 +1,78 @@
+"""How long a checkpoint holds training up: written in the background against written at once.
+
+    python -m benchmarks.checkpoint [--rounds 3] [--model vit_small_patch14] [--folder /tmp]
+
+One process, a full training state (student, teacher, two heads each, AdamW). Both ways write the same files; they run
+alternately. The figure is the ratio of the medians of the time that the call keeps the training thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from backbone import Execution, vit_config
+from pretrain.build import ShardingConfig, build_objective, make_mesh, prepare_optimizer, training_state
+from pretrain.checkpoints import CheckpointConfig, CheckpointStore
+from pretrain.heads import HeadConfig
+from pretrain.objective import ObjectiveConfig
+from pretrain.parameter_groups import OptimizerConfig, build_optimizer
+from pretrain.world import joined_world
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--model", default="vit_small_patch14")
+    parser.add_argument("--prototypes", type=int, default=65536)
+    parser.add_argument("--folder", default=None, help="where checkpoints are written; default: the temporary folder")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(dir=arguments.folder))
+    try:
+        compare(arguments.model, arguments.prototypes, arguments.rounds, folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def compare(model: str, prototypes: int, rounds: int, folder: Path) -> None:
+    vit = vit_config(model)
+    heads = HeadConfig(prototypes, 256)
+    with joined_world("cpu", 600) as world:
+        sharding = ShardingConfig()
+        objective = build_objective(
+            vit,
+            ObjectiveConfig(dino_head=heads, ibot_head=heads),
+            Execution(),
+            sharding,
+            make_mesh(sharding, 1, 1, "cpu"),
+            world.device,
+            seed=0,
+        )
+        optimizer = build_optimizer(objective.student, OptimizerConfig())
+        prepare_optimizer(optimizer)
+        state = training_state(objective, optimizer)
+        print(f"{model}: {sum(t.nbytes for t in state.values()) / 1e9:.2f} GB in {len(state)} tensors")
+        stores = {
+            name: CheckpointStore(folder / name, world, CheckpointConfig(keep_last=1, asynchronous=name == "async"))
+            for name in ("sync", "async")
+        }
+        blocked: dict[str, list[float]] = {name: [] for name in stores}
+        for step in range(rounds + 1):
+            for name, store in stores.items():
+                began = time.perf_counter()
+                store.save(step, state, {"vit": vit.to_dict()})
+                blocked[name].append(time.perf_counter() - began)
+                store.wait(must_succeed=True)
+                # The first save also makes the staging buffers, once in a run.
+                print(f"  round {step} {name}: {blocked[name][-1]:.3f} s" + ("  (not counted)" if step == 0 else ""))
+        medians = {name: statistics.median(times[1:]) for name, times in blocked.items()}
+    print(f"blocked: sync {medians['sync']:.3f} s, async {medians['async']:.3f} s")
+    print(f"ratio async / sync: {medians['async'] / medians['sync']:.3f} (wanted: below 0.10)")
+
+
+if __name__ == "__main__":
+    main()
