@@ -103,7 +103,7 @@ def corpus_of(shards: str, images: int | None) -> Corpus:
     return Corpus(len(there), sum(path.stat().st_size for path in there.shards), len(there.shards), measured=True)
 
 
-def loader_seconds_per_image(config: PretrainConfig, seconds: float = 1.0) -> float:
+def loader_seconds_per_image(config: PretrainConfig, seconds: float) -> float:
     """Measured here and now, on one core: a frame of 640 × 512 pixels, decoded and cut into all its crops."""
     random = np.random.default_rng(0)
     shading = cv2.resize(random.integers(0, 255, (20, 16, 3), np.uint8), (640, 512))
@@ -121,7 +121,10 @@ def loader_seconds_per_image(config: PretrainConfig, seconds: float = 1.0) -> fl
     return (time.process_time() - began) / count
 
 
-def make_plan(config: PretrainConfig, machine: Machine, images: int | None = None) -> Plan:
+def make_plan(
+    config: PretrainConfig, machine: Machine, images: int | None = None, measure_seconds: float = 1.0
+) -> Plan:
+    """The plan; `measure_seconds` is how long the loader is measured."""
     corpus = corpus_of(config.data.shards, images)
     warnings: list[str] = []
     try:
@@ -142,7 +145,7 @@ def make_plan(config: PretrainConfig, machine: Machine, images: int | None = Non
         steps=_steps(config, corpus.images),
         tflop_per_image=tflop,
         images_per_second=machine.images_per_second or machine.gpu.tflops * REFERENCE_EFFICIENCY / tflop,
-        loader_seconds=loader_seconds_per_image(config),
+        loader_seconds=loader_seconds_per_image(config, measure_seconds),
         checkpoint_bytes=checkpoint_bytes(parameters),
         warnings=warnings,
         global_batch=config.batch.images,

@@ -14,7 +14,7 @@ import pytest
 from launch.plan.hardware import GPUS, gpu_named
 from launch.plan.memory import checkpoint_bytes, memory_of
 from launch.plan.model import count_parameters, rows_of
-from launch.plan.page import Machine, loader_seconds_per_image, make_plan, print_plan
+from launch.plan.page import Machine, Plan, loader_seconds_per_image, make_plan, print_plan
 from pretrain.config import PretrainConfig
 from runtime.config import load_config
 from runtime.errors import UserError
@@ -24,6 +24,10 @@ A100S = Machine(gpu_named("a100-80"), nodes=4, gpus_per_node=8, cpus_per_gpu=12,
 
 def config_of(*words: str) -> PretrainConfig:
     return load_config(PretrainConfig, None, ["run.dir=x", "data.shards=/missing", *words])
+
+
+def plan_of(config: PretrainConfig, machine: Machine, images: int | None = None) -> Plan:
+    return make_plan(config, machine, images, measure_seconds=0.1)
 
 
 def test_parameters_of_the_published_run() -> None:
@@ -44,7 +48,7 @@ def test_work_per_image_agrees_with_the_public_record() -> None:
     heads = [f"objective.dino_head.{key}" for key in ("prototypes=65536", "bottleneck=256")]
     large16 = config_of(*short, *heads, "objective.separate_ibot_head=false")
     for config, tflop in ((config_of(), 1.37), (large16, 1.15)):
-        assert make_plan(config, A100S, images=10**7).tflop_per_image == pytest.approx(tflop, rel=0.02)
+        assert plan_of(config, A100S, images=10**7).tflop_per_image == pytest.approx(tflop, rel=0.02)
 
 
 def test_rows_are_counted_as_the_engine_draws_them() -> None:
@@ -70,7 +74,7 @@ def test_more_ranks_shard_the_state_and_nothing_else() -> None:
 
 def test_the_page_for_the_published_run(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("schedule.total=2 data epochs", "schedule.warmup=0.2 data epochs", "data.workers=12")
-    plan = make_plan(config_of(*words, "sharding.param_type=bfloat16"), A100S, images=10_000_000)
+    plan = plan_of(config_of(*words, "sharding.param_type=bfloat16"), A100S, images=10_000_000)
     assert plan.steps == 19_531
     assert plan.images_per_second == pytest.approx(70, rel=0.02), "the reference's own speed on this GPU"
     assert plan.gpu_hours == pytest.approx(19_531 * 1024 / plan.images_per_second / 3600)
@@ -87,27 +91,27 @@ def test_the_page_for_the_published_run(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_run_that_ends_before_its_schedule() -> None:
-    plan = make_plan(config_of("run.stop_at=2 data epochs"), A100S, images=10**7)
+    plan = plan_of(config_of("run.stop_at=2 data epochs"), A100S, images=10**7)
     assert plan.steps == 19_531 and not any("times over the corpus" in text for text in plan.warnings)
 
 
 def test_what_does_not_fit_is_said() -> None:
     tight = replace(A100S, gpu=gpu_named("v100-32"), cpus_per_gpu=1, warn_seconds=5)
-    warnings = " ".join(make_plan(config_of(), tight, images=10_000_000).warnings)
+    warnings = " ".join(plan_of(config_of(), tight, images=10_000_000).warnings)
     assert "GB on each GPU and v100-32 has 32" in warnings
     assert "warn_seconds=5 is too short" in warnings
     assert "times over the corpus" in warnings
     fast = replace(A100S, gpu=gpu_named("h100-80"), cpus_per_gpu=1, images_per_second=2000)
-    assert any("cores for each GPU and gets 1" in text for text in make_plan(config_of(), fast, images=10**7).warnings)
+    assert any("cores for each GPU and gets 1" in text for text in plan_of(config_of(), fast, images=10**7).warnings)
     odd = replace(A100S, nodes=3)
-    assert any("ranks can't share" in text for text in make_plan(config_of(), odd, images=10_000_000).warnings)
+    assert any("ranks can't share" in text for text in plan_of(config_of(), odd, images=10_000_000).warnings)
 
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(UserError, match="did you mean 'a100-80'"):
         gpu_named("a100-8")
     with pytest.raises(UserError, match="--images N"):
-        make_plan(config_of(), A100S)
+        plan_of(config_of(), A100S)
     assert all(gpu.source for gpu in GPUS.values())
 
 

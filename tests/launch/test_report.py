@@ -65,11 +65,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record_event(job.folder, "ended", exit_code=0, state="RUNNING", verdict="done")
     (run / "pictures").mkdir()
     Image.new("RGB", (40, 30), (200, 30, 30)).save(run / "pictures" / "patches_step_0000012.png")
+    assert write_report(run) == run / "report.html"
     return run
 
 
 def test_the_report_tells_what_the_run_did(run: Path) -> None:
-    page = write_report(run).read_text()
+    page = (run / "report.html").read_text()
     assert page.count("<svg") >= 9
     text = html.unescape(re.sub(r"<[^>]*>", " ", page))
     selection = json.loads((run / "eval" / "knn_selection.json").read_text())
@@ -83,7 +84,7 @@ def test_the_report_tells_what_the_run_did(run: Path) -> None:
 
 
 def test_the_page_needs_nothing_from_outside(run: Path) -> None:
-    page = write_report(run).read_text()
+    page = (run / "report.html").read_text()
     addresses = re.findall(r"""(?:src|href)=["']([^"']*)""", page)
     assert addresses and all(address.startswith(("data:", "#")) for address in addresses), addresses
     ids = re.findall(r'\bid="([^"]*)"', page)
@@ -131,7 +132,7 @@ def test_a_browser_shows_it_without_complaint(run: Path, tmp_path: Path) -> None
     });
     Promise.all([look(390), look(1280)]).then((seen) => { document.title = JSON.stringify(seen); });
     """
-    page = write_report(run).read_text()
+    page = (run / "report.html").read_text()
     outer = tmp_path / "outer.html"
     inner = page.replace("</script", "<\\/script")
     outer.write_text(f'<script type="text/plain" id="page">{inner}</script><body><script>{script}</script>')
