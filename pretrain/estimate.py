@@ -29,6 +29,7 @@ class MemoryEstimate:
     teacher: int  # and the Gram anchor
     gathered: int  # the two largest modules, whole, of the student: one in use, one on its way
     activations: int  # of the student's blocks, kept for the backward pass
+    scores: int  # of the heads, in fp32: the student's with their softmax and gradient, the teacher's targets
 
     @property
     def states(self) -> int:
@@ -36,7 +37,7 @@ class MemoryEstimate:
 
     @property
     def total(self) -> int:
-        return self.states + self.gathered + self.activations
+        return self.states + self.gathered + self.activations + self.scores
 
     def rows(self) -> list[list[str]]:
         parts = {**vars(self), "total": self.total}
@@ -48,6 +49,7 @@ def estimate_memory(
     objective: ObjectiveConfig,
     sharding: ShardingConfig,
     augment: AugmentConfig,
+    masks: MaskConfig,
     images_per_rank: int,
     checkpoint_blocks: bool,
     world_size: int,
@@ -69,6 +71,7 @@ def estimate_memory(
         teacher=frozen,
         gathered=sum(sorted(_module_sizes(whole.student))[-2:]) * used_bytes,
         activations=_activation_bytes(vit, augment, images_per_rank, checkpoint_blocks, used_bytes),
+        scores=int(images_per_rank * _score_bytes(vit, objective, augment, masks)),
     )
 
 
@@ -122,6 +125,20 @@ def _activation_bytes(
     return int(tokens * vit.depth * per_block * used_bytes)
 
 
+def _masked_patches(vit: ViTConfig, augment: AugmentConfig, masks: MaskConfig) -> float:
+    """Masked patches of an image's two global crops, on average."""
+    patches = 2 * (augment.global_px // vit.patch_px) ** 2
+    return patches * masks.crop_probability * (masks.ratio_min + masks.ratio_max) / 2
+
+
+def _score_bytes(vit: ViTConfig, objective: ObjectiveConfig, augment: AugmentConfig, masks: MaskConfig) -> float:
+    """Of one image. The student's rows are there three times, the teacher's once."""
+    patch_head = objective.ibot_head if objective.separate_ibot_head else objective.dino_head
+    cls_rows = 3 * (2 + augment.local_crops) + 2
+    patch_rows = 4 * _masked_patches(vit, augment, masks)
+    return (cls_rows * objective.dino_head.prototypes + patch_rows * patch_head.prototypes) * _FLOAT_BYTES
+
+
 def flops_per_image(vit: ViTConfig, objective: ObjectiveConfig, augment: AugmentConfig, masks: MaskConfig) -> float:
     """Floating-point operations of one image in one step: matrix products only, a multiply-add counts as two.
 
@@ -132,7 +149,7 @@ def flops_per_image(vit: ViTConfig, objective: ObjectiveConfig, augment: Augment
     student_blocks += augment.local_crops * _block_flops(vit, augment.local_px)
     global_patches, local_patches = ((side // vit.patch_px) ** 2 for side in (augment.global_px, augment.local_px))
     embedded = 2 * global_patches + augment.local_crops * local_patches
-    masked = 2 * global_patches * masks.crop_probability * (masks.ratio_min + masks.ratio_max) / 2
+    masked = _masked_patches(vit, augment, masks)
     dino = objective.dino_head
     ibot = objective.ibot_head if objective.separate_ibot_head else dino
 

@@ -97,6 +97,7 @@ def memory_of(config: PretrainConfig, world_size: int, local_size: int) -> Memor
         config.objective,
         config.sharding,
         config.augment,
+        config.masks,
         config.batch.group_images * config.batch.groups_per_rank(world_size),
         config.execution.checkpoint_blocks,
         world_size,

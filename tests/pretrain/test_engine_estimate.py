@@ -35,7 +35,9 @@ def test_vit_large_on_64_ranks_has_the_memory_that_was_estimated(fake_world: int
     mesh = make_mesh(sharding, fake_world, local_size=8, device_type="cpu")
     objective = sharded_on_meta(vit, config, Execution(), sharding, mesh)
     student, frozen = measured_states(objective)
-    estimate = estimate_memory(vit, config, sharding, AugmentConfig(), 16, False, fake_world, local_size=8)
+    estimate = estimate_memory(
+        vit, config, sharding, AugmentConfig(), MaskConfig(), 16, False, fake_world, local_size=8
+    )
     assert (estimate.parameters, estimate.teacher) == (student, frozen)
     assert estimate.states == 4 * student + frozen
     whole = sum(p.numel() for p in objective.student.parameters()) * 4  # bytes of one copy
@@ -75,8 +77,11 @@ def test_ranks_that_do_not_divide_are_refused() -> None:
 def test_checkpointing_and_sharding_lower_the_estimate() -> None:
     vit = vit_config("vit_large_patch14")
     small = ObjectiveConfig(dino_head=HeadConfig(1024, 64), ibot_head=HeadConfig(1024, 64))
-    plain = estimate_memory(vit, small, ShardingConfig(), AugmentConfig(), 16, False, 1, 1)
-    assert estimate_memory(vit, small, ShardingConfig(), AugmentConfig(), 16, True, 1, 1).activations < (
+    plain = estimate_memory(vit, small, ShardingConfig(), AugmentConfig(), MaskConfig(), 16, False, 1, 1)
+    assert estimate_memory(vit, small, ShardingConfig(), AugmentConfig(), MaskConfig(), 16, True, 1, 1).activations < (
         plain.activations / 10
     )
-    assert estimate_memory(vit, small, ShardingConfig(), AugmentConfig(), 16, False, 8, 8).states < plain.states / 7.7
+    assert (
+        estimate_memory(vit, small, ShardingConfig(), AugmentConfig(), MaskConfig(), 16, False, 8, 8).states
+        < plain.states / 7.7
+    )
