@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import resource
 import shutil
 import tarfile
 import tempfile
@@ -156,7 +155,10 @@ def plan_many(files: int, scratch: Path) -> None:
 
 def peak_memory_mb(folder: str, queue: multiprocessing.Queue[float]) -> None:
     run_pipeline(Path(folder), "fps")
-    queue.put(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    # Not getrusage: its peak includes what the parent held when this process was forked from it.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    peak_kb = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
+    queue.put(int(peak_kb) / 1024)
 
 
 def memory(video: Path, counts: tuple[int, ...], scratch: Path) -> None:
