@@ -27,16 +27,24 @@ class Supervisor:
         self.cancelled_at: float | None = None
 
     def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-            signal.signal(number, self._pass_on)
-        for restart in range(sys.maxsize):
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
+        before = {number: signal.signal(number, self._pass_on) for number in numbers}
+        try:
+            return self._go_until_done()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _go_until_done(self) -> int:
+        restart = 0
+        while True:
             self._record_start(restart)
             self._start()
             code = self._wait()
             decision = record_end(self.job, code, "CANCELLED" if self.cancelled_at is not None else "RUNNING")
             if decision != "requeue":
                 return code
-        raise AssertionError("unreachable")
+            restart += 1
 
     def _record_start(self, restart: int) -> None:
         host, ranks = socket.gethostname(), self.job.tasks_per_node
