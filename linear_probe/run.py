@@ -107,10 +107,8 @@ def read_data(config: ProbeConfig) -> Data:
         samples = custom_samples(source)
         tasks = [custom_task(source.stem if source.is_file() else source.name, samples)]
     split = _split(samples, split_path(source, Path(config.out)), config.split)
-    say(
-        f"split: {split.report['images']} images in {split.report['groups']} groups, "
-        f"the largest of {split.report['largest_group']} images"
-    )
+    images = ", ".join(f"{split.report['images'][name]} {name}" for name in SPLITS)
+    say(f"split: {images}; {split.report['groups']} groups, the largest of {split.report['largest_group']} images")
     return Data(samples, split, tasks, overlapping(samples, config.pretraining_corpora, config.pretraining_images))
 
 

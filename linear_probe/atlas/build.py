@@ -26,7 +26,7 @@ from runtime.image_hash import near_duplicate_groups
 
 FORMAT = 1
 # Re-encoded or resized copies differ in fewer than 20 of the 256 bits. Frames of one scene, a moment apart, differ in
-# up to about 50 (looked at on HyperKvasir, where no ids tell that they belong together), other scenes in 58 and more.
+# up to about 50 (looked at on HyperKvasir, where no ids tell that they belong together), other scenes in 52 and more.
 NEAR_DUPLICATE_BITS = 48
 # A group of alike pictures that holds more than this share is a chain of chance resemblances.
 _CHAIN_SHARE, _CHAIN_IMAGES = 0.05, 50

@@ -1,0 +1,34 @@
+"""The whole path on real pictures with a real ImageNet network: minutes, so it is a slow test."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from linear_probe.__main__ import COMMANDS
+from runtime.command_line import run_stage
+
+
+@pytest.mark.slow
+def test_an_imagenet_network_on_real_pictures(
+    real_images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tasks = ("--task", "gi-tree,bbps,stomach-landmark", "--protocol", "converged", "--out", "r")
+    for words in (
+        ("atlas", str(real_images), "--out", "atlas.parquet"),
+        ("efficientnet-lite0", "pixels", *tasks, "bootstrap_replicates=200"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            run_stage("linear_probe", COMMANDS, words)
+        assert not stop.value.code, capsys.readouterr().out
+    assert json.loads(Path("atlas.json").read_text())["unmapped"] == {}
+    results = json.loads(Path("r/results.json").read_text())["results"]
+    assert set(results) == {"gi-tree", "bbps", "stomach-landmark"}
+    tree = results["gi-tree"]["efficientnet-lite0"]
+    assert tree["levels"]["region"]["macro"] > 0.95
+    assert tree["levels"]["category"]["macro"] > 0.85
+    assert tree["levels"]["finding"]["macro"] > 0.9
+    assert tree["auc"]["macro"] > results["gi-tree"]["pixels"]["auc"]["macro"]
