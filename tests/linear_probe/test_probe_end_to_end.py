@@ -231,6 +231,29 @@ def test_timm_weights_from_a_file_and_from_a_folder(tmp_path: Path) -> None:
         load_model(f"timm:resnet14t@{tmp_path / 'w.safetensors'}")
 
 
+def test_a_transformers_folder(tmp_path: Path) -> None:
+    from backbone.torchvision_shim import ensure_torchvision
+
+    ensure_torchvision()
+    import torch
+    from transformers import ViTConfig, ViTModel
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    network = ViTModel(ViTConfig(**sizes, image_size=32, patch_size=16)).eval()
+    network.save_pretrained(tmp_path / "tiny")
+    (tmp_path / "tiny" / "preprocessor_config.json").write_text(
+        json.dumps({"size": {"height": 40, "width": 40}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3})
+    )
+    model = load_model(f"transformers:{tmp_path / 'tiny'}")
+    assert (model.preprocessing.resize_px, model.preprocessing.crop_px) == (40, 32)
+    assert model.preprocessing.std == (0.25, 0.25, 0.25)
+    images = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(model.model(images), network(images).pooler_output)
+    with pytest.raises(UserError, match=r"config.json is missing; name a transformers folder"):
+        load_model(f"transformers:{tmp_path}")
+
+
 def test_names_of_equal_models_differ_and_random_weights_are_always_the_same() -> None:
     models = load_models(["untrained:vit_test", "untrained:vit_test", "pixels"])
     assert [m.name for m in models] == ["untrained-vit_test", "untrained-vit_test-2", "pixels"]
