@@ -176,8 +176,10 @@ def finish(ranks: list[Rank], timeout: float = 120) -> tuple[list[int | None], s
     return codes, said
 
 
-def run_ranks(words: list[str], ranks: int, expect: int = 0, sabotage: Sabotage | None = None) -> str:
-    codes, said = finish(start_ranks(words, ranks, sabotage))
+def run_ranks(
+    words: list[str], ranks: int, expect: int = 0, sabotage: Sabotage | None = None, timeout: float = 120
+) -> str:
+    codes, said = finish(start_ranks(words, ranks, sabotage), timeout)
     assert codes == [expect] * ranks, f"{codes}\n{said}"
     return said
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -58,6 +61,23 @@ def test_stop_signals_save_and_ask_for_a_requeue(shards: Path, undisturbed: Path
         assert f"step_{done:07d}" in checkpoints_of(run)
     run_ranks(words, 2)
     assert_same_run(undisturbed, run, 12)
+
+
+def test_the_command_under_torchrun(shards: Path, undisturbed: Path, tmp_path: Path) -> None:
+    """As a user types it, with loader workers; the other runs are forked, to save the time of importing torch."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pretrain"]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, *words_of(tmp_path / "run", shards, data__workers=1)],
+        cwd=Path(__file__).parents[2],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "12 steps of 16 images = 1.60 data epochs" in done.stdout
+    assert_same_run(undisturbed, tmp_path / "run", 12)
 
 
 @pytest.mark.slow
