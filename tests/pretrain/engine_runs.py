@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -102,7 +103,6 @@ def free_port() -> int:
 
 
 # Ranks are forked from a process that has imported everything: a start costs a tenth of a second instead of several.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 _FORK_SERVER = multiprocessing.get_context("forkserver")
 _FORK_SERVER.set_forkserver_preload(["engine_runs", "pretrain.train", "torch._dynamo"])
 
@@ -155,7 +155,8 @@ def start_ranks(words: list[str], ranks: int, sabotage: Sabotage | None = None) 
         }
         output = folder / f"{rank}.txt"
         process = _FORK_SERVER.Process(target=_be_a_rank, args=(environment, words, output, sabotage))
-        process.start()
+        with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # read when the first start imports torch
+            process.start()
         started.append(Rank(process, output))
     return started
 
