@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ OVER = (
     "DEADLINE",
     "REVOKED",
 )
+_TRIES, _PAUSE_SECONDS = 4, 3.0
+_PASSING_TROUBLE = ("Unable to contact", "timed out", "try again", "Zero Bytes", "Connection refused")
 _PROGRAMS = ("sbatch", "srun", "squeue", "scontrol")
 _FIELDS = ("JobID", "State", "Reason", "RestartCnt", "NodeList", "TimeUsed", "TimeLeft")
 
@@ -75,10 +78,21 @@ def refusal(message: str, action: str) -> UserError:
 def run_slurm(words: list[str], action: str) -> str:
     """Output of a Slurm command; its failure becomes a UserError."""
     require_slurm()
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    done = _patiently(words)
     if done.returncode != 0:
-        raise refusal(done.stderr or done.stdout, action)
+        raise refusal(done.stderr or done.stdout or f"exit code {done.returncode}", action)
     return done.stdout
+
+
+def _patiently(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """A busy controller lets commands fail now and then: those that may be repeated get some more tries."""
+    for left in reversed(range(_TRIES)):
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+        passing = not done.stderr.strip() or any(text in done.stderr for text in _PASSING_TROUBLE)
+        if done.returncode == 0 or not passing or left == 0:
+            break
+        time.sleep(_PAUSE_SECONDS)
+    return done
 
 
 def states(job_ids: list[str]) -> dict[str, SlurmState]:
@@ -87,12 +101,9 @@ def states(job_ids: list[str]) -> dict[str, SlurmState]:
         return {}
     require_slurm()
     layout = ",".join(f"{name}:|" for name in _FIELDS)
-    done = subprocess.run(
-        ["squeue", "-h", "-t", "all", "-j", ",".join(job_ids), "-O", layout],
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    done = _patiently(["squeue", "-h", "-t", "all", "-j", ",".join(job_ids), "-O", layout])
     if done.returncode != 0 and "Invalid job id" not in done.stderr:
-        raise refusal(done.stderr, "show the jobs")
+        raise refusal(done.stderr or f"exit code {done.returncode}", "show the jobs")
     found: dict[str, SlurmState] = {}
     for line in done.stdout.splitlines():
         job_id, state, reason, restarts, nodes, elapsed, left = line.split("|")[: len(_FIELDS)]

@@ -101,6 +101,25 @@ def test_what_slurm_says_becomes_advice() -> None:
     assert str(slurm.refusal("sbatch: error: Odd thing", "take the job")) == "Slurm refused to take the job: Odd thing."
 
 
+def test_a_command_that_fails_in_passing_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A squeue that fails twice as it does when the controller is busy, then answers."""
+    for name in ("sbatch", "srun", "scontrol"):
+        (tmp_path / name).symlink_to("/bin/true")
+    script = tmp_path / "squeue"
+    script.write_text(
+        f"#!/bin/sh\necho x >> {tmp_path}/tries\n"
+        f'if [ "$(wc -l < {tmp_path}/tries)" -lt 3 ]; then echo "Unable to contact slurm controller" >&2; exit 1; fi\n'
+        'echo "7|RUNNING|None|2|n1|0:05|1:00|"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(slurm, "_PAUSE_SECONDS", 0.01)
+    assert slurm.states(["7"]) == {"7": slurm.SlurmState("RUNNING", "None", 2, "n1", "0:05", "1:00")}
+    script.write_text('#!/bin/sh\necho "slurm_load_jobs error: Invalid user" >&2; exit 1\n')
+    with pytest.raises(UserError, match="refused to show the jobs: Invalid user"):
+        slurm.states(["7"])
+
+
 def test_a_snapshot_keeps_the_code_and_is_shared_by_equal_code(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for package in PACKAGES:
