@@ -83,13 +83,13 @@ def latex(benchmark: Benchmark) -> str:
     return "\n".join([*lines, r"\hline", r"\end{tabular}", r"\end{table}"]) + "\n"
 
 
+_LATEX = str.maketrans(
+    {"\\": r"\textbackslash{}", "«": "``", "»": "''", "–": "--", **{sign: f"\\{sign}" for sign in "&%$#_{}"}}
+)
+
+
 def _escape(text: str) -> str:
-    for sign, replacement in {"\\": r"\textbackslash{}", "«": "``", "»": "''", "–": "--"}.items():
-        text = text.replace(sign, replacement)
-    for sign in "&%$#_{}":
-        if sign not in "{}" or r"\textbackslash" not in text:
-            text = text.replace(sign, "\\" + sign)
-    return text
+    return text.translate(_LATEX)
 
 
 def summary_csv(benchmark: Benchmark) -> str:

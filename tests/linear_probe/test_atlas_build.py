@@ -20,7 +20,7 @@ from linear_probe.atlas.build import (
 )
 from linear_probe.atlas.pictures import quality_of
 from linear_probe.atlas.taxonomy import Label
-from linear_probe.samples import samples_of
+from linear_probe.samples import group_numbers, samples_of
 from runtime.errors import UserError
 
 
@@ -66,6 +66,9 @@ def test_copies_and_contradictions_are_found(corpus: Path) -> None:
     assert by_name["bowel_1_score_0-1_00000001.jpg"].video == "nerthus:bowel_1"
     samples = samples_of(atlas.rows)
     assert len(samples) == 23 - 2
+    groups = group_numbers(samples)
+    frames = {int(g) for s, g in zip(samples, groups, strict=True) if s.datasets == ("nerthus",)}
+    assert len(frames) == 1  # three different pictures, one video
     both = next(s for s in samples if len(s.datasets) == 2 and "barretts" in s.classes)
     assert both.datasets == ("hyperkvasir", "kvasir") and both.classes == ("barretts", "esophagitis")
 

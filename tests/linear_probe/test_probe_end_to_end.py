@@ -91,7 +91,8 @@ def test_atlas_probe_and_prediction(run: Run, kvasir: Path) -> None:
     assert cell is not None and sum("**" in cell.group(i) for i in (3, 4)) == 1
     best = max("pixels", "untrained-vit_test", key=lambda m: results["results"]["gi-tree"][m]["auc"]["macro"])
     assert ("**" in cell.group(3)) == (best == "pixels")
-    assert r"\textbf{" in Path("r/table.tex").read_text()
+    latex = Path("r/table.tex").read_text()
+    assert r"\textbf{" in latex and r"untrained-vit\_test" in latex and r"95\% bootstrap" in latex
     page = Path("r/index.html").read_text()
     assert page.count("data:image/png;base64,") == 6 and "http" not in page
     rows = read_csv("r/summary.csv")

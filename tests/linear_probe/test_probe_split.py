@@ -101,6 +101,15 @@ def test_the_largest_share_of_a_rare_class_is_trained() -> None:
     assert sides[:10].tolist() == [TRAIN] * 10
 
 
+def test_a_class_whose_other_groups_are_bound_elsewhere_is_still_trained() -> None:
+    """Two of the three groups of x must be tested for the sake of rarer classes; the third is the only one to train."""
+    samples = [sample("a", ("one", "x")), sample("b", ("two", "x")), sample("c", ("x",))]
+    for name in ("one", "two"):
+        samples += [sample(f"{name}{i}", (name,), f"video {name}") for i in range(5)]
+    sides = make_split(samples, SplitConfig()).sides
+    assert sides[:3].tolist() == [TEST, TEST, TRAIN]
+
+
 def test_a_split_is_stored_with_its_checksum_and_a_changed_one_is_refused(tmp_path: Path) -> None:
     samples = [sample(f"{i:02d}", ("a",)) for i in range(20)]
     split = make_split(samples, SplitConfig())
