@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -44,6 +45,8 @@ def main(folder: Path) -> int:
     finally:
         token.unlink(missing_ok=True)
     write_text(exit_code_file(job, restart), f"{code}\n")
+    if code == 0:  # else its logs may be wanted
+        shutil.rmtree(_scratch(), ignore_errors=True)
     return code
 
 
@@ -72,9 +75,8 @@ def _use_token(path: Path) -> None:
 
 def run_on_head(job: Job, address: str) -> int:
     host, port = address.rsplit(":", 1)
-    # Nodes are shared, /tmp/ray may be another user's; socket names must stay short.
-    temporary = f"/tmp/ray_{os.getuid()}_{os.environ['SLURM_JOB_ID']}"
-    head = _ray_start(job, ["--head", f"--node-ip-address={host}", f"--port={port}", f"--temp-dir={temporary}"])
+    where = [f"--node-ip-address={host}", f"--port={port}", f"--temp-dir={_scratch()}"]
+    head = _ray_start(job, ["--head", *where])
     try:
         _wait_for_port(host, int(port), head)
         _wait_for_nodes(address, job.nodes)
@@ -117,6 +119,11 @@ def _alive_nodes() -> int:
     return sum(bool(node["Alive"]) for node in ray.nodes())  # type: ignore[no-untyped-call]
 
 
+def _scratch() -> Path:
+    """Ray's sockets and logs on each node. /tmp/ray may be another user's, and a socket's name must stay short."""
+    return Path(f"/tmp/ray_{os.getuid()}_{os.environ['SLURM_JOB_ID']}")
+
+
 def stay_joined(job: Job, address: str, ended: Path) -> int:
     host, port = address.rsplit(":", 1)
     _wait_for_port(host, int(port), None)
@@ -128,6 +135,8 @@ def stay_joined(job: Job, address: str, ended: Path) -> int:
             time.sleep(0.5)
     finally:
         _end(node)
+    if ended.exists() and ended.read_text().strip() == "0":
+        shutil.rmtree(_scratch(), ignore_errors=True)
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ def test_two_nodes_work_together_and_leave_nothing_behind(slurm: Slurm, tmp_path
     assert result["squares"] == [number * number for number in range(40)]
     assert len(result["nodes"]) == 2
     wait_for(lambda: not processes_of(str(job.job_id)), 20, "no process of the job is left")
+    assert not Path(f"/tmp/ray_{os.getuid()}_{job.job_id}").exists()
+    assert not list(job.folder.glob("*.token"))
 
 
 @pytest.mark.slow
