@@ -51,17 +51,18 @@ class Driver:
         assert process.returncode == 0, output
         return time.monotonic() - began
 
-    def run_and_kill_after(self, seconds: float) -> bool:
-        """Kill the driver alone, as an out-of-memory killer would. False when it had ended before."""
+    def run_and_kill_after(self, seconds: float) -> float | None:
+        """Kill the driver alone, as an out-of-memory killer would. When it had ended before: how long it took."""
+        began = time.monotonic()
         process = self.start()
         try:
             process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
-            return True
+            return None
         assert process.returncode == 0
-        return False
+        return time.monotonic() - began
 
 
 def interrupt(corpus: Path, folder: Path, kills: int) -> None:
@@ -75,7 +76,11 @@ def interrupt(corpus: Path, folder: Path, kills: int) -> None:
     for _ in range(10 * kills):
         # Half of the moments lie in the part of a run in which files are written.
         begin = random_moment.choice([0.05, 0.4])
-        killed += interrupted.run_and_kill_after(took * random_moment.uniform(begin, 1.0))
+        ended_after = interrupted.run_and_kill_after(took * random_moment.uniform(begin, 1.0))
+        if ended_after is None:
+            killed += 1
+        else:  # the machine has become faster, or little was left to do: kill earlier from now on
+            took = min(took, ended_after)
         if killed == kills:
             break
         if (interrupted.out / "SHA256SUMS").exists():
