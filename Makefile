@@ -28,8 +28,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)  ## the whole pipeline on a small synthetic corpus
 	@$(BIN)/python -m launch demo
 
+# Two workers with one thread each; tests of one file share its fixtures, so they stay together.
 test: $(STAMP)  ## all tests but the slow ones
-	@$(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(STAMP)  ## only the slow tests
 	@$(BIN)/python -m pytest -m slow
