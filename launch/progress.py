@@ -34,7 +34,9 @@ def progress_of(run: Path) -> Progress | None:
     lines = [line for line in json_lines(path) if "speed" in line] if path.is_file() else []
     if not lines:
         return None
-    step, total = int(lines[-1]["step"]) + 1, total_steps(run)
+    # Not every step is logged: the newest checkpoint may be further on.
+    saved = [int(path.name.removeprefix("step_")) for path in run.glob("checkpoints/step_*")]
+    step, total = max([int(lines[-1]["step"]) + 1, *saved]), total_steps(run)
     recent = [line["speed"] for line in lines[-_RECENT:]]
     step_seconds = sum(speed["step_seconds"] for speed in recent) / len(recent)
     metric, values = knn_values(run)

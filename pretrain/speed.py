@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -19,11 +21,14 @@ class Clock:
         self._peak_flops = (config.log.peak_tflops_per_rank or 0.0) * 1e12 * world_size
         self._flops_per_image = flops_per_image(config.model.vit(), config.objective, config.augment, config.masks)
         self._waited = 0.0
-        self.restart(step)
-
-    def restart(self, step: int) -> None:
-        """Count from here: `step` comes next."""
         self._step, self._time = step, time.perf_counter()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """For what is no part of a step, such as an evaluation: the time of the block is not counted."""
+        began = time.perf_counter()
+        yield
+        self._time += time.perf_counter() - began
 
     def lap(self, step: int, waited: float) -> dict[str, float]:
         """The figures of the steps before `step`; `waited`: seconds spent waiting for data, since the start."""
@@ -37,8 +42,7 @@ class Clock:
         if self._peak_flops:
             # The share of the devices' peak that went into the model's own arithmetic.
             figures["mfu"] = figures["images_per_second"] * self._flops_per_image / self._peak_flops
-        self._waited = waited
-        self.restart(step)
+        self._waited, self._step, self._time = waited, step, time.perf_counter()
         return figures
 
 

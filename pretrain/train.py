@@ -107,10 +107,10 @@ class Trainer:
             if not resumed:
                 self._save(log)
             teacher = self.objective.teacher["backbone"]
-            document = self.monitor.evaluate(self.step, teacher, self.preprocessing, self.shards.certificate)
-            self.store.wait()  # the checkpoint was written meanwhile
-            self.monitor.record(document)
-            self.clock.restart(self.step)  # an evaluation is no part of a step's time
+            with self.clock.stopped():
+                document = self.monitor.evaluate(self.step, teacher, self.preprocessing, self.shards.certificate)
+                self.store.wait()  # the checkpoint was written meanwhile
+                self.monitor.record(document)
         return self.monitor.verdict(self.step)
 
     def _one_step(self, loader: Loader, log: RunLog | None, lr_factor: float) -> None:
