@@ -82,20 +82,22 @@ class Supervisor:
                 output.close()
 
     def _wait(self) -> int:
-        """The job's exit code: the worst of its ranks'. When one crashes, the others are ended."""
+        """The job's exit code: the worst of its ranks'. When one fails, the others are ended, and its code counts."""
         crashed_at: float | None = None
+        first_failure: int | None = None
         while any(rank.poll() is None for rank in self.ranks):
-            if crashed_at is None and any(rank.returncode not in (None, 0, REQUEUE_EXIT_CODE) for rank in self.ranks):
-                crashed_at = time.monotonic()
+            failed = [_exit_code(rank) for rank in self.ranks if rank.returncode not in (None, 0, REQUEUE_EXIT_CODE)]
+            if crashed_at is None and failed:
+                # What the others end with from here on is our doing and says nothing about the job.
+                crashed_at, first_failure = time.monotonic(), max(failed)
                 self._signal(signal.SIGTERM)
             since = min((t for t in (crashed_at, self.cancelled_at) if t is not None), default=None)
             if since is not None and time.monotonic() - since > GRACE_SECONDS:
                 self._signal(signal.SIGKILL)
             time.sleep(0.05)
-        # Like srun: the code of a process that a signal ended is 128 + its number.
-        codes = [code if code >= 0 else 128 - code for code in (rank.wait() for rank in self.ranks)]
+        code = first_failure if first_failure is not None else max(_exit_code(rank) for rank in self.ranks)
         self.ranks = []
-        return max(codes)
+        return code
 
     def _signal(self, number: int) -> None:
         for rank in self.ranks:
@@ -108,6 +110,12 @@ class Supervisor:
             self.cancelled_at = time.monotonic()
             number = signal.SIGTERM
         self._signal(number)
+
+
+def _exit_code(rank: subprocess.Popen[bytes]) -> int:
+    """Like srun: the code of a process that a signal ended is 128 + its number."""
+    code = rank.wait()
+    return code if code >= 0 else 128 - code
 
 
 def environment_of(job: Job) -> dict[str, str]:

@@ -35,6 +35,9 @@ def trace(**what: object) -> None:
 
 
 if mode == "user_error":
+    if rank != "0":  # still busy starting when rank 0 ends, and not yet ready for signals
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(60)
     print("error: the file x is missing; make it.", file=sys.stderr)
     sys.exit(2)
 print(f"rank {rank} starts at {step}", flush=True)
