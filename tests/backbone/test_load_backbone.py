@@ -52,16 +52,20 @@ def test_files_of_every_format(tmp_path: Path, case: str, kind: str, suffix: str
         assert not loaded.model.mask_token.any()
 
 
-def test_the_full_official_key_set_loads(tmp_path: Path) -> None:
-    """All 343 names and shapes of the ViT-L file, without its 1.2 GB: every tensor is one repeated value."""
-    config = vit_config("vit_large_patch14")
+@pytest.mark.parametrize(
+    ("architecture", "tensors", "parameters"),
+    [("vit_large_patch14", 343, 304_368_640), ("vit_large_patch14_reg4", 344, 304_372_736)],
+)
+def test_the_full_official_key_set_loads(tmp_path: Path, architecture: str, tensors: int, parameters: int) -> None:
+    """All names and shapes of the ViT-L files, without their 1.2 GB: every tensor is one repeated value."""
+    config = vit_config(architecture)
     state = {name: torch.zeros(()).expand(shape) for name, shape in _shapes(config).items()}
-    assert len(state) == 343 and state["pos_embed"].shape == (1, 1370, 1024)
-    torch.save(state, tmp_path / "dinov2_vitl14_pretrain.pth")
-    loaded = load_backbone(tmp_path / "dinov2_vitl14_pretrain.pth")
-    assert loaded.architecture == "vit_large_patch14" and loaded.source == "official"
+    assert len(state) == tensors and state["pos_embed"].shape == (1, 1370, 1024)
+    torch.save(state, tmp_path / "official_pretrain.pth")
+    loaded = load_backbone(tmp_path / "official_pretrain.pth")
+    assert loaded.architecture == architecture and loaded.source == "official"
     assert loaded.model.config == config
-    assert sum(p.numel() for p in loaded.model.parameters()) == 304_368_640
+    assert sum(p.numel() for p in loaded.model.parameters()) == parameters
 
 
 @pytest.mark.parametrize(
