@@ -23,6 +23,8 @@ checkpoint = folder / f"counter_{rank}"
 stop: list[int] = []
 for number in (signal.SIGUSR2, signal.SIGTERM):
     signal.signal(number, lambda got, frame: stop.append(got))
+# Of the whole job, not of this rank: one that was ended while it started has no counter of its own yet.
+first_go = not any(folder.glob("counter_*"))
 step = int(checkpoint.read_text()) if checkpoint.exists() else 0
 first = step
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_NODELIST")
@@ -49,7 +51,7 @@ while step < total:
         sys.exit(75)
     time.sleep(0.1)
     step += 1
-    if mode == f"crash_at={step}" and first == 0:
+    if mode == f"crash_at={step}" and first_go:
         checkpoint.write_text(str(step))
         raise RuntimeError(f"crashed at {step}")
 checkpoint.write_text(str(step))

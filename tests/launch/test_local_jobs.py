@@ -88,7 +88,7 @@ def test_cancelled_it_saves_and_stays_cancelled(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_crash_ends_the_other_ranks_and_is_retried(tmp_path: Path) -> None:
-    """Rank 0 and 1 crash in the first go and only then."""
+    """The ranks crash in the first go and only then."""
     job = start(tmp_path / "a", 6, "crash_at=2")
     wait_until(job, "COMPLETED")
     assert [event["verdict"] for event in events_of(job.folder) if event["event"] == "ended"] == ["requeue", "done"]
