@@ -65,8 +65,8 @@ def _read_torch(path: Path) -> Any:
                 "are loaded; ask its author for a file of plain tensors (safetensors)."
             ) from error
         raise UserError(f"cannot read {path}: it is not a file of weights, or it is damaged; get it again.") from error
-    except (RuntimeError, EOFError, ValueError, KeyError) as error:
-        # torch reports a cut-off or foreign file by any of these.
+    except (RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
+        # torch's unpickler takes any bytes for instructions: a cut-off or foreign file ends in one of these.
         raise UserError(
             f"cannot read {path}: it is damaged or incomplete, or not a file of weights; get the file again."
         ) from error

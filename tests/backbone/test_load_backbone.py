@@ -349,3 +349,14 @@ def test_the_checksum_names_the_weights_not_the_file(tmp_path: Path) -> None:
     assert a == b == d
     assert a != c
     assert load_backbone(tmp_path / "a.pth", replace(model.config, heads=8)).weights_sha256 != a
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"root:x:0:0:root:/root:/bin/bash\n", b"hello", b"q\x00", b"\xff\xd8\xff\xe0" + bytes(range(256)), b"}", b""],
+)
+def test_a_file_of_something_else_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.pth").write_bytes(content)
+    with pytest.raises(UserError, match=r"x\.pth") as caught:
+        load_backbone(tmp_path / "x.pth")
+    assert "\n" not in str(caught.value)
