@@ -7,7 +7,6 @@ with a dot and renamed when all ranks are done.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import threading
@@ -30,7 +29,7 @@ from pretrain.world import World
 from runtime.config import option
 from runtime.console import warn
 from runtime.errors import UserError
-from runtime.files import TEMPORARY_MARK, make_directory, read_json, remove_leftovers, write_json
+from runtime.files import TEMPORARY_MARK, make_directory, read_json, remove_leftovers, sync_directory, write_json
 
 FORMAT = 1
 DESCRIPTION_NAME = "checkpoint.json"
@@ -126,9 +125,9 @@ class CheckpointStore:
             write_json(temporary / DESCRIPTION_NAME, {**description, "files": files})
             if final.exists():  # an older save of the same step, refused when the run was resumed
                 _remove(final)
-            _sync(temporary)
+            sync_directory(temporary)
             temporary.rename(final)
-            _sync(self.folder)
+            sync_directory(self.folder)
         except BaseException:
             if self.world.is_first:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -228,11 +227,3 @@ def _remove(path: Path) -> None:
     hidden = path.with_name(f".{path.name}{TEMPORARY_MARK}removed")
     path.rename(hidden)
     shutil.rmtree(hidden)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -27,7 +27,7 @@ def _temporary_sibling(path: Path) -> Path:
     return path.with_name(f".{path.name}{TEMPORARY_MARK}{os.getpid()}-{os.urandom(4).hex()}")
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make a rename inside `directory` survive a power cut."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -59,7 +59,7 @@ def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
                 stream.flush()
                 os.fsync(stream.fileno())
             temporary.replace(path)
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -110,10 +110,10 @@ def atomic_directory(path: Path | str) -> Iterator[Path]:
                     with inner.open("rb") as stream:
                         os.fsync(stream.fileno())
                 elif inner.is_dir():
-                    _sync_directory(inner)
-            _sync_directory(temporary)
+                    sync_directory(inner)
+            sync_directory(temporary)
             temporary.rename(path)
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -137,7 +137,7 @@ def replace_link(link: Path | str, target: Path | str) -> None:
     with naming_path("write the link", link):
         temporary.symlink_to(target)
         temporary.replace(link)
-        _sync_directory(link.parent)
+        sync_directory(link.parent)
 
 
 def sha256_of(path: Path | str) -> str:
