@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import HERE, Slurm, wait_for
+from real_slurm import HERE, Slurm, wait_for
 
 from launch.chain import ChainConfig, run_chain
 from launch.cluster import ClusterConfig

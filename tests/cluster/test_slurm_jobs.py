@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HERE, Slurm, wait_for
+from real_slurm import HERE, Slurm, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import HERE, Slurm, wait_for
+from real_slurm import HERE, Slurm, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import HERE, Slurm, processes_of, wait_for
+from real_slurm import HERE, Slurm, processes_of, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.jobs import Job

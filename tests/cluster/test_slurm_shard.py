@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import HERE, Slurm, wait_for
+from real_slurm import HERE, Slurm, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.jobs import Job, log_files
