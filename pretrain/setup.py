@@ -90,16 +90,17 @@ def starting_objective(config: PretrainConfig, world: World, is_new: bool) -> Ob
     )
 
 
-def memory_of(config: PretrainConfig, world_size: int, local_size: int) -> MemoryEstimate:
-    """What a rank of such a world will need."""
+def memory_of(config: PretrainConfig, world_size: int, local_size: int, images: int | None = None) -> MemoryEstimate:
+    """What a rank of such a world will need, with `images` at a time (None: its share of the batch)."""
     return estimate_memory(
         config.model.vit(),
         config.objective,
         config.sharding,
         config.augment,
         config.masks,
-        config.batch.group_images * config.batch.groups_per_rank(world_size),
+        images or config.batch.group_images * config.batch.groups_per_rank(world_size),
         config.execution.checkpoint_blocks,
         world_size,
         local_size,
+        accumulates=config.batch.accumulation_steps > 1,
     )

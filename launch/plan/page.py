@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from launch.plan.hardware import REFERENCE_EFFICIENCY, Gpu
-from launch.plan.memory import Memory, checkpoint_bytes, memory_of
-from launch.plan.model import Parameters, Rows, count_parameters, rows_of
+from launch.plan.model import Parameters, checkpoint_bytes, count_parameters
 from pretrain.augment import augment_jpeg
 from pretrain.config import PretrainConfig
-from pretrain.estimate import flops_per_image
+from pretrain.estimate import MemoryEstimate, Rows, flops_per_image, rows_of
 from pretrain.schedules import steps_of
+from pretrain.setup import memory_of
 from pretrain.shards import open_shards
 from runtime.console import duration, say, table, warn
 from runtime.errors import UserError
@@ -60,7 +60,7 @@ class Plan:
     machine: Machine
     parameters: Parameters
     rows: Rows
-    memory: Memory
+    memory: MemoryEstimate
     memory_needed: float  # bytes on one GPU, with what must stay free
     corpus: Corpus
     steps: int
@@ -132,13 +132,13 @@ def make_plan(
     except UserError as error:
         warnings.append(str(error))
         rank_images = max(config.batch.images // config.batch.accumulation_steps // machine.gpus, 1)
-    parameters, rows = count_parameters(config), rows_of(config, rank_images)
-    memory = memory_of(config, parameters, rows, machine.gpus, machine.gpus_per_node)
-    tflop = flops_per_image(config.model.vit(), config.objective, config.augment, config.masks) / 1e12
+    parameters, vit = count_parameters(config), config.model.vit()
+    memory = memory_of(config, machine.gpus, machine.gpus_per_node, rank_images)
+    tflop = flops_per_image(vit, config.objective, config.augment, config.masks) / 1e12
     plan = Plan(
         machine=machine,
         parameters=parameters,
-        rows=rows,
+        rows=rows_of(vit, config.augment, config.masks, rank_images),
         memory=memory,
         memory_needed=memory.peak * (1 + FRAGMENTATION) + CUDA_CONTEXT_GB * 1e9,
         corpus=corpus,
@@ -207,7 +207,7 @@ def print_plan(plan: Plan) -> None:
         ["student's parameters", _gb(memory.parameters)],
         ["optimiser", _gb(memory.optimizer)],
         ["teacher", _gb(memory.teacher)],
-        ["images", _gb(memory.batch)],
+        ["images", _gb(memory.images)],
         ["activations of the backbone", _gb(memory.activations)],
         ["scores and targets of the heads", _gb(memory.heads)],
         ["gathered for the moment", _gb(memory.gathered)],

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from launch.plan.hardware import GPUS, gpu_named
-from launch.plan.memory import checkpoint_bytes, memory_of
-from launch.plan.model import count_parameters, rows_of
+from launch.plan.model import checkpoint_bytes, count_parameters
 from launch.plan.page import Machine, Plan, loader_seconds_per_image, make_plan, print_plan
 from pretrain.config import PretrainConfig
+from pretrain.estimate import rows_of
+from pretrain.setup import memory_of
 from runtime.config import load_config
 from runtime.errors import UserError
 
@@ -37,7 +38,6 @@ def test_parameters_of_the_published_run() -> None:
     before = 1024 * 2048 + 2048 + 2048 * 2048 + 2048
     assert parameters.dino_head == before + 2048 * 384 + 384 + 131072 * (384 + 1)
     assert parameters.ibot_head == before + 2048 * 256 + 256 + 131072 * (256 + 1)
-    assert parameters.largest_unit == parameters.dino_head
     assert checkpoint_bytes(parameters) == 16 * parameters.student
     assert count_parameters(config_of("objective.separate_ibot_head=false")).ibot_head == 0
 
@@ -52,8 +52,8 @@ def test_work_per_image_agrees_with_the_public_record() -> None:
 
 
 def test_rows_are_counted_as_the_engine_draws_them() -> None:
-    rows = rows_of(config_of("model.drop_path=0.4"), 32)
-    assert (rows.global_tokens, rows.local_tokens) == (257, 50)
+    config = config_of("model.drop_path=0.4")
+    rows = rows_of(config.model.vit(), config.augment, config.masks, 32)
     assert rows.student_tokens == 64 * 257 + 256 * 50
     assert rows.branch_tokens == int(64 * 0.6) * 257 + int(256 * 0.6) * 50
     assert rows.cls_rows == 10 * 32
@@ -62,22 +62,27 @@ def test_rows_are_counted_as_the_engine_draws_them() -> None:
 
 def test_more_ranks_shard_the_state_and_nothing_else() -> None:
     config = config_of()
-    parameters, rows = count_parameters(config), rows_of(config, 32)
-    one, many = (memory_of(config, parameters, rows, ranks, 8) for ranks in (1, 32))
-    assert one.parameters == 4 * parameters.student and many.parameters == one.parameters / 32
-    assert many.optimizer == one.optimizer / 32 and many.activations == one.activations
-    whole = memory_of(config_of("sharding.mode=replicate"), parameters, rows, 32, 8)
+    one, many = (memory_of(config, ranks, 8, images=32) for ranks in (1, 32))
+    # The position embedding's first dimension is 1, so the first rank has all of it.
+    uncut = 4 * 1370 * 1024
+    assert one.parameters == 4 * count_parameters(config).student
+    assert one.parameters / 32 <= many.parameters < one.parameters / 32 * 1.001 + uncut
+    assert many.optimizer == 2 * many.parameters and many.activations == one.activations
+    assert (many.heads, many.images, many.gathered) == (one.heads, one.images, one.gathered)
+    whole = memory_of(config_of("sharding.mode=replicate"), 32, 8)
     assert whole.parameters == one.parameters
-    small = memory_of(config_of("execution.checkpoint_blocks=true"), parameters, rows, 32, 8)
+    small = memory_of(config_of("execution.checkpoint_blocks=true"), 32, 8)
     assert small.activations < many.activations / 5
 
 
 def test_the_page_for_the_published_run(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("schedule.total=2 data epochs", "schedule.warmup=0.2 data epochs", "data.workers=12")
-    plan = plan_of(config_of(*words, "sharding.param_type=bfloat16"), A100S, images=10_000_000)
+    config = config_of(*words, "sharding.param_type=bfloat16")
+    plan = plan_of(config, A100S, images=10_000_000)
     assert plan.steps == 19_531
     assert plan.images_per_second == pytest.approx(70, rel=0.02), "the reference's own speed on this GPU"
     assert plan.gpu_hours == pytest.approx(19_531 * 1024 / plan.images_per_second / 3600)
+    assert plan.memory == memory_of(config, 32, 8), "what 'python -m pretrain estimate --ranks 32' says"
     print_plan(plan)
     page = capsys.readouterr().out
     for text in (
@@ -132,6 +137,7 @@ _SMALL = {
 }  # fmt: skip
 _MEASURED = {
     "activations": {},
+    "state": {"batch.images": 2, "batch.group_images": 2},
     "recomputed": {"execution.checkpoint_blocks": "true", "model.drop_path": 0.0},
     "heads": {"model.depth": 2, "objective.dino_head.prototypes": 65536, "objective.ibot_head.prototypes": 65536},
 }
@@ -147,8 +153,7 @@ def _measured_and_estimated(folder: Path, shards: Path, changes: dict[str, objec
     subprocess.run([sys.executable, "-m", "pretrain", *words], check=True, env=environment, capture_output=True)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     config = load_config(PretrainConfig, None, words)
-    memory = memory_of(config, count_parameters(config), rows_of(config, config.batch.images), 1, 1)
-    return lines[-1]["speed"]["memory_gb"], memory.peak / 1e9
+    return lines[-1]["speed"]["memory_gb"], memory_of(config, 1, 1).peak / 1e9
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def test_checkpointing_and_sharding_lower_the_estimate() -> None:
     small = ObjectiveConfig(dino_head=HeadConfig(1024, 64), ibot_head=HeadConfig(1024, 64))
     plain = estimate_memory(vit, small, ShardingConfig(), AugmentConfig(), MaskConfig(), 16, False, 1, 1)
     assert estimate_memory(vit, small, ShardingConfig(), AugmentConfig(), MaskConfig(), 16, True, 1, 1).activations < (
-        plain.activations / 10
+        plain.activations / 9  # the stream of every block, one block that is computed again, and both ends
     )
     assert (
         estimate_memory(vit, small, ShardingConfig(), AugmentConfig(), MaskConfig(), 16, False, 8, 8).states
