@@ -9,6 +9,10 @@ like cards to the epoch's batches, one card to each batch per round, in a new ra
 samples that is not longer than the number of batches thus falls into different batches: this spreads every video as
 widely as possible and gives every batch its fair share of every corpus. Inside a batch the same deal spreads what is
 left of a video over the groups.
+
+With windows an epoch visits the shards a few at a time: they are shuffled and cut into windows, and each window is laid
+out by itself, as above. Every shard is a fair sample of the corpora, so a window is one too. Whoever reads shard by
+shard then needs the files of two windows at a time instead of all.
 """
 
 from __future__ import annotations
@@ -24,7 +28,9 @@ from runtime.errors import UserError
 Ints = NDArray[np.int64]
 
 # The purposes that random keys are drawn for, so that no two share a stream.
-_CYCLE, _VIDEO, _SAMPLE, _DEAL, _BATCH_VIDEO, _BATCH_SAMPLE, _BATCH_DEAL, _REPAIR, _SUBSTITUTE = range(9)
+_CYCLE, _VIDEO, _SAMPLE, _DEAL, _BATCH_VIDEO, _BATCH_SAMPLE, _BATCH_DEAL, _REPAIR, _SUBSTITUTE, _WINDOW = range(10)
+# Laps that are kept: a batch may lie in two.
+_KEPT_LAPS = 2
 
 
 class OrderedBatch(NamedTuple):
@@ -35,8 +41,14 @@ class OrderedBatch(NamedTuple):
     positions: Ints  # [B], position in the run, from 0
 
 
+# Words that name a lap: (epoch,), or (epoch, window).
+_Name = tuple[int, ...]
+
+
 @dataclass(frozen=True)
-class _Epoch:
+class _Lap:
+    """An epoch, or one window of it, laid out."""
+
     rows: Ints  # [n], batch after batch
     uses: Ints  # [n]
     first_batch: int
@@ -53,6 +65,7 @@ class DataOrder:
 
     `weights` gives every corpus its share of the samples seen; without it each sample is seen once an epoch. With it
     an epoch still has as many samples as the corpora hold, and every corpus runs through permutations of its own.
+    `window_shards` is the largest number of shards in a window; `shards` [N] then names the shard of every sample.
     """
 
     def __init__(
@@ -63,6 +76,8 @@ class DataOrder:
         batch_images: int,
         group_images: int,
         weights: list[float] | None = None,
+        shards: Ints | None = None,
+        window_shards: int | None = None,
     ) -> None:
         if batch_images % group_images:
             raise UserError(
@@ -78,12 +93,17 @@ class DataOrder:
         if not self.epoch_images:
             raise UserError("there are no samples to train on; check data.shards and data.weights.")
         self._pool = np.concatenate([m for m, c in zip(self._members, self._counts, strict=True) if c])
-        self._cache: dict[int, _Epoch] = {}
+        self._shards = None if window_shards is None else shards
+        if self._shards is not None:
+            self._shard_count = int(self._shards.max()) + 1
+            self._windows = -(-self._shard_count // (window_shards or 1))
+        self._laps: dict[_Name, _Lap] = {}
+        self._draws: dict[int, tuple[Ints, Ints, Ints]] = {}
 
     def batch(self, step: int) -> OrderedBatch:
         """The global batch of a step."""
-        B, n = self.batch_images, self.epoch_images
-        parts = [self._epoch(epoch).part(step) for epoch in range(step * B // n, ((step + 1) * B - 1) // n + 1)]
+        B = self.batch_images
+        parts = [self._lap(name).part(step) for name in self._laps_of(step)]
         rows, uses = (np.concatenate(p) for p in zip(*parts, strict=True))
         line = self._line(rows, _BATCH_VIDEO, _BATCH_SAMPLE, step)
         groups = np.full(B // self.group_images, self.group_images)
@@ -97,32 +117,84 @@ class DataOrder:
         number = int(_keys(self._stream(_SUBSTITUTE, position, attempt), 1)[0])
         return int(self._pool[number % len(self._pool)])
 
+    def shards_ahead(self, step: int) -> Ints:
+        """Shards of the window that a step ends in, and of the one that follows it."""
+        if self._shards is None:
+            raise ValueError("this order has no windows")
+        epoch, window = self._laps_of(step)[-1]
+        following = (epoch, window + 1) if window + 1 < self._windows else (epoch + 1, 0)
+        return np.concatenate([self._window_shards(epoch, window), self._window_shards(*following)])
+
     def _stream(self, *words: int) -> tuple[int, ...]:
         return (self.seed, *words)
 
-    def _line(self, rows: Ints, video_purpose: int, sample_purpose: int, number: int) -> Ints:
+    def _line(self, rows: Ints, video_purpose: int, sample_purpose: int, *name: int) -> Ints:
         """Positions in `rows`, sorted by corpus, then by video in random order, then at random."""
         videos = self._videos[rows]
-        of_sample = _keys(self._stream(sample_purpose, number), len(rows))
-        of_video = _mix(_keys(self._stream(video_purpose, number), 1)[0] ^ _mix(videos.astype(np.uint64)))
+        of_sample = _keys(self._stream(sample_purpose, *name), len(rows))
+        of_video = _mix(_keys(self._stream(video_purpose, *name), 1)[0] ^ _mix(videos.astype(np.uint64)))
         return np.lexsort((of_sample, videos, of_video, self._corpora[rows]))
 
-    def _epoch(self, epoch: int) -> _Epoch:
-        if epoch not in self._cache:
-            self._cache = {e: kept for e, kept in self._cache.items() if abs(e - epoch) <= 1}
-            self._cache[epoch] = self._repaired(self._dealt(epoch), epoch)
-        return self._cache[epoch]
-
-    def _dealt(self, epoch: int) -> _Epoch:
-        """The samples of an epoch, dealt to its batches, whose first and last it may share with its neighbours."""
+    def _laps_of(self, step: int) -> list[_Name]:
+        """The laps that a step's batch lies in, in their order."""
         B, n = self.batch_images, self.epoch_images
-        first, last = epoch * n // B, ((epoch + 1) * n - 1) // B
-        edges = np.clip(np.arange(first, last + 2) * B, epoch * n, (epoch + 1) * n)
-        rows, uses = self._drawn(epoch)
-        line = self._line(rows, _VIDEO, _SAMPLE, epoch)
-        batch_of = _deal(self._videos[rows[line]], np.diff(edges), self._stream(_DEAL, epoch))
+        begin, end = step * B, (step + 1) * B
+        names: list[_Name] = []
+        for epoch in range(begin // n, (end - 1) // n + 1):
+            if self._shards is None:
+                names.append((epoch,))
+                continue
+            edges = self._draw(epoch)[2]
+            here = (edges[:-1] < end) & (edges[1:] > begin) & (edges[1:] > edges[:-1])
+            names += [(epoch, int(window)) for window in np.flatnonzero(here)]
+        return names
+
+    def _lap(self, name: _Name) -> _Lap:
+        if name not in self._laps:
+            lap = self._repaired(self._dealt(name), name)
+            while len(self._laps) >= _KEPT_LAPS:
+                del self._laps[next(iter(self._laps))]
+            self._laps[name] = lap
+        return self._laps[name]
+
+    def _dealt(self, name: _Name) -> _Lap:
+        """The samples of a lap, dealt to its batches, whose first and last it may share with its neighbours."""
+        B = self.batch_images
+        rows, uses, edges = self._draw(name[0])
+        window = name[1] if len(name) > 1 else 0
+        begin, end = int(edges[window]), int(edges[window + 1])
+        here = slice(begin - int(edges[0]), end - int(edges[0]))
+        rows, uses = rows[here], uses[here]
+        first, last = begin // B, (end - 1) // B
+        starts = np.clip(np.arange(first, last + 2) * B, begin, end)
+        line = self._line(rows, _VIDEO, _SAMPLE, *name)
+        batch_of = _deal(self._videos[rows[line]], np.diff(starts), self._stream(_DEAL, *name))
         dealt = line[np.argsort(batch_of, kind="stable")]
-        return _Epoch(rows[dealt], uses[dealt], first, edges - edges[0])
+        return _Lap(rows[dealt], uses[dealt], first, starts - starts[0])
+
+    def _draw(self, epoch: int) -> tuple[Ints, Ints, Ints]:
+        """Samples of an epoch and their uses, window after window, and the positions at which windows begin and end."""
+        start = epoch * self.epoch_images
+        if self._shards is None:
+            return *self._drawn(epoch), np.array([start, start + self.epoch_images])
+        if epoch not in self._draws:
+            rows, uses = self._drawn(epoch)
+            window_of = np.empty(self._shard_count, np.int64)
+            for window in range(self._windows):
+                window_of[self._window_shards(epoch, window)] = window
+            windows = window_of[self._shards[rows]]
+            sorted_rows = np.argsort(windows, kind="stable")
+            counts = np.bincount(windows, minlength=self._windows)
+            edges = start + np.concatenate([[0], np.cumsum(counts)])
+            self._draws = {e: kept for e, kept in self._draws.items() if abs(e - epoch) <= 1}
+            self._draws[epoch] = rows[sorted_rows], uses[sorted_rows], edges
+        return self._draws[epoch]
+
+    def _window_shards(self, epoch: int, window: int) -> Ints:
+        """The shards of a window; windows are as equal as can be."""
+        shuffled = np.argsort(_keys(self._stream(_WINDOW, epoch), self._shard_count), kind="stable")
+        part: Ints = np.array_split(shuffled, self._windows)[window]
+        return part
 
     def _drawn(self, epoch: int) -> tuple[Ints, Ints]:
         """Which samples an epoch has, and how often each was used before: a window of each corpus's endless stream."""
@@ -140,20 +212,22 @@ class DataOrder:
                 position += taken
         return np.concatenate(rows), np.concatenate(uses)
 
-    def _repaired(self, dealt: _Epoch, epoch: int) -> _Epoch:
-        """Swap samples out of the batch shared with the epoch before, where it holds frames of the same video already.
+    def _repaired(self, dealt: _Lap, name: _Name) -> _Lap:
+        """Swap samples out of the batch shared with the lap before, where it holds frames of the same video already.
 
-        The last batch is never touched, so that an epoch depends on the one before only through its plain deal.
+        The last batch is never touched, so that a lap depends on the one before only through its plain deal.
         """
-        batches = len(dealt.starts) - 1
-        if epoch == 0 or epoch * self.epoch_images % self.batch_images == 0 or batches < 3:
+        earlier = self._laps_of(dealt.first_batch)
+        earlier = earlier[: earlier.index(name)]
+        if not earlier or len(dealt.starts) < 4:  # nothing is shared, or there is no batch to swap with
             return dealt
-        before = self._cache[epoch - 1] if epoch - 1 in self._cache else self._dealt(epoch - 1)
+        before = [self._laps[n] if n in self._laps else self._dealt(n) for n in earlier]
         head = int(dealt.starts[1])
         partners = np.arange(head, int(dealt.starts[-2]))
-        partners = partners[np.argsort(_keys(self._stream(_REPAIR, epoch), len(partners)), kind="stable")].tolist()
+        partners = partners[np.argsort(_keys(self._stream(_REPAIR, *name), len(partners)), kind="stable")].tolist()
         rows, uses = dealt.rows.copy(), dealt.uses.copy()
-        taken = set(self._videos[before.part(dealt.first_batch)[0]].tolist())
+        shared = np.concatenate([lap.part(dealt.first_batch)[0] for lap in before])
+        taken = set(self._videos[shared].tolist())
         videos = self._videos[rows]
         for i in range(head):
             if int(videos[i]) not in taken:
@@ -165,7 +239,7 @@ class DataOrder:
                     for values in (rows, uses, videos):
                         values[[i, j]] = values[[j, i]]
                     break
-        return _Epoch(rows, uses, dealt.first_batch, dealt.starts)
+        return _Lap(rows, uses, dealt.first_batch, dealt.starts)
 
 
 def _deal(videos: Ints, capacities: Ints, stream: tuple[int, ...]) -> Ints:

@@ -130,6 +130,85 @@ def test_epochs_and_seeds_differ() -> None:
     assert 6 < again < 20
 
 
+# Windows: (frames of each video, corpora, groups, images of a group, shards, shards of a window, seed).
+windowed = (sizes, st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(1, 9), st.integers(1, 4))
+
+
+def in_windows(
+    frames: list[int], corpora: int, groups: int, group: int, shards: int, window: int, seed: int
+) -> tuple[DataOrder, np.ndarray, np.ndarray]:
+    of_corpus, videos = corpus(frames, corpora)
+    of_shard = np.arange(len(videos)) % shards  # a fair share of everything in each, as data_pipeline deals them
+    order = DataOrder(of_corpus, videos, seed, groups * group, group, None, of_shard, window)
+    return order, videos, of_shard
+
+
+@settings(max_examples=60, deadline=None)
+@given(*windowed, st.integers(0, 3), st.integers(0, 2**63))
+def test_with_windows_an_epoch_is_a_permutation_that_goes_from_window_to_window(
+    frames: list[int], corpora: int, groups: int, group: int, shards: int, window: int, epoch: int, seed: int
+) -> None:
+    order, videos, of_shard = in_windows(frames, corpora, groups, group, shards, window, seed)
+    assert sorted(row for row, _ in epoch_of(order, epoch)) == list(range(len(videos)))
+    first, last = epoch * order.epoch_images, (epoch + 1) * order.epoch_images - 1
+    met = {}
+    for step in range(first // order.batch_images, last // order.batch_images + 1):
+        batch = order.batch(step)
+        met[step] = set(of_shard[batch.rows[batch.uses == epoch]].tolist())
+    for step in met:
+        if len(order._laps_of(step)) == 1:
+            assert met[step] <= set(order.shards_ahead(step).tolist())
+            begun = {shard for s, shards_met in met.items() if s <= step for shard in shards_met}
+            unfinished = {shard for s, shards_met in met.items() if s >= step for shard in shards_met}
+            assert len(begun & unfinished) <= window
+    assert len(set(order.shards_ahead(0).tolist())) <= 2 * min(window, shards)
+
+
+@settings(max_examples=60, deadline=None)
+@given(*windowed, st.integers(0, 2**63))
+def test_with_windows_a_video_is_spread_over_the_batches_of_each(
+    frames: list[int], corpora: int, groups: int, group: int, shards: int, window: int, seed: int
+) -> None:
+    order, videos, of_shard = in_windows(frames, corpora, groups, group, shards, window, seed)
+    rows, _, edges = order._draw(0)  # by position: window after window
+    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        whole = range(-(-begin // order.batch_images), end // order.batch_images)  # batches within this window alone
+        if len(whole) < 3:
+            continue
+        of_video = Counter(videos[rows[begin:end]].tolist())
+        for step in whole:
+            for video, count in Counter(videos[order.batch(step).rows].tolist()).items():
+                assert count <= -(-of_video[video] // len(whole))
+
+
+def test_with_windows_a_step_can_be_asked_for_alone() -> None:
+    arguments = ([5] * 30, 2, 4, 4, 7, 2, 3)
+    forwards = in_windows(*arguments)[0]
+    expected = {step: forwards.batch(step) for step in range(40)}
+    for step in (33, 0, 39, 20):
+        alone = in_windows(*arguments)[0].batch(step)
+        for ours, theirs in zip(alone, expected[step], strict=True):
+            assert np.array_equal(ours, theirs)
+
+
+def test_batches_shared_by_two_windows_hold_no_video_twice() -> None:
+    shared = 0
+    for seed in range(10):
+        order, videos, _ = in_windows([6] * 120, 2, 4, 8, 9, 3, seed)  # 720 samples, windows of 240, batches of 32
+        for step in range(60):
+            names = order._laps_of(step)
+            if len(names) > 1:
+                shared += 1
+                assert len(set(videos[order.batch(step).rows].tolist())) == 32, f"seed {seed}, step {step}"
+    assert shared == 40
+
+
+def test_with_windows_the_order_is_this_one() -> None:
+    """Frozen values: a change of the order would break every run that is under way."""
+    order = in_windows([4] * 6, 2, 2, 3, 4, 2, 0)[0]
+    assert [order.batch(s).rows.tolist() for s in (0, 5)] == [[6, 19, 18, 15, 7, 14], [19, 8, 0, 23, 7, 16]]
+
+
 def test_substitutes_are_a_function_of_the_position() -> None:
     of_corpus, videos = corpus([2] * 100, 1)
     order, again = (DataOrder(of_corpus, videos, 0, 50, 10) for _ in range(2))
