@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,6 +35,18 @@ class Batch:
     @property
     def local_crops_per_image(self) -> int:
         return len(self.local_crops) // self.images
+
+    def pin_memory(self) -> Batch:
+        """The batch in page-locked memory, from which it travels to a GPU while that computes."""
+        return replace(
+            self,
+            global_crops=self.global_crops.pin_memory(),
+            local_crops=self.local_crops.pin_memory(),
+            masks=self.masks.pin_memory(),
+            masked_positions=self.masked_positions.pin_memory(),
+            masked_weights=self.masked_weights.pin_memory(),
+            subsets=None if self.subsets is None else [s.pin_memory() for s in self.subsets],
+        )
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch on `device`, its 8-bit crops normalised there: a quarter of the bytes travel."""

@@ -93,6 +93,7 @@ FREE_KEYS = (
     "data.shards",  # the shards' own fingerprint is compared instead
     "data.workers",
     "data.prefetch_batches",
+    "data.cache",
     "sharding.mode",
     "sharding.ranks_per_shard_group",
     "sharding.reshard_after_forward",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -14,11 +14,13 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from backbone import ViTConfig, draw_subsets
 from pretrain.augment import AugmentConfig, augment_jpeg
+from pretrain.augment.cpu import Crops
 from pretrain.batch import Batch, collate
 from pretrain.masking import MaskConfig, masks_of_step
 from pretrain.order import DataOrder, Ints
 from pretrain.randomness import torch_generator
-from pretrain.shards import ShardSet, UnreadableSampleError
+from pretrain.shard_cache import CacheConfig, FetchAhead
+from pretrain.shards import ShardSet, UnreadableSampleError, open_shards
 from pretrain.signals import ignore_stop_signals
 from runtime.config import option, required
 from runtime.errors import UserError
@@ -35,6 +37,16 @@ class DataConfig:
     weights: dict[str, float] = option("Share of each corpus in what is seen, by name; empty: every sample once.", {})
     workers: int = option("Processes per rank that read and augment; 0: the training process itself.", 4)
     prefetch_batches: int = option("Batches that each worker prepares ahead.", 2)
+    window_shards: int | None = option(
+        "Shards that are visited at a time: the order is shuffled within windows of so many; null: within an epoch. "
+        "A part of the order, so a run keeps it.",
+        None,
+    )
+    cache: CacheConfig = option("Whole shards on a local disk, for slow or remote storage.", CacheConfig())
+
+    def check(self) -> None:
+        if self.workers < 0 or self.prefetch_batches < 1 or (self.window_shards or 1) < 1:
+            raise UserError("data: workers must be at least 0, prefetch_batches and window_shards at least 1.")
 
 
 @dataclass
@@ -85,6 +97,25 @@ class LoadedBatch:
     keys: list[str]
     unreadable: list[str]  # what is wrong with the samples that others stand in for
 
+    def pin_memory(self) -> LoadedBatch:
+        """For DataLoader: page-locked, so that the copy to the GPU runs beside the computing."""
+        return replace(self, batch=self.batch.pin_memory())
+
+
+def shards_of(config: DataConfig) -> ShardSet:
+    """The shards of a run, cached where that is asked for. A cache that would be too small is refused."""
+    shards = open_shards(config.shards, config.cache)
+    if shards.cache is not None:
+        windows = len(shards.shards) if config.window_shards is None else 2 * config.window_shards
+        needed = int(np.sort(shards.shard_bytes)[-windows:].sum())
+        if needed > shards.cache.budget_bytes:
+            raise UserError(
+                f"data.cache.budget_gb={config.cache.budget_gb:g} is too small: two windows of shards take up to "
+                f"{needed / 1e9:.3g} GB (without data.window_shards: all shards); raise it, or choose a smaller "
+                "data.window_shards in a new run."
+            )
+    return shards
+
 
 class Requests(Sampler[Request]):
     """The requests of one rank, from a step on."""
@@ -107,7 +138,7 @@ class Requests(Sampler[Request]):
         return len(self.steps) * self.config.accumulation_steps
 
 
-class RankBatches(Dataset[LoadedBatch]):
+class RankBatches(Dataset[LoadedBatch | UserError]):
     """Answers requests. Everything random is a function of the seed and of what the draw is for."""
 
     def __init__(
@@ -129,19 +160,23 @@ class RankBatches(Dataset[LoadedBatch]):
                     "change it."
                 )
 
-    def __getitem__(self, request: Request) -> LoadedBatch:
+    def __getitem__(self, request: Request) -> LoadedBatch | UserError:
+        try:
+            return self._load(request)
+        except UserError as error:
+            return error  # raised by the training process: on its way out of a worker it would become a page of text
+
+    def _load(self, request: Request) -> LoadedBatch:
+        self.shards.let_go_of_removed()
         samples, keys, unreadable = [], [], []
         for row, use, position in zip(request.rows, request.uses, request.positions, strict=True):
             row = int(row)
             for attempt in range(_SUBSTITUTES):
                 try:
-                    key = self.shards.key(row)
-                    samples.append(augment_jpeg(self.shards.read(row), self.augment, self.seed, int(use), key))
-                    keys.append(key)
+                    samples.append(self._crops(row, int(use)))
+                    keys.append(self.shards.key(row))
                     break
-                except (UnreadableSampleError, UserError) as error:
-                    if not self.shards.is_there(row):
-                        raise
+                except UnreadableSampleError as error:
                     unreadable.append(f"{self.shards.describe(row)}: {error}")
                     row = self.order.substitute(int(position), attempt)
             else:
@@ -151,6 +186,13 @@ class RankBatches(Dataset[LoadedBatch]):
         batch = collate(samples, self._masks(request.step, numbers), self.augment.local_px)
         batch.groups, batch.subsets = groups, self._subsets(request.step, numbers)
         return LoadedBatch(request.step, batch, keys, unreadable)
+
+    def _crops(self, row: int, use: int) -> Crops:
+        data = self.shards.read(row)  # a missing shard is no matter of single samples: its error ends the run
+        try:
+            return augment_jpeg(data, self.augment, self.seed, use, self.shards.key(row))
+        except UserError as error:
+            raise UnreadableSampleError(str(error)) from error
 
     def _masks(self, step: int, groups: range) -> np.ndarray:
         """Masks of all groups, crop-major over the whole batch: [2B, N]."""
@@ -178,28 +220,51 @@ class RankBatches(Dataset[LoadedBatch]):
 
 
 class Loader:
-    """Iterates over a rank's batches and measures how long training waits for them."""
+    """Iterates over a rank's batches and measures how long training waits for them.
 
-    def __init__(self, batches: RankBatches, requests: Requests, config: DataConfig) -> None:
+    With `pinned`, batches are copied to page-locked memory by a thread, as transfers to a GPU need it.
+    """
+
+    def __init__(self, batches: RankBatches, requests: Requests, config: DataConfig, pinned: bool = False) -> None:
         self.wait_seconds = 0.0
-        loader: DataLoader[LoadedBatch] = DataLoader(
+        self._order, self._shards, self._ahead = requests.order, batches.shards, None
+        loader: DataLoader[LoadedBatch | UserError] = DataLoader(
             batches,
             batch_size=None,
             sampler=requests,
             num_workers=config.workers,
             prefetch_factor=config.prefetch_batches if config.workers else None,
             worker_init_fn=_prepare_worker if config.workers else None,
+            pin_memory=pinned,
         )
         self._batches = iter(loader)
+        if batches.shards.cache is not None and config.window_shards is not None:
+            self._ahead = FetchAhead(batches.shards.cache)  # after the workers were forked: threads and forks don't mix
+            self._wanted: list[int] = []
+            self._fetch_ahead(requests.steps.start)
 
     def next(self) -> LoadedBatch:
         began = time.perf_counter()
-        loaded: LoadedBatch = next(self._batches)
+        loaded: LoadedBatch | UserError = next(self._batches)
         self.wait_seconds += time.perf_counter() - began
+        if isinstance(loaded, UserError):
+            raise loaded
+        self._fetch_ahead(loaded.step)
         return loaded
+
+    def _fetch_ahead(self, step: int) -> None:
+        """Ask for this window's shards and the next one's when a new window has begun."""
+        if self._ahead is None:
+            return
+        wanted = self._order.shards_ahead(step).tolist()
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._ahead.want([(self._shards.shards[s].name, int(self._shards.shard_bytes[s])) for s in wanted])
 
     def close(self) -> None:
         """End the workers."""
+        if self._ahead is not None:
+            self._ahead.close()
         del self._batches
 
 

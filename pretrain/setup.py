@@ -66,7 +66,16 @@ def order_of(config: PretrainConfig, shards: ShardSet) -> DataOrder:
             )
         weights = [float(config.data.weights.get(name, 0.0)) for name in shards.corpora]
     batch = config.batch
-    return DataOrder(shards.corpus_of, shards.video_of, config.run.seed, batch.images, batch.group_images, weights)
+    return DataOrder(
+        shards.corpus_of,
+        shards.video_of,
+        config.run.seed,
+        batch.images,
+        batch.group_images,
+        weights,
+        shards.shard_of,
+        config.data.window_shards,
+    )
 
 
 def starting_objective(config: PretrainConfig, world: World, is_new: bool) -> Objective:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tarfile
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from pretrain.shard_cache import CacheConfig, ShardCache
 from runtime.errors import UserError, naming_path
-from runtime.files import read_json
+from runtime.files import read_checksums, read_json
 
 Ints = NDArray[np.int64]
 
@@ -42,8 +44,10 @@ class ShardSet:
     corpora: list[str]  # names of the corpora, sorted
     corpus_of: Ints  # [N], index into `corpora`
     video_of: Ints  # [N]
+    shard_bytes: Ints  # [S], size of each tar
     sha256: str  # changes with the samples and their places: a run goes on with the very same shards only
     certificate: dict[str, Any] | None = None  # which evaluation sets these samples were checked against
+    cache: ShardCache | None = None
     _open: OrderedDict[int, int] = field(default_factory=OrderedDict, repr=False)
 
     def __len__(self) -> int:
@@ -56,14 +60,13 @@ class ShardSet:
         """The encoded image of a sample."""
         descriptor = self._descriptor(int(self.shard_of[row]))
         size = int(self.sizes[row])
-        data = os.pread(descriptor, size, int(self.offsets[row]))
+        try:
+            data = os.pread(descriptor, size, int(self.offsets[row]))
+        except OSError as error:
+            raise UnreadableSampleError(f"the file system can't read it: {error.strerror}") from error
         if len(data) != size:
             raise UnreadableSampleError(f"{self.describe(row)} is cut off: {len(data)} of {size} bytes are there")
         return data
-
-    def is_there(self, row: int) -> bool:
-        """Whether the sample's shard is there at all: a missing shard is no matter of single samples."""
-        return self.shards[int(self.shard_of[row])].is_file()
 
     def describe(self, row: int) -> str:
         return f"{self.key(row)} in {self.shards[int(self.shard_of[row])].name}"
@@ -74,13 +77,27 @@ class ShardSet:
             return self._open[shard]
         if len(self._open) >= _OPEN_SHARDS:
             os.close(self._open.popitem(last=False)[1])
-        with naming_path("read the shard", self.shards[shard]):
-            self._open[shard] = os.open(self.shards[shard], os.O_RDONLY)
+        if self.cache is not None:
+            self._open[shard] = self.cache.open(self.shards[shard].name, int(self.shard_bytes[shard]))
+        else:
+            with naming_path("read the shard", self.shards[shard]):
+                self._open[shard] = os.open(self.shards[shard], os.O_RDONLY)
         return self._open[shard]
 
+    def let_go_of_removed(self) -> None:
+        """Close shards that the cache has removed: the disk gets their room back when nobody holds them open."""
+        if self.cache is None:
+            return
+        for shard, descriptor in list(self._open.items()):
+            if os.fstat(descriptor).st_nlink == 0:
+                os.close(self._open.pop(shard))
 
-def open_shards(folder: Path | str) -> ShardSet:
-    """The shards of a folder, as `python -m data_pipeline shard` writes them: tars, an index each, and manifests."""
+
+def open_shards(folder: Path | str, cache: CacheConfig | None = None) -> ShardSet:
+    """The shards of a folder, as `python -m data_pipeline shard` writes them: tars, an index each, and manifests.
+
+    With a cache whose shards come from a command, the folder needs no tars.
+    """
     folder = Path(folder)
     manifest = folder / "manifest.json"
     if not manifest.is_file():
@@ -92,37 +109,48 @@ def open_shards(folder: Path | str) -> ShardSet:
         frames = pq.read_table(folder / "manifest.parquet", columns=columns)
     frames = frames.sort_by([("shard", "ascending"), ("key", "ascending")]).combine_chunks()
     digest = hashlib.sha256()
-    places = [_read_index(shard, digest) for shard in shards]  # of each: keys, and offsets and sizes [n, 2]
-    keys = pa.array([key for of_shard, _ in places for key in of_shard], pa.string())
-    if not keys.equals(pa.array(frames.column("key").to_pylist(), pa.string())):
+    elsewhere = cache is not None and cache.fetch_command is not None
+    indexes = [_read_index(shard, digest, elsewhere) for shard in shards]
+    keys = pa.concat_arrays([index.keys for index in indexes])
+    if not pa.chunked_array([keys]).equals(frames.column("key")):
         raise UserError(
             f"data.shards={folder}: the shards' indexes and manifest.parquet list different samples; "
             "check the folder with 'python -m data_pipeline verify'."
         )
-    where = np.concatenate([place for _, place in places])  # [N, 2]
+    where = np.concatenate([index.places for index in indexes])  # [N, 2]
     corpora, corpus_of = _numbered(frames.column("corpus"))
     # Pictures that are no part of a video stand for themselves.
     video = pc.coalesce(frames.column("video"), frames.column("source"), frames.column("key"))
     _, video_of = _numbered(pc.binary_join_element_wise(frames.column("corpus"), video, "/"))
     for column in (corpus_of, video_of):
         digest.update(column.tobytes())
-    return ShardSet(
+    made = ShardSet(
         shards,
-        np.repeat(np.arange(len(shards)), [len(place) for _, place in places]),
+        np.repeat(np.arange(len(shards)), [len(index.places) for index in indexes]),
         where[:, 0],
         where[:, 1],
         keys,
         corpora,
         corpus_of,
         video_of,
+        np.array([index.tar_bytes for index in indexes], np.int64),
         digest.hexdigest(),
         summary.get("leakage"),
     )
+    if cache is not None and cache.folder is not None:
+        made.cache = ShardCache(cache, folder, made.sha256, read_checksums(folder / "SHA256SUMS"))
+    return made
 
 
-def _read_index(shard: Path, digest: Any) -> tuple[list[str], Ints]:
-    """Keys, and offsets and sizes of the images [n, 2], of one shard, by key."""
-    if not shard.is_file():
+class _Index(NamedTuple):
+    keys: pa.StringArray  # [n], sorted
+    places: Ints  # [n, 2], offset and size of each image
+    tar_bytes: int
+
+
+def _read_index(shard: Path, digest: Any, elsewhere: bool) -> _Index:
+    """The index of one shard; `elsewhere`: the tar itself need not be here."""
+    if not elsewhere and not shard.is_file():
         raise UserError(f"the shard {shard} is missing; restore it, or make the shards again.")
     path = shard.with_suffix(".index.json")
     index = read_json(path)
@@ -130,7 +158,11 @@ def _read_index(shard: Path, digest: Any) -> tuple[list[str], Ints]:
         raise UserError(f"{path}: its format is {index.get('format')}, this version reads {_INDEX_FORMAT}.")
     samples = sorted(index["samples"])
     digest.update(json.dumps([shard.name, samples]).encode())
-    return [s[0] for s in samples], np.array([s[1:3] for s in samples], np.int64).reshape(-1, 2)
+    # Every sample is (key, offset, size, offset, size): image and text. Behind the last, a tar has two empty blocks.
+    end = max((s[at] + s[at + 1] for s in samples for at in range(1, len(s), 2)), default=0)
+    tar_bytes = _padded(_padded(end, tarfile.BLOCKSIZE) + 2 * tarfile.BLOCKSIZE, tarfile.RECORDSIZE)
+    places = np.array([s[1:3] for s in samples], np.int64).reshape(-1, 2)
+    return _Index(pa.array([s[0] for s in samples], pa.string()), places, tar_bytes)
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
@@ -140,3 +172,7 @@ def _numbered(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
     rank = np.empty(len(names), np.int64)
     rank[np.argsort(np.array(names, object), kind="stable")] = np.arange(len(names))
     return sorted(names), rank[encoded.indices.to_numpy()]
+
+
+def _padded(size: int, unit: int) -> int:
+    return -(-size // unit) * unit

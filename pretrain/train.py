@@ -13,13 +13,12 @@ from pretrain.build import prepare_optimizer, training_state
 from pretrain.checkpoints import CheckpointStore
 from pretrain.config import PretrainConfig
 from pretrain.health import collapse_figures
-from pretrain.loader import LoadedBatch, Loader, RankBatches, Requests
+from pretrain.loader import LoadedBatch, Loader, RankBatches, Requests, shards_of
 from pretrain.logs import RunLog
 from pretrain.monitor import Monitor, Verdict
 from pretrain.parameter_groups import build_optimizer
 from pretrain.schedules import resolve_schedule, steps_of
 from pretrain.setup import CONFIG_NAME, memory_of, order_of, refuse_changed_config, run_lock, starting_objective
-from pretrain.shards import open_shards
 from pretrain.signals import EXIT_REQUEUE, StopRequest, stop_signals
 from pretrain.speed import Clock
 from pretrain.step import Stepper, StepResult
@@ -51,7 +50,7 @@ class Trainer:
         self.run = Path(config.run.dir)
         self.store = CheckpointStore(self.run, world, config.checkpoint)
         refuse_changed_config(config, self.run, bool(self.store.steps()))
-        self.shards = open_shards(config.data.shards)
+        self.shards = shards_of(config.data)
         self.vit = config.model.vit()
         self.order = order_of(config, self.shards)
         self.schedule = resolve_schedule(config.schedule, config.batch.images, self.order.epoch_images)
@@ -240,7 +239,7 @@ class Trainer:
         batches = RankBatches(
             self.shards, self.order, config.augment, config.masks, self.vit, config.batch.group_images, config.run.seed
         )
-        loader = Loader(batches, requests, config.data)
+        loader = Loader(batches, requests, config.data, pinned=self.world.device.type == "cuda")
         try:
             yield loader
         finally:

@@ -151,19 +151,24 @@ def write_checksums(directory: Path | str, names: Iterable[str], checksum_file: 
     write_text(directory / checksum_file, "".join(f"{sha256_of(directory / n)}  {n}\n" for n in sorted(names)))
 
 
-def failed_checksums(directory: Path | str, checksum_file: str = "SHA256SUMS") -> list[str]:
-    """Names of the listed files that are missing or have changed; empty when all is well."""
-    directory = Path(directory)
-    with naming_path("read", directory / checksum_file):
-        lines = (directory / checksum_file).read_text(encoding="utf-8").splitlines()
-    failed = []
+def read_checksums(path: Path | str) -> dict[str, str]:
+    """The checksums of a file that `write_checksums` has written, by name."""
+    with naming_path("read", path):
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    checksums = {}
     for line in lines:
         digest, separator, name = line.partition("  ")
         if not separator:
-            raise UserError(f"cannot read {directory / checksum_file}: the line {line!r} is not a checksum and a name.")
-        if not (directory / name).is_file() or sha256_of(directory / name) != digest:
-            failed.append(name)
-    return failed
+            raise UserError(f"cannot read {path}: the line {line!r} is not a checksum and a name.")
+        checksums[name] = digest
+    return checksums
+
+
+def failed_checksums(directory: Path | str, checksum_file: str = "SHA256SUMS") -> list[str]:
+    """Names of the listed files that are missing or have changed; empty when all is well."""
+    directory = Path(directory)
+    checksums = read_checksums(directory / checksum_file)
+    return [n for n, digest in checksums.items() if not (directory / n).is_file() or sha256_of(directory / n) != digest]
 
 
 def safe_name(text: str, max_length: int = 120) -> str:

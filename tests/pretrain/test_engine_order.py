@@ -169,7 +169,7 @@ def test_with_windows_an_epoch_is_a_permutation_that_goes_from_window_to_window(
 def test_with_windows_a_video_is_spread_over_the_batches_of_each(
     frames: list[int], corpora: int, groups: int, group: int, shards: int, window: int, seed: int
 ) -> None:
-    order, videos, of_shard = in_windows(frames, corpora, groups, group, shards, window, seed)
+    order, videos, _ = in_windows(frames, corpora, groups, group, shards, window, seed)
     rows, _, edges = order._draw(0)  # by position: window after window
     for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         whole = range(-(-begin // order.batch_images), end // order.batch_images)  # batches within this window alone
