@@ -1,8 +1,9 @@
 """The nearest gallery rows of each query by inner product: exact, in bounded memory, in one order everywhere.
 
-Similarities are computed block by block (queries × gallery) by torch and go through FAISS's result heaps, which keep
-the running best k of each query. FAISS's own flat index does the same with the matrix product of its wheel, which is
-several times slower on a CPU than torch's (benchmarks/knn.py); on a GPU its search is used whole.
+Similarities are computed block by block (queries × gallery) by torch. The best k of the first block are sorted out by
+torch; the following blocks go through FAISS's result heaps, which keep the running best k of each query. FAISS's own
+flat index does the same with the matrix product of its wheel, which is several times slower on a CPU than torch's
+(benchmarks/knn.py); on a GPU its search is used whole.
 
 Order: by similarity, then by gallery row. Similarities that differ by rounding noise count as equal only if they are
 equal in double precision, so block sizes, thread counts and the number of ranks don't change which rows are chosen.
@@ -122,20 +123,35 @@ def _search_in_blocks(
     buffer = torch.empty(query_block * gallery_block)
     for q in range(0, len(queries), query_block):
         some = query_rows[q : q + query_block]
+        best, found = similarities[q : q + len(some)], rows[q : q + len(some)]
         heaps = faiss.float_minheap_array_t()
         heaps.nh, heaps.k = len(some), k
-        heaps.val, heaps.ids = faiss.swig_ptr(similarities[q : q + len(some)]), faiss.swig_ptr(rows[q : q + len(some)])
-        heaps.heapify()
+        heaps.val, heaps.ids = faiss.swig_ptr(best), faiss.swig_ptr(found)
         for g in range(0, len(gallery), gallery_block):
             part = gallery_rows[g : g + gallery_block]
             block = buffer[: len(some) * len(part)].view(len(some), len(part))  # [query_block, gallery_block]
             torch.mm(some, part.T, out=block)
             if excluded is not None:
                 _blank(block, q, g, excluded)
-            heaps.addn(len(part), faiss.cast_integer_to_float_ptr(block.data_ptr()), g)  # type: ignore[call-arg]
+            if g == 0:
+                _first_candidates(block, best, found)
+            else:
+                heaps.addn(len(part), faiss.cast_integer_to_float_ptr(block.data_ptr()), g)  # type: ignore[call-arg]
         heaps.reorder()
     similarities[rows < 0] = -np.inf
     return similarities, rows
+
+
+def _first_candidates(block: torch.Tensor, best: Floats, found: Integers) -> None:
+    """Fill empty heaps [Q, k] from the first block: nearly all of it would enter them, which sorting does faster.
+
+    Values in rising order are a heap. Blanked similarities and the places that are left over count as missing.
+    """
+    best[:], found[:] = np.finfo(np.float32).min, -1
+    values, columns = block.topk(min(best.shape[1], block.shape[1]), dim=1)
+    known = torch.isfinite(values)
+    best[:, -values.shape[1] :] = torch.where(known, values, torch.finfo(torch.float32).min).numpy()[:, ::-1]
+    found[:, -values.shape[1] :] = torch.where(known, columns, -1).numpy()[:, ::-1]
 
 
 def _blank(block: torch.Tensor, first_query: int, first_row: int, excluded: Exclusions) -> None:
