@@ -7,6 +7,8 @@ with a dot and renamed when all ranks are done.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 import threading
@@ -58,6 +60,7 @@ class CheckpointStore:
         self.run, self.folder, self.world, self.config = run, run / "checkpoints", world, config
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._failure: str | None = None  # of the newest save, on all ranks alike
         self._buffers: dict[str, Tensor] = {}
         if world.is_first:
             make_directory(self.folder)
@@ -75,23 +78,30 @@ class CheckpointStore:
             self.wait()
 
     def wait(self, must_succeed: bool = False) -> None:
-        """Until the save under way has ended. A failed one is a warning; the checkpoints before it are intact."""
-        if self._thread is None:
-            return
-        self._thread.join()
-        self._thread = None
-        reasons = [reason for reason in self.world.gather(_reason(self._error)) if reason is not None]
-        self._error = None
+        """Until the save under way has ended. A failed one is a warning; the checkpoints before it are intact.
+
+        With `must_succeed` it is an error when the newest save has failed, also when that was known before.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            self._failure = self._told_by_all(_reason(self._error))
+            self._error = None
+            if self._failure is not None and not must_succeed and self.world.is_first:
+                warn(f"{self._failure}; training goes on, the checkpoints before it are intact.")
+        if must_succeed and self._failure is not None:
+            raise UserError(f"{self._failure}; the checkpoints before it are intact, put this right and run again.")
+
+    def _told_by_all(self, reason: str | None) -> str | None:
+        """What went wrong on any rank, in one sentence."""
+        reasons = [told for told in self.world.gather(reason) if told is not None]
         if not reasons:
-            return
+            return None
         free_mb, needed_mb = shutil.disk_usage(self.folder).free / 1e6, self._staged_bytes() * self.world.size / 1e6
-        # torch's writer loses the system's own word for it.
-        why = f"the disk is full ({free_mb:.0f} MB are free)" if free_mb < needed_mb else reasons[0]
-        message = f"could not save a checkpoint to {self.folder}: {why}"
-        if must_succeed:
-            raise UserError(f"{message}; the checkpoints before it are intact, put this right and run again.")
-        if self.world.is_first:
-            warn(f"{message}; training goes on, the checkpoints before it are intact.")
+        # torch's writer may lose the system's own word for it.
+        full = free_mb < needed_mb or any(os.strerror(errno.ENOSPC) in told for told in reasons)
+        why = f"the disk is full ({free_mb:.0f} MB are free)" if full else reasons[0]
+        return f"could not save a checkpoint to {self.folder}: {why}"
 
     def _staged_bytes(self) -> int:
         return sum(_local(tensor).nbytes for tensor in self._buffers.values())
