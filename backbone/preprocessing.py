@@ -58,6 +58,7 @@ class Preprocessing:
     interpolation: Interpolation = "bicubic"
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
+    squash: bool = False  # both sides become resize_px, whatever the picture's shape; else the short one does
 
     def __post_init__(self) -> None:
         # JSON has no tuples: equal content must give equal objects and equal cache keys.
@@ -85,13 +86,18 @@ class Preprocessing:
         short = min(width, height)
         # The long side is cut off, not rounded, as torchvision does.
         size = (int(self.resize_px * width / short), int(self.resize_px * height / short))
+        if self.squash:
+            size = (self.resize_px, self.resize_px)
         if size != image.size:
             image = image.resize(size, _RESAMPLING[self.interpolation])
         return _centre_crop(image, self.crop_px)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` reads them back to an equal object."""
-        return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+        values = {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+        if not self.squash:  # said only where it holds: what was stored before it existed stays as it is
+            del values["squash"]
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Preprocessing:

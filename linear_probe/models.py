@@ -4,6 +4,7 @@ PATH                     anything that backbone.load_backbone reads: a release, 
 timm:NAME@FILE           a timm model with weights from a local file; timm:FOLDER for a folder in timm's hub layout
 transformers:FOLDER      a transformers folder of a vision encoder
 endofm:FILE              Endo-FM or EndoFM-LV, a picture being a clip of one frame
+endossl:FILE             EndoSSL, from the Flax checkpoint (checkpoint_0) of a published folder
 efficientnet-lite0       an ImageNet network whose weights come with a Python package
 pixels                   no network: 16 × 16 pixels
 untrained:PATH or NAME   the architecture of a backbone, or of a name such as vit_small_patch14, with random weights
@@ -12,7 +13,6 @@ untrained:PATH or NAME   the architecture of a backbone, or of a name such as vi
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +23,18 @@ from torch import Tensor, nn
 
 from backbone import Preprocessing, VisionTransformer, load_backbone, vit_config, vit_names
 from backbone.load import weights_checksum
+from backbone.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Interpolation
 from backbone.torchvision_shim import ensure_torchvision
 from backbone.weight_files import read_tensors
 from linear_probe.endofm import endofm_from
+from linear_probe.endossl import endossl_from, read_flax_teacher
 from runtime.errors import UserError
+from runtime.files import read_json
 
 _PIXELS_SIDE = 16
 _UNTRAINED_SEED = 0
+# Pillow's numbers, which transformers stores.
+_RESAMPLING: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,7 @@ def _timm(word: str, rest: str) -> ProbeModel:
         config = folder / "config.json"
         if not config.is_file():
             raise UserError(f"{word}: {config} is missing; a folder in timm's hub layout has one.")
-        values = json.loads(config.read_text(encoding="utf-8"))
+        values = read_json(config)
         if "architecture" not in values:
             raise UserError(f"{config}: the key 'architecture' is missing; this is no timm folder.")
         name, file = str(values["architecture"]), _weights_in(folder)
@@ -227,18 +232,24 @@ def _transformers(word: str, rest: str) -> ProbeModel:
 
 
 def _transformers_preprocessing(folder: Path, image_px: int) -> Preprocessing:
+    """What preprocessor_config.json says: a short side and a crop, or both sides at once (the picture is squashed)."""
     file = folder / "preprocessor_config.json"
-    values = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    size = values.get("size", {})
-    resize = size.get("shortest_edge", size.get("height", image_px)) if isinstance(size, dict) else int(size)
-    crop = values.get("crop_size", image_px)
-    default = Preprocessing()
-    return Preprocessing(
-        resize_px=int(resize or image_px),
-        crop_px=int(crop["height"] if isinstance(crop, dict) else crop),
-        mean=tuple(values.get("image_mean", default.mean)),
-        std=tuple(values.get("image_std", default.std)),
-    )
+    values = read_json(file) if file.is_file() else {}
+    size, crop = values.get("size") or image_px, values.get("crop_size")
+    squash = isinstance(size, dict) and "shortest_edge" not in size
+    try:
+        resize_px = int(size.get("shortest_edge") or size["height"]) if isinstance(size, dict) else int(size)
+        crop_px = int(crop["height"] if isinstance(crop, dict) else crop) if crop else resize_px if squash else image_px
+        return Preprocessing(
+            resize_px,
+            crop_px,
+            _RESAMPLING[int(values.get("resample", 3))],
+            tuple(values.get("image_mean", IMAGENET_MEAN)),
+            tuple(values.get("image_std", IMAGENET_STD)),
+            squash,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{file}: its size, crop_size, resample, mean or std can't be understood ({error}).") from error
 
 
 def _endofm(word: str, rest: str) -> ProbeModel:
@@ -250,6 +261,18 @@ def _endofm(word: str, rest: str) -> ProbeModel:
     side = round((model.pos_embed.shape[1] - 1) ** 0.5) * model.patch_embed.proj.kernel_size[0]
     preprocessing = Preprocessing(resize_px=round(side * 256 / 224), crop_px=side)
     return ProbeModel(path.stem, word, model, preprocessing, _checksum("endofm", model), "endofm")
+
+
+def _endossl(word: str, rest: str) -> ProbeModel:
+    path = Path(rest)
+    if not path.exists():
+        raise UserError(f"{word}: the file {path} does not exist; check the path.")
+    model = endossl_from(read_flax_teacher(path), rest)
+    side = int(model.vit.patch_embed.img_size[0])
+    one = (1 / 255,) * 3  # values from 0 to 255, as the authors feed them
+    preprocessing = Preprocessing(side, side, "bilinear", (0.0, 0.0, 0.0), (one[0], one[1], one[2]), squash=True)
+    # All folders call the file alike; the folder tells the networks apart.
+    return ProbeModel(path.resolve().parent.name, word, model, preprocessing, _checksum("endossl", model), "endossl")
 
 
 def _checksum(architecture: str, model: nn.Module) -> str:
@@ -265,5 +288,6 @@ _KINDS: dict[str, Callable[[str, str], ProbeModel]] = {
     "timm": _timm,
     "transformers": _transformers,
     "endofm": _endofm,
+    "endossl": _endossl,
     "untrained": _untrained,
 }

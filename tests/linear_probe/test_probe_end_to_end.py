@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from backbone.preprocessing import Preprocessing
 from linear_probe.__main__ import COMMANDS
 from linear_probe.models import load_model, load_models
 from runtime.command_line import run_stage
@@ -243,14 +244,22 @@ def test_a_transformers_folder(tmp_path: Path) -> None:
     network = ViTModel(ViTConfig(**sizes, image_size=32, patch_size=16)).eval()
     network.save_pretrained(tmp_path / "tiny")
     (tmp_path / "tiny" / "preprocessor_config.json").write_text(
-        json.dumps({"size": {"height": 40, "width": 40}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3})
+        json.dumps(
+            {"size": {"height": 32, "width": 32}, "resample": 2, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+        )
     )
     model = load_model(f"transformers:{tmp_path / 'tiny'}")
-    assert (model.preprocessing.resize_px, model.preprocessing.crop_px) == (40, 32)
-    assert model.preprocessing.std == (0.25, 0.25, 0.25)
+    assert model.preprocessing == Preprocessing(32, 32, "bilinear", (0.5,) * 3, (0.25,) * 3, squash=True)
     images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
         torch.testing.assert_close(model.model(images), network(images).pooler_output)
+    (tmp_path / "tiny" / "preprocessor_config.json").write_text(
+        json.dumps({"size": {"shortest_edge": 40}, "crop_size": {"height": 32, "width": 32}, "resample": 3})
+    )
+    assert load_model(f"transformers:{tmp_path / 'tiny'}").preprocessing == Preprocessing(40, 32)
+    (tmp_path / "tiny" / "preprocessor_config.json").write_text(json.dumps({"size": {"longest_edge": 40}}))
+    with pytest.raises(UserError, match=r"preprocessor_config.json: its size, crop_size, .* can't be understood"):
+        load_model(f"transformers:{tmp_path / 'tiny'}")
     with pytest.raises(UserError, match=r"config.json is missing; name a transformers folder"):
         load_model(f"transformers:{tmp_path}")
 
