@@ -25,6 +25,17 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--licence", help="licence in the model card, e.g. apache-2.0")
     parser.add_argument("--image-px", type=int, help="store positions for this image side (default: as they are)")
     parser.add_argument("--role", default="teacher", help="teacher or student, where a checkpoint holds both")
+    parser.add_argument(
+        "--average-with-start",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="mix in so much of the weights that the run began with, such as 0.3",
+    )
+    parser.add_argument("--start", metavar="WEIGHTS", help="starting weights to average with (default: the run's)")
+    parser.add_argument(
+        "--allow-worse-than-start", action="store_true", help="export what kNN found worse than the run's start"
+    )
     parser.add_argument("--check-image", action="append", default=[], metavar="FILE", help="image to compare on")
 
 
@@ -41,6 +52,9 @@ def _export(arguments: argparse.Namespace, config: Any) -> None:
         arguments.image_px,
         arguments.role,
         tuple(Path(path) for path in arguments.check_image),
+        arguments.average_with_start,
+        arguments.start,
+        arguments.allow_worse_than_start,
     )
 
 

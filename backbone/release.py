@@ -11,12 +11,13 @@ from backbone.load import RELEASE_FORMAT, RELEASE_NAME, LoadedBackbone, Role, lo
 from backbone.model_card import model_card
 from backbone.release_check import check_format, photographs
 from backbone.release_formats import DTYPES, WRITERS, Export, package_versions, rounded, with_position_grid
+from backbone.start import averaged_with_start, refuse_worse_than_start
 from runtime.console import say
 from runtime.errors import UserError
 from runtime.files import atomic_directory, write_checksums, write_json, write_text
 
 # Of what is known about the source, what may be published: no paths of the machine that it was made on.
-_PUBLIC = ("step", "role", "images_seen", "shards_sha256")
+_PUBLIC = ("step", "role", "images_seen", "shards_sha256", "start_share")
 
 
 def export_release(
@@ -29,11 +30,22 @@ def export_release(
     image_px: int | None = None,
     role: Role = "teacher",
     check_images: tuple[Path, ...] = (),
+    start_share: float = 0.0,
+    start: Path | str | None = None,
+    allow_worse_than_start: bool = False,
 ) -> dict[str, Any]:
-    """Write a release folder of the backbone at `source`, check every format in it, and return its description."""
+    """Write a release folder of the backbone at `source`, check every format in it, and return its description.
+
+    With `start_share`, its weights are averaged with those that its run began with (`start` names others). What kNN has
+    found to be worse than the start is refused, unless that is allowed.
+    """
     _check_choices(formats, dtype, role)
     to = Path(to)
     loaded = load_backbone(source, role=role)
+    if not allow_worse_than_start:
+        refuse_worse_than_start(loaded)
+    if start_share or start is not None:
+        loaded = averaged_with_start(loaded, start_share, start)
     model = loaded.model if image_px is None else with_position_grid(loaded.model, image_px)
     export = Export(rounded(model, dtype), loaded.preprocessing, dtype)
     if loaded.preprocessing.crop_px % export.config.patch_px:

@@ -17,7 +17,7 @@ from typing import Any
 
 from eval_knn.evaluator import FORMAT, evaluation_of
 from eval_knn.networks import is_whole_checkpoint
-from eval_knn.selection import Choice, Evaluation, SelectionConfig, Stop, select, should_stop
+from eval_knn.selection import Choice, Evaluation, SelectionConfig, Stop, against_start, select, should_stop
 from runtime.errors import UserError, naming_path
 from runtime.files import make_directory, read_json, replace_link, write_json
 
@@ -83,6 +83,7 @@ def update_best(run: Path, selection: SelectionConfig) -> tuple[Choice | None, S
                 "stop": stop.stop,
                 "stop_why": stop.why,
                 "evaluated": len(history),
+                "against_start": against_start(history, selection),
             },
         )
         replace_link(run / "best", Path("checkpoints") / choice.evaluation.checkpoint)

@@ -178,6 +178,21 @@ def paired_bootstrap(
     return float(difference.mean()), low, high
 
 
+def against_start(history: Sequence[Evaluation], config: SelectionConfig) -> dict[str, dict[str, Any]]:
+    """Every checkpoint against that of step 0, the weights that training began with; none where those are unknown."""
+    found: dict[str, dict[str, Any]] = {}
+    if not history or history[0].step != 0:
+        return found
+    for now in history[1:]:
+        difference, low, high = paired_bootstrap(
+            now, history[0], config.metric, config.confidence, config.bootstrap_samples
+        )
+        if not np.isnan(difference):
+            verdict = Comparison(history[0].checkpoint, "start", difference, low, high).verdict
+            found[now.checkpoint] = {"difference": difference, "low": low, "high": high, "verdict": verdict}
+    return found
+
+
 @lru_cache(maxsize=2)
 def _weights(groups: tuple[int, ...], queries: int, samples: int) -> NDArray[np.float64]:
     """The bootstrap's draws, made once for all comparisons of a history."""

@@ -62,6 +62,7 @@ class CheckpointStore:
         self._error: BaseException | None = None
         self._failure: str | None = None  # of the newest save, on all ranks alike
         self._buffers: dict[str, Tensor] = {}
+        self.last_good_step: int | None = None  # what a roll-back would go to: kept, however old it is
         if world.is_first:
             make_directory(self.folder)
             remove_leftovers(self.folder)
@@ -146,7 +147,7 @@ class CheckpointStore:
 
     def _remove_old(self) -> None:
         steps = self.steps()
-        keep = set(steps[: self.config.keep_last])
+        keep = {*steps[: self.config.keep_last], self.last_good_step}
         if self.config.keep_every_steps is not None:
             keep |= {step for step in steps if step % self.config.keep_every_steps == 0}
         best = (self.run / BEST_NAME).resolve()
@@ -154,6 +155,12 @@ class CheckpointStore:
             path = self.folder / f"step_{step:07d}"
             if step not in keep and path.resolve() != best:
                 _remove(path)
+
+    def remove(self, step: int) -> None:
+        """Remove the checkpoint of a step, if there is one. First rank only."""
+        path = self.folder / f"step_{step:07d}"
+        if path.exists():
+            _remove(path)
 
     def steps(self) -> list[int]:
         """Steps of the checkpoints that are there, newest first."""

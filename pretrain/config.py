@@ -9,6 +9,7 @@ from backbone import Execution, ViTConfig, vit_config
 from pretrain.augment import AugmentConfig
 from pretrain.build import ShardingConfig
 from pretrain.checkpoints import CheckpointConfig
+from pretrain.guard import GuardConfig
 from pretrain.health import HealthConfig
 from pretrain.loader import BatchConfig, DataConfig
 from pretrain.logs import LogConfig
@@ -17,6 +18,7 @@ from pretrain.monitor import MonitorConfig
 from pretrain.objective import ObjectiveConfig
 from pretrain.parameter_groups import OptimizerConfig
 from pretrain.schedules import ScheduleConfig, parse_duration
+from pretrain.warm_start import WarmStartConfig
 from runtime.config import option, required
 
 
@@ -70,12 +72,23 @@ class PretrainConfig:
     execution: Execution = option("How the backbone runs.", Execution())
     objective: ObjectiveConfig = option("Heads and losses.", ObjectiveConfig())
     schedule: ScheduleConfig = option("Learning rate and the like over time.", ScheduleConfig())
+    warm_start: WarmStartConfig = option("The start from a backbone without heads.", WarmStartConfig())
     optimizer: OptimizerConfig = option("AdamW.", OptimizerConfig())
     sharding: ShardingConfig = option("Parameters over ranks.", ShardingConfig())
     checkpoint: CheckpointConfig = option("Checkpoints.", CheckpointConfig())
     health: HealthConfig = option("Non-finite steps and collapse.", HealthConfig())
     monitor: MonitorConfig = option("kNN during training.", MonitorConfig())
+    guard: GuardConfig = option("What happens when training does harm.", GuardConfig())
     log: LogConfig = option("What is written down.", LogConfig())
+
+    @property
+    def starts_warm(self) -> bool:
+        return self.warm_start.is_on(self.init.weights is not None)
+
+    @property
+    def trained_objective(self) -> ObjectiveConfig:
+        """The objective, with the warm start's anchor where there is one."""
+        return self.warm_start.anchored(self.objective) if self.starts_warm else self.objective
 
     def check(self) -> None:
         self.model.vit()
@@ -84,7 +97,7 @@ class PretrainConfig:
 
 
 # What a run may change when it is resumed: it moves, names or times things, and does not touch the numbers.
-FREE_SECTIONS = ("execution", "checkpoint", "health", "log", "monitor")
+FREE_SECTIONS = ("execution", "checkpoint", "guard", "health", "log", "monitor")
 FREE_KEYS = (
     "run.dir",
     "run.device",

@@ -18,7 +18,9 @@ from runtime.config import option
 class HealthConfig:
     """When to worry."""
 
-    max_skipped_steps: int = option("Non-finite steps in a row after which the run stops with a report.", 10)
+    max_skipped_steps: int = option(
+        "Non-finite steps in a row after which the run stops with a report, or goes back: guard.non_finite.", 10
+    )
     collapse_every_steps: int = option("Steps between two measurements of feature spread and entropy; 0: none.", 100)
 
 

@@ -25,7 +25,7 @@ class MetricsFile:
         self.path = path
         if path.exists():
             kept = [line for line in read_metrics(path) if line["step"] < first_step]
-            write_bytes(path, "".join(_line(values) for values in kept).encode())
+            write_bytes(path, metric_lines(kept))
         with naming_path("write", path):
             self._stream: IO[str] = path.open("a", encoding="utf-8")
 
@@ -49,6 +49,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8").split("\n")
     # What stands after the last newline was torn off by a kill; it is empty in a whole file.
     return [json.loads(line) for line in lines[:-1]]
+
+
+def metric_lines(lines: list[dict[str, Any]]) -> bytes:
+    return "".join(_line(values) for values in lines).encode()
 
 
 def _line(values: dict[str, Any]) -> str:

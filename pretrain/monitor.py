@@ -1,4 +1,4 @@
-"""Is it getting better? kNN on the teacher while it trains: the best checkpoint, early stopping, a floor.
+"""Is it getting better? kNN on the teacher while it trains: the best checkpoint, early stopping, and the guard.
 
 Every decision is a function of the evaluations in `RUN/eval`, so a resumed run decides as the uninterrupted one.
 """
@@ -13,6 +13,7 @@ from torch import nn
 
 from backbone import Preprocessing
 from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, record, should_stop
+from pretrain.guard import Trouble, trouble_in
 from pretrain.world import World
 from runtime.config import option
 from runtime.console import say
@@ -30,16 +31,11 @@ class MonitorConfig:
     )
     every_steps: int = option("Steps between two evaluations; each has its checkpoint.", 1000)
     early_stopping: bool = option("End the run when evaluation.selection's patience is used up.", True)
-    floor: float | None = option("How far the metric may fall below that of step 0; null: as far as it likes.", None)
-    below_floor: Literal["stop", "lower_lr"] = option("What happens below the floor.", "stop")
-    lower_lr_factor: float = option("Each evaluation below the floor multiplies the learning rate by this.", 0.5)
     evaluation: EvalConfig = option("Data, split and selection, as for `python -m eval_knn`.", EvalConfig())
 
     def check(self) -> None:
-        if self.every_steps < 1 or not 0 < self.lower_lr_factor <= 1 or (self.floor is not None and self.floor < 0):
-            raise UserError(
-                "monitor: every_steps must be at least 1, lower_lr_factor in 0…1, floor must not be negative."
-            )
+        if self.every_steps < 1:
+            raise UserError("monitor.every_steps must be at least 1.")
 
 
 @dataclass(frozen=True)
@@ -48,14 +44,31 @@ class Verdict:
 
     stop: bool = False
     why: str = ""
-    lr_factor: float = 1.0
+    trouble: Trouble | None = None  # the run must go back, or stop
+    last_good_step: int | None = None  # the newest evaluated one, where the guard is on
+
+    @property
+    def goes_on(self) -> bool:
+        return not self.stop and self.trouble is None
 
 
 class Monitor:
-    """The evaluations of one run. All ranks call every method alike."""
+    """The evaluations of one run. All ranks call every method alike.
 
-    def __init__(self, config: MonitorConfig, run: Path, world: World) -> None:
+    `guard_margin`: how far below the start's score a run may fall; None: as far as it likes. Evaluations before
+    `patience_from_step` don't use up the patience of early stopping: a backbone that is frozen can't get better.
+    """
+
+    def __init__(
+        self,
+        config: MonitorConfig,
+        run: Path,
+        world: World,
+        guard_margin: float | None = None,
+        patience_from_step: int = 0,
+    ) -> None:
         self.config, self.run, self.world = config, run, world
+        self.guard_margin, self.patience_from_step = guard_margin, patience_from_step
         self._evaluator = Evaluator(config.evaluation, world.control) if config.mode == "inline" else None
 
     def due(self, step: int, last_step: int) -> bool:
@@ -94,22 +107,12 @@ class Monitor:
         return [e for e in read_history(self.run) if e.step is not None and e.step <= step]
 
     def _judge(self, history: list[Evaluation]) -> Verdict:
-        config, selection = self.config, self.config.evaluation.selection
-        if not history:
-            return Verdict()
-        lr_factor = 1.0
-        if config.floor is not None:
-            values = [_number(e.values[selection.metric]) for e in history]
-            low = [value < values[0] - config.floor for value in values]
-            if config.below_floor == "lower_lr":
-                lr_factor = config.lower_lr_factor ** sum(low)
-            elif low[-1]:
-                why = f"{selection.metric} fell to {values[-1]:.4f}, more than {config.floor} below {values[0]:.4f}"
-                return Verdict(True, f"{why} at the start")
-        stop = should_stop(history, selection)
-        return Verdict(config.early_stopping and stop.stop, stop.why, lr_factor)
-
-
-def _number(value: float | None) -> float:
-    """An undefined value counts as the worst."""
-    return float("-inf") if value is None or value != value else value
+        selection, last_good = self.config.evaluation.selection, None
+        if self.guard_margin is not None and history:
+            trouble = trouble_in(history, self.guard_margin, selection)
+            if trouble is not None:
+                return Verdict(trouble=trouble, last_good_step=trouble.good_steps[-1])
+            last_good = history[-1].step
+        patient = [e for e in history if e.step is not None and e.step >= self.patience_from_step]
+        stop = should_stop(patient, selection)
+        return Verdict(self.config.early_stopping and stop.stop, stop.why, None, last_good)

@@ -12,14 +12,16 @@ from backbone import Execution, Tokens, VisionTransformer, ViTConfig, draw_subse
 from pretrain.batch import Batch
 from pretrain.clipping import clip_per_submodule
 from pretrain.ema import update_teacher
-from pretrain.gram import gram_loss
+from pretrain.gram import feature_loss, gram_loss
 from pretrain.heads import HeadConfig, ProjectionHead
 from pretrain.losses import dino_global_loss, dino_local_loss, ibot_loss, koleo_loss
 from pretrain.parameter_groups import set_step_values
-from pretrain.schedules import StepValues
+from pretrain.schedules import Ease, StepValues
 from pretrain.targets import Centering, SinkhornKnopp
 from runtime.config import option
 from runtime.errors import UserError
+
+_RECIPE = Ease()
 
 
 @dataclass
@@ -35,13 +37,22 @@ class ObjectiveConfig:
     koleo_weight: float = option("Weight of the KoLeo loss of each global crop.", 0.1)
     koleo_across_ranks: bool = option("Look for KoLeo's nearest neighbour on all ranks (from DINOv3).", False)
     gram_weight: float = option("Weight of Gram anchoring to the starting weights (from DINOv3); 0 is off.", 0.0)
+    feature_weight: float = option("Weight of matching the starting weights' features; 0 is off.", 0.0)
     compute_type: Literal["float32", "bfloat16", "float16"] = option(
         "Type of the matrix products (autocast). Losses are fp32 always.", "float32"
     )
 
     def check(self) -> None:
-        if min(self.dino_weight, self.ibot_weight, self.koleo_weight, self.gram_weight) < 0:
-            raise UserError("dino_weight, ibot_weight, koleo_weight and gram_weight must not be negative.")
+        weights = (self.dino_weight, self.ibot_weight, self.koleo_weight, self.gram_weight, self.feature_weight)
+        if min(weights) < 0:
+            raise UserError(
+                "dino_weight, ibot_weight, koleo_weight, gram_weight and feature_weight must not be negative."
+            )
+
+    @property
+    def anchored(self) -> bool:
+        """Whether the starting weights are kept as a third network."""
+        return self.gram_weight > 0 or self.feature_weight > 0
 
 
 class Objective(nn.Module):
@@ -60,7 +71,7 @@ class Objective(nn.Module):
         total       = dino_local + dino_global + ibot + koleo                  all in fp32
 
     State-dict keys: `student.backbone.*`, `student.dino_head.*`, `student.ibot_head.*`, the same below `teacher`,
-    `dino_targets.center` and `ibot_targets.center` with centering, `gram_anchor.*` with Gram anchoring.
+    `dino_targets.center` and `ibot_targets.center` with centering, `gram_anchor.*` with Gram or feature anchoring.
     """
 
     def __init__(self, vit: ViTConfig, config: ObjectiveConfig, execution: Execution | None = None) -> None:
@@ -75,7 +86,8 @@ class Objective(nn.Module):
         # Cls and patch centers are apart even when the head is shared.
         self.dino_targets = _targets(config, config.dino_head.prototypes)
         self.ibot_targets = _targets(config, patch_prototypes)
-        self.gram_anchor = VisionTransformer(replace(vit, drop_path=0.0), plain) if config.gram_weight > 0 else None
+        # The starting weights, for either kind of anchoring.
+        self.gram_anchor = VisionTransformer(replace(vit, drop_path=0.0), plain) if config.anchored else None
         for frozen in (self.teacher, self.gram_anchor):
             if frozen is not None:
                 frozen.requires_grad_(False)
@@ -98,9 +110,16 @@ class Objective(nn.Module):
         return self
 
     def forward(
-        self, batch: Batch, teacher_temperature: float, generator: torch.Generator | None = None
+        self,
+        batch: Batch,
+        teacher_temperature: float,
+        generator: torch.Generator | None = None,
+        ease: Ease = _RECIPE,
     ) -> dict[str, Tensor]:
-        """The weighted losses of a batch; `total` is the sum of the others. `generator` draws the drop-path subsets."""
+        """The weighted losses of a batch; `total` is the sum of the others.
+
+        `generator` draws the drop-path subsets where the batch brings none; `ease` scales iBOT's and the anchor's loss.
+        """
         config, B, L = self.config, batch.images, batch.local_crops_per_image
         _check_batch(config, batch)
         dino_targets, ibot_targets = self.targets(batch, teacher_temperature)  # [2, B, K], [M, K']
@@ -117,12 +136,12 @@ class Objective(nn.Module):
         losses = {
             "dino_local": config.dino_weight * dino_local_loss(dino_targets, local_scores),
             "dino_global": config.dino_weight * dino_global_loss(dino_targets, global_scores, L),
-            "ibot": config.ibot_weight * ibot_loss(ibot_targets, patch_scores, batch.masked_weights, 2 * B),
+            "ibot": config.ibot_weight * ease.ibot * ibot_loss(ibot_targets, patch_scores, batch.masked_weights, 2 * B),
         }
         if config.koleo_weight > 0:
             losses["koleo"] = config.koleo_weight * self._koleo(global_tokens.cls, batch.groups)
         if self.gram_anchor is not None:
-            losses["gram"] = config.gram_weight * gram_loss(global_tokens.patches, self._anchor_patches(batch))
+            losses |= self._anchor_losses(global_tokens, batch, ease.anchor)
         losses["total"] = torch.stack(list(losses.values())).sum()
         return losses
 
@@ -143,8 +162,11 @@ class Objective(nn.Module):
             return torch.stack([koleo_loss(crop, across_ranks=True) for crop in cls.chunk(2)]).sum()
         return torch.stack([koleo_loss(group) for group in cls.chunk(2 * groups)]).sum() / groups
 
-    def update_teacher(self, momentum: float) -> None:
-        update_teacher(self.teacher, self.student, momentum)
+    def update_teacher(self, momentum: float, backbone_momentum: float | None = None) -> None:
+        """Move the teacher towards the student; its backbone may have a momentum of its own."""
+        for name, part in self.teacher.items():
+            own = backbone_momentum if name == "backbone" and backbone_momentum is not None else momentum
+            update_teacher(part, self.student[name], own)
 
     def _student_tokens(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tokens, Tensor]:
         """Tokens of the masked global crops and the local crops' cls tokens [L·B, D], from one packed pass."""
@@ -171,12 +193,18 @@ class Objective(nn.Module):
         both = network["dino_head"](torch.cat([cls, patches]))  # [N + M, K]
         return both[: len(cls)], both[len(cls) :]
 
-    @torch.no_grad()
-    def _anchor_patches(self, batch: Batch) -> Tensor:
+    def _anchor_losses(self, tokens: Tokens, batch: Batch, factor: float) -> dict[str, Tensor]:
+        """How far the student's view of the global crops is from that of the starting weights."""
+        config = self.config
         assert self.gram_anchor is not None
-        with self._autocast(batch):
-            tokens: Tokens = self.gram_anchor(batch.global_crops)
-        return tokens.patches  # [2B, N, D]
+        with torch.no_grad(), self._autocast(batch):
+            start: Tokens = self.gram_anchor(batch.global_crops)  # cls [2B, D], patches [2B, N, D]
+        losses = {}
+        if config.gram_weight > 0:
+            losses["gram"] = config.gram_weight * factor * gram_loss(tokens.patches, start.patches)
+        if config.feature_weight > 0:
+            losses["features"] = config.feature_weight * factor * feature_loss(tokens, start, batch.masks)
+        return losses
 
     def _autocast(self, batch: Batch) -> torch.autocast:
         compute_type = getattr(torch, self.config.compute_type)
@@ -205,11 +233,11 @@ def training_step(
     """
     set_step_values(optimizer, values)
     optimizer.zero_grad(set_to_none=True)
-    losses = objective(batch, values.teacher_temperature, generator)
+    losses = objective(batch, values.teacher_temperature, generator, values.ease)
     losses["total"].backward()
     norms = clip_per_submodule(objective.student, clip_norm)
     optimizer.step()
-    objective.update_teacher(values.momentum)
+    objective.update_teacher(values.momentum, values.backbone_momentum)
     return StepReport({name: loss.detach() for name, loss in losses.items()}, norms)
 
 

@@ -31,23 +31,28 @@ class Multipliers(NamedTuple):
     lr: float
     weight_decay: float
     is_last_layer: bool
+    with_heads: bool = True  # trained together with the heads when the rest of the backbone is frozen
+    layers_above: int = 0  # blocks between it and the end of the backbone, plus one; 0 for what follows the blocks
 
 
 def multipliers_of(name: str, blocks: int, config: OptimizerConfig) -> Multipliers:
     """How a student parameter's learning rate and weight decay follow the schedule; `name` as in `student.NAME`."""
-    lr = 1.0
+    lr, layers_above = 1.0, 0
     if name.startswith("backbone."):
         block = _BLOCK.match(name)
         if block is not None:
             layer = int(block[1]) + 1
         else:
             layer = 0 if name.removeprefix("backbone.").startswith(_FIRST_LAYER) else blocks + 1
-        lr = config.layerwise_decay ** (blocks + 1 - layer)
+        layers_above = blocks + 1 - layer
+        lr = config.layerwise_decay**layers_above
         if "patch_embed" in name:
             lr *= config.patch_embed_lr_multiplier
     # Tokens, position embedding and weight_g are decayed, as in the reference.
     decayed = not (name.endswith(".bias") or "norm" in name or "gamma" in name)
-    return Multipliers(lr, float(decayed), ".last_layer." in name)
+    # The mask token is part of the heads' task, not of the features: released weights hold an untrained one.
+    with_heads = not name.startswith("backbone.") or name == "backbone.mask_token"
+    return Multipliers(lr, float(decayed), ".last_layer." in name, with_heads, layers_above)
 
 
 def parameter_groups(parameters: Iterable[tuple[str, Tensor]], config: OptimizerConfig) -> list[dict[str, Any]]:
@@ -66,6 +71,8 @@ def parameter_groups(parameters: Iterable[tuple[str, Tensor]], config: Optimizer
                 "lr_multiplier": multipliers.lr,
                 "wd_multiplier": multipliers.weight_decay,
                 "is_last_layer": multipliers.is_last_layer,
+                "with_heads": multipliers.with_heads,
+                "layers_above": multipliers.layers_above,
             },
         )
         group["params"].append(parameter)
@@ -80,7 +87,15 @@ def build_optimizer(student: nn.Module, config: OptimizerConfig) -> torch.optim.
 
 def set_step_values(optimizer: torch.optim.Optimizer, values: StepValues) -> None:
     """Give every group its learning rate and weight decay for this step."""
+    ease = values.ease
     for group in optimizer.param_groups:
-        lr = values.last_layer_lr if group["is_last_layer"] else values.lr
+        lr, weight_decay = values.lr, values.weight_decay
+        if group["is_last_layer"]:
+            lr = values.last_layer_lr
+        elif group["with_heads"]:
+            lr = values.lr if values.heads_lr is None else values.heads_lr
+        else:
+            lr *= ease.lr * ease.layer_decay ** group["layers_above"]
+            weight_decay *= ease.weight_decay
         group["lr"] = lr * group["lr_multiplier"]
-        group["weight_decay"] = values.weight_decay * group["wd_multiplier"]
+        group["weight_decay"] = weight_decay * group["wd_multiplier"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from runtime.config import option
@@ -47,6 +47,19 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True)
+class Ease:
+    """How much of the recipe reaches the backbone, as factors; 1 everywhere is the recipe itself."""
+
+    lr: float = 1.0
+    weight_decay: float = 1.0
+    teacher: float = 1.0  # of 1 − momentum: at 0 the teacher's backbone stays as it is
+    layer_decay: float = 1.0  # further factor on the learning rate, once per block towards the input
+    drop_path: float = 1.0
+    ibot: float = 1.0  # of the iBOT loss
+    anchor: float = 1.0  # of the loss that holds on to the starting weights, where there is one
+
+
+@dataclass(frozen=True)
 class StepValues:
     """What one step trains with."""
 
@@ -55,6 +68,22 @@ class StepValues:
     weight_decay: float
     momentum: float
     teacher_temperature: float
+    heads_lr: float | None = None  # of the heads and the mask token; None: as all else
+    ease: Ease = Ease()
+
+    @property
+    def backbone_momentum(self) -> float:
+        return 1.0 - (1.0 - self.momentum) * self.ease.teacher if self.ease.teacher != 1.0 else self.momentum
+
+    def slower(self, factor: float) -> StepValues:
+        """The same with every learning rate multiplied."""
+        heads_lr = None if self.heads_lr is None else self.heads_lr * factor
+        return replace(self, lr=self.lr * factor, last_layer_lr=self.last_layer_lr * factor, heads_lr=heads_lr)
+
+    def figures(self) -> dict[str, float]:
+        """What is logged of a step: the values, and of the ease what is not the recipe."""
+        plain = {name: value for name, value in vars(self).items() if isinstance(value, float)}
+        return plain | {f"ease_{name}": value for name, value in vars(self.ease).items() if value != 1.0}
 
 
 @dataclass(frozen=True)

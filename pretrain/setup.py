@@ -88,7 +88,7 @@ def starting_objective(config: PretrainConfig, world: World, is_new: bool) -> Ob
         weights = loaded.model.state_dict()
     return build_objective(
         config.model.vit(),
-        config.objective,
+        config.trained_objective,
         config.execution,
         config.sharding,
         mesh,
@@ -103,7 +103,7 @@ def memory_of(config: PretrainConfig, world_size: int, local_size: int, images: 
     """What a rank of such a world will need, with `images` at a time (None: its share of the batch)."""
     return estimate_memory(
         config.model.vit(),
-        config.objective,
+        config.trained_objective,
         config.sharding,
         config.augment,
         config.masks,

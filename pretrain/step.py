@@ -57,14 +57,15 @@ class Stepper:
         skipped = sums[0] > 0
         if not skipped:
             self.optimizer.step()
-            self.objective.update_teacher(values.momentum)
+            self.objective.update_teacher(values.momentum, values.backbone_momentum)
             for center, total in zip(self._centers, moved, strict=True):
                 center.copy_(total)
         means = {name: total / self.world.size for name, total in zip(losses, sums[1:], strict=False)}
         return StepResult(means, norms, skipped, bad_here, sums[1 + len(losses) :])
 
     def _part(self, part: LoadedBatch, values: StepValues, parts: int) -> dict[str, Tensor]:
-        losses: dict[str, Tensor] = self.objective(part.batch.to(self.world.device), values.teacher_temperature)
+        batch = part.batch.to(self.world.device)
+        losses: dict[str, Tensor] = self.objective(batch, values.teacher_temperature, None, values.ease)
         (losses["total"] / parts).backward()  # type: ignore[no-untyped-call]
         return {name: loss.detach() for name, loss in losses.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,20 @@ from backbone import Preprocessing
 from pretrain.build import prepare_optimizer, training_state
 from pretrain.checkpoints import CheckpointStore
 from pretrain.config import PretrainConfig
+from pretrain.drop_path import subsets_of_step
+from pretrain.guard import Trouble
 from pretrain.health import collapse_figures
 from pretrain.loader import LoadedBatch, Loader, RankBatches, Requests, shards_of
 from pretrain.logs import RunLog
 from pretrain.monitor import Monitor, Verdict
 from pretrain.parameter_groups import build_optimizer
-from pretrain.schedules import resolve_schedule, steps_of
+from pretrain.roll_back import RollBacks
+from pretrain.schedules import StepValues, resolve_schedule, steps_of
 from pretrain.setup import CONFIG_NAME, memory_of, order_of, refuse_changed_config, run_lock, starting_objective
 from pretrain.signals import EXIT_REQUEUE, StopRequest, stop_signals
 from pretrain.speed import Clock
 from pretrain.step import Stepper, StepResult
+from pretrain.warm_start import WarmSchedule
 from pretrain.world import World, joined_world
 from runtime.config import save_config
 from runtime.console import duration, log_to, say, table, warn
@@ -53,7 +57,12 @@ class Trainer:
         self.shards = shards_of(config.data)
         self.vit = config.model.vit()
         self.order = order_of(config, self.shards)
-        self.schedule = resolve_schedule(config.schedule, config.batch.images, self.order.epoch_images)
+        self.recipe = resolve_schedule(config.schedule, config.batch.images, self.order.epoch_images)
+        self.warm = (
+            WarmSchedule(config.warm_start, self.recipe, config.batch.images, self.order.epoch_images)
+            if config.starts_warm
+            else None
+        )
         self.end = self._end()
         self.objective = starting_objective(config, world, is_new=not self.store.steps())
         self.optimizer = build_optimizer(self.objective.student, config.optimizer)
@@ -63,32 +72,71 @@ class Trainer:
         self.preprocessing = Preprocessing(
             resize_px=round(config.augment.global_px * 256 / 224), crop_px=config.augment.global_px
         )
+        self.roll_backs = RollBacks(self.run, world, self.store, config.monitor.evaluation.selection)
         self.step = self._saved_step = self._resume()
-        self.monitor = Monitor(config.monitor, self.run, world)
+        self.monitor = self._monitor()
         self._stop_requested = False
         if world.is_first:
             save_config(config, self.run / CONFIG_NAME)
 
     def train(self) -> int:
-        """Run the steps that are left."""
+        """Run the steps that are left; after a roll-back, those since the checkpoint that it went to."""
         self._introduce()
-        if self.step >= self.end or self.monitor.verdict(self.step).stop:
+        if self.step >= self.end or self._has_given_up() or self.monitor.verdict(self.step).stop:
             say(f"nothing to do: the run has ended at step {self.step:,} of {self.end:,}.")
             return 0
+        while True:
+            verdict = self._go_on()
+            if verdict.trouble is None:
+                return self._farewell(verdict)
+            self._go_back(verdict.trouble)
+            if self._has_given_up():
+                return 0
+
+    def _go_on(self) -> Verdict:
+        """Train from the present step to the end, a stop, or trouble."""
         with self._log() as log, self._loader(range(self.step, self.end)) as loader:
             self.clock = Clock(self.step, self.config, self.world.size)
             verdict = self._look(log, resumed=self.step > 0)
-            while self.step < self.end and not verdict.stop and not self._stop_requested:
-                self._one_step(loader, log, verdict.lr_factor)
-                if self.monitor.due(self.step, self.end) and not self._stop_requested:
+            while self.step < self.end and verdict.goes_on and not self._stop_requested:
+                trouble = self._one_step(loader, log)
+                if trouble is not None:
+                    verdict = Verdict(trouble=trouble)
+                elif self.monitor.due(self.step, self.end) and not self._stop_requested:
                     verdict = self._look(log)
                 elif self.step % self.config.checkpoint.every_steps == 0:
                     self._save(log)
-                    verdict = self.monitor.verdict(self.step)
-            self._save_if_new(log)
-            self.store.wait(must_succeed=True)
-            self._log_last_figures(log)
-        return self._farewell(verdict)
+                    verdict = self._judge()
+            if verdict.trouble is None:
+                self._save_if_new(log)
+            self.store.wait(must_succeed=verdict.trouble is None)
+            if verdict.trouble is None:
+                self._log_last_figures(log)
+        return verdict
+
+    def _go_back(self, trouble: Trouble) -> None:
+        """To the last good checkpoint with a lower learning rate, or for good when that was tried often enough."""
+        guard, there = self.config.guard, set(self.store.steps())
+        good = [step for step in self.world.first_says(trouble.good_steps) if step in there]
+        if not good:
+            raise UserError(f"{trouble.why}; no checkpoint from before that is left in {self.store.folder}.")
+        goes_on = len(self.roll_backs.entries) < guard.roll_backs
+        factor = self.roll_backs.lr_factor(good[-1]) * (guard.lr_factor if goes_on else 1.0)
+        self.roll_backs.go_back(trouble.why, self.step, good[-1], factor)
+        left_at, self.step = self.step, self._resume()
+        self._saved_step = self.step
+        what = f"the learning rate is now {factor:g} of the recipe's" if goes_on else "the run ends here"
+        if self.world.is_first:
+            warn(f"back from step {left_at:,} to step {self.step:,}: {trouble.why}; {what}.")
+        if not goes_on:
+            say(
+                f"stopped: training did harm {len(self.roll_backs.entries)} times, see {self.roll_backs.path}; "
+                f"the last good checkpoint is {self.store.folder / f'step_{self.step:07d}'}. Try a lower "
+                "schedule.base_lr or a longer warm_start.ease in a new run."
+            )
+
+    def _has_given_up(self) -> bool:
+        return len(self.roll_backs.entries) > self.config.guard.roll_backs
 
     def _farewell(self, verdict: Verdict) -> int:
         if verdict.stop:
@@ -98,6 +146,11 @@ class Trainer:
             return EXIT_REQUEUE
         say(f"done: {self.step:,} steps, {self.store.folder / f'step_{self.step:07d}'}.")
         return 0
+
+    def _judge(self) -> Verdict:
+        verdict = self.monitor.verdict(self.step)
+        self.store.last_good_step = verdict.last_good_step
+        return verdict
 
     def _look(self, log: RunLog | None, resumed: bool = False) -> Verdict:
         """Evaluate the teacher where that is due, save its checkpoint beside it, and say what follows."""
@@ -110,12 +163,13 @@ class Trainer:
                 document = self.monitor.evaluate(self.step, teacher, self.preprocessing, self.shards.certificate)
                 self.store.wait()  # the checkpoint was written meanwhile
                 self.monitor.record(document)
-        return self.monitor.verdict(self.step)
+        return self._judge()
 
-    def _one_step(self, loader: Loader, log: RunLog | None, lr_factor: float) -> None:
+    def _one_step(self, loader: Loader, log: RunLog | None) -> Trouble | None:
         parts = [loader.next() for _ in range(self.config.batch.accumulation_steps)]
-        values = self.schedule.at(self.step)
-        values = replace(values, lr=values.lr * lr_factor, last_layer_lr=values.last_layer_lr * lr_factor)
+        values = self._values()
+        if self.vit.drop_path and values.ease.drop_path != 1.0:
+            self._redraw_drop_path(parts, values.ease.drop_path)
         unreadable = [line for part in parts for line in part.unreadable]
         for line in unreadable:
             warn(f"step {self.step}: unreadable sample replaced: {line}")
@@ -123,7 +177,9 @@ class Trainer:
         result = self.stepper.run(parts, values, flags)
         stop, bad_samples, wait_seconds = result.flags
         self._stop_requested = stop > 0
-        self._note_health(result, parts)
+        trouble = self._note_health(result, parts)
+        if self.warm is not None and not result.skipped:
+            self.warm.heads.note(self.step, result.losses["total"])
         every = self.config.health.collapse_every_steps
         collapse = {}
         if every and self.step % every == 0:
@@ -135,7 +191,7 @@ class Trainer:
             figures = {
                 **result.losses,
                 "gradient_norm": result.gradient_norms,
-                "schedule": asdict(values),
+                "schedule": values.figures(),
                 **({"skipped": True} if result.skipped else {}),
                 **({"unreadable_samples": int(bad_samples)} if bad_samples else {}),
                 **({"collapse": collapse} if collapse else {}),
@@ -147,15 +203,37 @@ class Trainer:
                 log.write(self.step, {**figures, "speed": speed})
                 self._say_step(result, values.lr, speed)
         self.step += 1
+        return trouble
+
+    def _values(self) -> StepValues:
+        values = (self.warm or self.recipe).at(self.step)
+        factor = self.roll_backs.lr_factor(self.step)
+        return values if factor == 1.0 else values.slower(factor)
+
+    def _redraw_drop_path(self, parts: list[LoadedBatch], factor: float) -> None:
+        """The loader knows the model's rate only: when it prepares a batch, the end of the heads' phase may be open."""
+        config, world = self.config, self.world
+        rate, groups = self.vit.drop_path * factor, config.batch.groups_per_rank(world.size)
+        for number, part in enumerate(parts):
+            first = (number * world.size + world.rank) * groups
+            part.batch.subsets = subsets_of_step(
+                self.vit,
+                rate,
+                config.batch.group_images,
+                config.augment.local_crops,
+                config.run.seed,
+                self.step,
+                range(first, first + groups),
+            )
 
     def _keys(self, parts: list[LoadedBatch]) -> dict[str, Any]:
         by_rank = self.world.gather([part.keys for part in parts])
         return {"keys": [key for part in range(len(parts)) for rank in by_rank for key in rank[part]]}
 
-    def _note_health(self, result: StepResult, parts: list[LoadedBatch]) -> None:
+    def _note_health(self, result: StepResult, parts: list[LoadedBatch]) -> Trouble | None:
         if not result.skipped:
             self.skipped_in_a_row = 0
-            return
+            return None
         self.skipped += 1
         self.skipped_in_a_row += 1
         keys = [key for part in parts for key in part.keys]
@@ -164,15 +242,20 @@ class Trainer:
         ranks = ", ".join(str(report["rank"]) for report in blamed) or "none (only the gradient)"
         if self.world.is_first:
             warn(f"step {self.step} is skipped on all ranks: non-finite loss or gradient; loss of ranks: {ranks}.")
-        if self.skipped_in_a_row >= self.config.health.max_skipped_steps:
-            self.store.wait()  # a save under way may end in peace
-            path = self.run / "non_finite.json"
-            if self.world.is_first:
-                write_json(path, {"step": self.step, "skipped_in_a_row": self.skipped_in_a_row, "ranks": blamed})
-            raise UserError(
-                f"{self.skipped_in_a_row} steps in a row were non-finite, the last one is {self.step}; "
-                f"ranks and samples are in {path}; go on from an earlier checkpoint with a lower schedule.base_lr."
-            )
+        if self.skipped_in_a_row < self.config.health.max_skipped_steps:
+            return None
+        self.store.wait()  # a save under way may end in peace
+        path = self.run / "non_finite.json"
+        if self.world.is_first:
+            write_json(path, {"step": self.step, "skipped_in_a_row": self.skipped_in_a_row, "ranks": blamed})
+        why = f"{self.skipped_in_a_row} steps in a row were non-finite, the last one is {self.step}"
+        before = tuple(sorted(s for s in self.store.steps() if s <= self.step + 1 - self.skipped_in_a_row))
+        if self.config.guard.non_finite and before:
+            return Trouble(why, before)
+        raise UserError(
+            f"{why}; ranks and samples are in {path}; go on from an earlier checkpoint with a lower schedule.base_lr, "
+            "or set guard.non_finite=true."
+        )
 
     def _save(self, log: RunLog | None) -> None:
         if log is not None:
@@ -186,6 +269,7 @@ class Trainer:
             "shards_sha256": self.shards.sha256,
             "skipped_steps": self.skipped,
             "skipped_in_a_row": self.skipped_in_a_row,
+            "warm_start": None if self.warm is None else self.warm.heads.state(),
         }
         self.store.save(self.step, training_state(self.objective, self.optimizer), description)
         self._saved_step = self.step
@@ -212,14 +296,24 @@ class Trainer:
                 "give it the same shards, or choose another run.dir."
             )
         self.skipped, self.skipped_in_a_row = description["skipped_steps"], description["skipped_in_a_row"]
+        if self.warm is not None:
+            self.warm.heads.load(description["warm_start"])
         return int(description["step"])
+
+    def _monitor(self) -> Monitor:
+        config, margin, patience_from = self.config, None, 0
+        if config.guard.is_on(config.starts_warm):
+            margin = config.guard.margin
+        if self.warm is not None:
+            patience_from = self.warm.longest_steps
+        return Monitor(config.monitor, self.run, self.world, margin, patience_from)
 
     def _end(self) -> int:
         """The step after which the run is over."""
         stop_at, images = self.config.run.stop_at, self.config.batch.images
         if stop_at is None:
-            return self.schedule.total_steps
-        return min(self.schedule.total_steps, steps_of("run.stop_at", stop_at, images, self.order.epoch_images))
+            return self.recipe.total_steps
+        return min(self.recipe.total_steps, steps_of("run.stop_at", stop_at, images, self.order.epoch_images))
 
     @contextmanager
     def _log(self) -> Iterator[RunLog | None]:
@@ -247,7 +341,7 @@ class Trainer:
 
     def _introduce(self) -> None:
         """The resolved schedule and the world, before the first step."""
-        config, world, schedule = self.config, self.world, self.schedule
+        config, world, schedule = self.config, self.world, self.recipe
         epochs = self.end * config.batch.images / self.order.epoch_images
         say(
             f"{world.size} ranks on {world.device.type}, sharding {config.sharding.mode}; "
@@ -261,6 +355,8 @@ class Trainer:
         table("memory per rank, estimated", ["part", "size"], memory_of(config, world.size, world.local_size).rows())
         head, *rows = schedule.table()
         table("schedule", list(head), [list(row) for row in rows])
+        if self.warm is not None:
+            say(self.warm.describe())
         if self.step:
             say(f"going on from step {self.step:,}")
 

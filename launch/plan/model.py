@@ -28,7 +28,7 @@ class Parameters:
 def count_parameters(config: PretrainConfig) -> Parameters:
     """From the real objective, built without memory for its tensors."""
     with torch.device("meta"):
-        objective = Objective(config.model.vit(), config.objective)
+        objective = Objective(config.model.vit(), config.trained_objective)
     parts = {name: _count(module) for name, module in objective.student.items()}
     return Parameters(
         backbone=parts["backbone"],

@@ -1,4 +1,4 @@
-"""kNN while training: the best checkpoint, early stopping and the floor, also across a resume."""
+"""kNN while training: the best checkpoint and early stopping, also across a resume."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 import simplejpeg
 from engine_runs import metrics_of, run_ranks, words_of
-
-from eval_knn import EvalConfig, Evaluation, SelectionConfig
-from pretrain.monitor import Monitor, MonitorConfig
 
 
 def write_classes(folder: Path) -> Path:
@@ -68,34 +64,3 @@ def test_a_run_that_does_not_improve_stops_early_and_stays_stopped(shards: Path,
     words = monitored(run, shards, classes, schedule__total="40 steps", **patience)
     assert "stopped at step 4: top1_k3 has not risen" in run_ranks(words, 1)
     assert "nothing to do: the run has ended at step 4" in run_ranks(words, 1)
-
-
-class OneRank:
-    is_first = True
-
-
-def history(*values: float) -> list[Evaluation]:
-    return [
-        Evaluation(f"step_{i:07d}", i, {"top1_k20": v}, ranks={}, groups=(), split_sha256="s")
-        for i, v in enumerate(values)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("reaction", "values", "stop", "lr_factor"),
-    [
-        ("stop", (0.50, 0.46, 0.52), False, 1.0),
-        ("stop", (0.50, 0.60, 0.44), True, 1.0),
-        ("stop", (0.50, 0.44, 0.60), False, 1.0),
-        ("lower_lr", (0.50, 0.44, 0.43), False, 0.25),
-        ("lower_lr", (0.50, 0.44, 0.60), False, 0.5),
-        ("lower_lr", (0.50, float("nan")), False, 0.5),
-    ],
-)
-def test_below_the_floor(
-    tmp_path: Path, reaction: str, values: tuple[float, ...], stop: bool, lr_factor: float
-) -> None:
-    evaluation = EvalConfig(selection=SelectionConfig(patience_evaluations=0))
-    config = MonitorConfig(mode="watch", floor=0.05, below_floor=reaction, evaluation=evaluation)  # type: ignore[arg-type]
-    verdict = Monitor(config, tmp_path, OneRank())._judge(history(*values))  # type: ignore[arg-type]
-    assert (verdict.stop, verdict.lr_factor) == (stop, lr_factor)

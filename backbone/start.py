@@ -1,0 +1,64 @@
+"""A run's weights beside those that it began with: averaged, and never released when they are worse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import yaml
+
+from backbone.checkpoint_folder import is_checkpoint
+from backbone.load import LoadedBackbone, load_backbone, weights_checksum
+from runtime.errors import UserError
+from runtime.files import read_json
+
+_WORSE = "worse beyond noise"
+
+
+def refuse_worse_than_start(loaded: LoadedBackbone) -> None:
+    """Raise when the run's own evaluations put this checkpoint below step 0. What was not evaluated passes."""
+    run, checkpoint = loaded.metadata.get("run"), loaded.metadata.get("checkpoint")
+    selection = Path(run) / "eval" / "knn_selection.json" if run else None
+    if selection is None or not selection.is_file():
+        return
+    chosen = read_json(selection)
+    name = Path(str(checkpoint)).resolve().name
+    against = chosen.get("against_start", {}).get(name)
+    if against is not None and against["verdict"] == _WORSE:
+        raise UserError(
+            f"{name} of {run} is worse than the weights that it began with: {chosen['metric']} "
+            f"{against['difference']:+.4f} (interval {against['low']:+.4f} to {against['high']:+.4f}); "
+            f"export {run}/best, or add --allow-worse-than-start."
+        )
+
+
+def averaged_with_start(loaded: LoadedBackbone, share: float, start: Path | str | None = None) -> LoadedBackbone:
+    """(1 − share) · these weights + share · those of the start."""
+    if not 0 < share < 1:
+        raise UserError(f"--average-with-start {share:g}: the share of the starting weights lies between 0 and 1.")
+    path = Path(start) if start is not None else _start_of_run(loaded)
+    first = load_backbone(path, architecture=replace(loaded.model.config, drop_path=0.0)).model.state_dict()
+    with torch.no_grad():
+        for name, tensor in loaded.model.state_dict().items():
+            tensor.lerp_(first[name], share)
+    return replace(
+        loaded,
+        weights_sha256=weights_checksum(loaded.model.config, loaded.model.state_dict()),
+        metadata={**loaded.metadata, "start_share": share},
+    )
+
+
+def _start_of_run(loaded: LoadedBackbone) -> Path:
+    """The run's checkpoint of step 0 where it is kept, else what its configuration names."""
+    run = loaded.metadata.get("run")
+    if run is None:
+        raise UserError("--average-with-start needs a run's checkpoint, or the starting weights by --start WEIGHTS.")
+    first, config = Path(run) / "checkpoints" / "step_0000000", Path(run) / "config.yaml"
+    if is_checkpoint(first):
+        return first
+    stored = yaml.safe_load(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    named = (stored.get("init") or {}).get("weights")
+    if not named or not Path(named).exists():
+        raise UserError(f"the starting weights of {run} are not there any more; name them by --start WEIGHTS.")
+    return Path(named)

@@ -1,0 +1,69 @@
+"""Does training do harm? The score of step 0, that of the starting weights themselves, is the line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from eval_knn import Evaluation, SelectionConfig
+from eval_knn.selection import paired_bootstrap
+from runtime.config import option
+from runtime.errors import UserError
+
+
+@dataclass
+class GuardConfig:
+    """What happens when training does harm: back to the last good checkpoint with a lower learning rate, or a stop."""
+
+    when: Literal["auto", "always", "never"] = option(
+        "Whether kNN scores below that of step 0 count; auto: with the warm start. Needs the monitor.", "auto"
+    )
+    margin: float = option("How far the metric may fall below that of step 0; less than its noise never counts.", 0.02)
+    non_finite: bool = option("Go back after health.max_skipped_steps non-finite steps in a row as well.", False)
+    roll_backs: int = option("How often the run goes back before it stops; 0 stops at once.", 2)
+    lr_factor: float = option("Each time the learning rate is multiplied by this.", 0.3)
+
+    def check(self) -> None:
+        if self.margin < 0 or self.roll_backs < 0 or not 0 < self.lr_factor <= 1:
+            raise UserError("guard: margin and roll_backs must not be negative, lr_factor must lie in 0…1 (above 0).")
+
+    def is_on(self, warm_start: bool) -> bool:
+        return self.when == "always" or (self.when == "auto" and warm_start)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a run must not go on as it is, and the steps whose checkpoints it may go back to."""
+
+    why: str
+    good_steps: tuple[int, ...]
+
+
+def trouble_in(history: Sequence[Evaluation], margin: float, selection: SelectionConfig) -> Trouble | None:
+    """The first evaluation that is below the start's: by more than the margin, and by more than noise.
+
+    Noise is that of the paired bootstrap over queries. Where it is not known (a metric that is no mean over queries),
+    the margin alone decides. Without an evaluation of step 0 there is nothing to compare with.
+    """
+    if not history or history[0].step != 0:
+        return None
+    start, metric = history[0], selection.metric
+    for number, now in enumerate(history[1:], 1):
+        fall = number_of(start, metric) - number_of(now, metric)
+        _, low, high = paired_bootstrap(now, start, metric, selection.confidence, selection.bootstrap_samples)
+        if fall > margin and not high >= 0:  # nan: the noise is not known
+            interval = "" if math.isnan(low) else f" (interval of the difference {low:.4f} to {high:.4f})"
+            why = (
+                f"{metric} fell from {number_of(start, metric):.4f} at the start to {number_of(now, metric):.4f} at "
+                f"step {now.step:,}{interval}, more than guard.margin={margin:g}"
+            )
+            return Trouble(why, tuple(e.step for e in history[:number] if e.step is not None))
+    return None
+
+
+def number_of(evaluation: Evaluation, metric: str) -> float:
+    """An undefined value counts as the worst."""
+    value = evaluation.values[metric]
+    return -math.inf if value is None or math.isnan(value) else value

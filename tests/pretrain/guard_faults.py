@@ -1,0 +1,50 @@
+"""What tests of the guard do to a rank before it starts. Functions of a module, so that they can be sent to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from pretrain import roll_back
+from pretrain import step as step_module
+from pretrain.checkpoints import CheckpointStore
+from pretrain.loader import LoadedBatch
+
+# Above it a step is at the tests' full learning rate, below it the rate was lowered.
+FULL_RATE = 2e-4
+
+
+def _die(*_: Any, **__: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_before_anything_is_undone() -> None:
+    roll_back.RollBacks._keep_metrics = _die  # type: ignore[method-assign]
+
+
+def die_after_the_first_checkpoint_is_removed() -> None:
+    plain = CheckpointStore.remove
+
+    def remove(self: CheckpointStore, step: int) -> None:
+        plain(self, step)
+        _die()
+
+    CheckpointStore.remove = remove  # type: ignore[method-assign]
+
+
+def die_before_it_is_marked_as_done() -> None:
+    roll_back.update_best = _die  # type: ignore[assignment]
+
+
+def nan_at_the_full_rate() -> None:
+    """The losses of steps 5 and 6 are no numbers while the learning rate is the recipe's."""
+    plain = step_module.Stepper._part
+
+    def part(self: Any, loaded: LoadedBatch, values: Any, parts: int) -> Any:
+        losses = plain(self, loaded, values, parts)
+        if loaded.step in (5, 6) and values.lr > FULL_RATE:
+            losses["total"] = losses["total"] * float("nan")
+        return losses
+
+    step_module.Stepper._part = part  # type: ignore[method-assign]
