@@ -40,8 +40,8 @@ def chart(title: str, series: list[Series], marked_x: float | None = None, logar
                 axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
         if marked_x is not None:
             axes.axvline(marked_x, color="#333333", linestyle="--", linewidth=1)
-        if logarithmic and all(min(curve.y) > 0 for curve in series):
-            axes.set_yscale("log")
+        if logarithmic:
+            axes.set_yscale("log")  # leaves out the points at which a value is 0
         axes.set_title(title, loc="left", fontsize=11)
         axes.set_xlabel("step")
         if len(series) > 1:

@@ -34,6 +34,13 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Picture:
+    title: str
+    path: Path
+    has_small_text: bool = False
+
+
+@dataclass(frozen=True)
 class RunData:
     run: Path
     config: dict[str, Any]
@@ -46,8 +53,8 @@ class RunData:
     events: list[Event]
     certificate: dict[str, Any] | None
     manifest: dict[str, Any] | None
-    pictures: list[tuple[str, Path]]  # title and file
-    galleries: list[tuple[str, Path]]
+    pictures: list[Picture]
+    galleries: list[tuple[str, Path]]  # name of the checkpoint and page
 
 
 def collect(run: Path) -> RunData:
@@ -72,24 +79,27 @@ def collect(run: Path) -> RunData:
         certificate=_certificate(run),
         manifest=dict(read_json(shards / "manifest.json")) if (shards / "manifest.json").is_file() else None,
         pictures=_pictures(run),
-        galleries=[
-            (path.parent.name.removeprefix("knn_").removesuffix("_pictures"), path)
-            for path in sorted(run.glob("eval/*_pictures/gallery.html"))
-        ],
+        galleries=[(_checkpoint_of(path), path) for path in sorted(run.glob("eval/*_pictures/gallery.html"))],
     )
 
 
 def _events(run: Path, metrics: list[dict[str, Any]]) -> list[Event]:
-    """What did not go as if nothing had happened: starts, interruptions, skipped steps, unreadable samples."""
+    """What did not go as if nothing had happened: starts, interruptions, roll-backs, skipped steps, unreadable samples."""
     found = []
     for folder in sorted((run / "jobs").glob("*")):
         for event in events_of(folder):
             if event["event"] == "started":
                 where = f"{event['ranks']} processes on {event['nodes']}"
                 text = f"{folder.name} started, job {event['job_id']}, {where}"
+            elif event["event"] == "cancelled":
+                text = f"{folder.name} was cancelled"
             else:
                 text = f"{folder.name} ended with exit code {event['exit_code']}: {event['verdict']}"
             found.append(Event(event["time"], None, text))
+    roll_backs = run / "roll_backs.json"
+    for entry in read_json(roll_backs)["roll_backs"] if roll_backs.is_file() else []:
+        text = f"went back to step {entry['to_step']:,}, learning rate times {entry['lr_factor']:g}: {entry['why']}"
+        found.append(Event(entry["time"], entry["from_step"], text))
     for line in metrics:
         if line.get("skipped"):
             found.append(Event(None, line["step"], "step skipped: loss or gradient was not finite"))
@@ -106,18 +116,27 @@ def _certificate(run: Path) -> dict[str, Any] | None:
     return None
 
 
-def _pictures(run: Path) -> list[tuple[str, Path]]:
+def _pictures(run: Path) -> list[Picture]:
     patches = [
-        (f"Patches at step {int(path.stem.rpartition('_')[2]):,}", path)
+        Picture(f"Step {_step_of(path):,}: frames, first three principal components of their patches, attention", path)
         for path in sorted(run.glob("pictures/patches_step_*.png"))
     ]
     titles = {"confusion": "Confusion matrix", "map": "Map of the features"}
     evaluated = [
-        (f"{titles[path.stem]} of {path.parent.name.removeprefix('knn_').removesuffix('_pictures')}", path)
+        Picture(f"{titles[path.stem]} of {_checkpoint_of(path)}", path, has_small_text=True)
         for path in sorted(run.glob("eval/*_pictures/*.png"))
         if path.stem in titles
     ]
     return patches + evaluated
+
+
+def _step_of(picture: Path) -> int:
+    return int(picture.stem.rpartition("_")[2])
+
+
+def _checkpoint_of(picture: Path) -> str:
+    """From `eval/knn_step_0000300_pictures/map.png`."""
+    return picture.parent.name.removeprefix("knn_").removesuffix("_pictures")
 
 
 def metric_series(data: RunData, path: str, name: str | None = None) -> Series | None:
@@ -129,7 +148,7 @@ def metric_series(data: RunData, path: str, name: str | None = None) -> Series |
             value = value.get(part) if isinstance(value, dict) else None
         if isinstance(value, int | float) and not isinstance(value, bool):
             points.append((float(line["step"]), float(value)))
-    if not points:
+    if not any(value for _, value in points):  # none, or of a part that is switched off
         return None
     return Series(name or path.rpartition(".")[2], [p[0] for p in points], [p[1] for p in points])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.report.charts import chart
-from launch.report.collect import RunData, Series, collect, knn_series, metric_series
+from launch.report.collect import Picture, RunData, Series, collect, knn_series, metric_series
 from runtime.console import duration
 from runtime.files import write_text
 
@@ -21,9 +21,13 @@ main { max-width: 72rem; margin: 0 auto; padding: 1rem; }
 h1 { margin: 0.5rem 0 0; font-size: 1.6rem; overflow-wrap: anywhere; }
 h2 { margin: 2rem 0 0.5rem; font-size: 1.2rem; }
 .quiet { color: #666; }
-.cards, .charts { display: grid; gap: 0.75rem; }
+.cards, .charts, .pictures { display: grid; gap: 0.75rem; }
 .cards { grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); margin-top: 1rem; }
 .charts { grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
+.pictures { grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); }
+.pictures { align-items: start; }
+.pictures div { overflow-x: auto; }
+.pictures .wide img { min-width: 34rem; }
 .scroll + .scroll { margin-top: 1rem; }
 .card, figure { background: #fff; border: 1px solid #e3e3e3; border-radius: 8px; padding: 0.75rem; margin: 0; }
 .card b { display: block; font-size: 1.3rem; overflow-wrap: anywhere; }
@@ -136,16 +140,19 @@ def _curves(data: RunData) -> str:
 
 
 def _pictures(data: RunData) -> str:
-    figures = [
-        f'<figure><img alt="{_text(title)}" src="{_data_url(path)}"><figcaption>{_text(title)}</figcaption></figure>'
-        for title, path in data.pictures
-    ]
-    return f'<div class="charts">{"".join(figures)}</div>' if figures else ""
+    return f'<div class="pictures">{"".join(map(_figure, data.pictures))}</div>' if data.pictures else ""
+
+
+def _figure(picture: Picture) -> str:
+    """One with much small text keeps its width on a phone and is moved with a finger."""
+    image = f'<img alt="{_text(picture.title)}" src="{_data_url(picture.path)}">'
+    kind = ' class="wide"' if picture.has_small_text else ""
+    return f"<figure><div{kind}>{image}</div><figcaption>{_text(picture.title)}</figcaption></figure>"
 
 
 def _galleries(data: RunData) -> str:
     return "".join(
-        _details(name, f'<iframe title="{_text(name)}" srcdoc="{_text(path.read_text(encoding="utf-8"))}"></iframe>')
+        f'<iframe title="Neighbours in {_text(name)}" srcdoc="{_text(path.read_text(encoding="utf-8"))}"></iframe>'
         for name, path in data.galleries
     )
 
@@ -154,17 +161,40 @@ def _data(data: RunData) -> str:
     parts = []
     note = next((d["leakage"]["note"] for d in reversed(data.evaluations) if d.get("leakage")), None)
     if note:
-        parts.append(f"<p>{_text(note)}</p>")
+        parts.append(f"<p>{_text(note[0].upper() + note[1:])}</p>")
     if data.evaluations:
         described = data.evaluations[-1]["data"]
         parts.append(
             f"<p>Evaluated on {_text(described['path'])}: {described['gallery']:,} gallery images, "
             f"{described['queries']:,} queries, {len(described['classes'])} classes.</p>"
         )
+    parts += [_leakage(data.certificate or {}), _corpora(data.manifest or {})]
     for title, content in (("Leakage certificate", data.certificate), ("Manifest of the shards", data.manifest)):
         if content is not None:
             parts.append(_details(title, f"<pre>{_text(json.dumps(content, indent=2)[:200_000])}</pre>"))
     return "".join(parts)
+
+
+def _leakage(certificate: dict[str, Any]) -> str:
+    rows = [
+        [str(guarded["name"]), f"{guarded['images']:,}", f"{guarded['frames_dropped']:,}"]
+        for guarded in certificate.get("guarded_sets", [])
+    ]
+    if not rows:
+        return ""
+    checked = (
+        f"<p>{certificate['frames_checked']:,} frames were compared with every image that is kept for evaluation.</p>"
+    )
+    return checked + _table(["kept for evaluation", "images", "frames dropped for it"], rows)
+
+
+def _corpora(manifest: dict[str, Any]) -> str:
+    rows = []
+    for name, corpus in sorted(manifest.get("corpora", {}).items()):
+        reasons = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in corpus["dropped"].items())
+        numbers = [f"{corpus[key]:,}" for key in ("sources", "seen", "kept", "broken_files")]
+        rows.append([name, *numbers, reasons])
+    return _table(["corpus", "sources", "frames seen", "kept", "broken files", "frames dropped"], rows) if rows else ""
 
 
 def _events(data: RunData) -> str:

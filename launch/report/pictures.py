@@ -7,6 +7,7 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -26,15 +27,31 @@ def draw_pictures(run: Path) -> None:
             out = make_directory(run / "pictures") / f"patches_{checkpoint.name}.png"
             if images and not out.exists():
                 _run(["backbone", "show", str(checkpoint), *map(str, images), "--out", str(out)])
-    chosen, config = selected_checkpoint(run), job_folder(run, "watch") / "config.yaml"
-    if chosen is not None and config.is_file() and (run / "checkpoints" / chosen).is_dir():
-        _run(["eval_knn", str(run / "checkpoints" / chosen), str(config), "--pictures"])
+        chosen, config = selected_checkpoint(run), _evaluation_config(run, Path(scratch))
+        if chosen is not None and config is not None and (run / "checkpoints" / chosen).is_dir():
+            _run(["eval_knn", str(run / "checkpoints" / chosen), str(config), "--pictures"])
+
+
+def _evaluation_config(run: Path, scratch: Path) -> Path | None:
+    """How the run's checkpoints were evaluated: by a monitor's own job, or by the training itself."""
+    of_job = job_folder(run, "watch") / "config.yaml"
+    if of_job.is_file():
+        return of_job
+    inline = _config_of(run).get("monitor", {})
+    if inline.get("mode") != "inline":
+        return None
+    path = scratch / "evaluation.yaml"
+    path.write_text(yaml.safe_dump(inline["evaluation"]), encoding="utf-8")
+    return path
+
+
+def _config_of(run: Path) -> dict[str, Any]:
+    return dict(yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8")))
 
 
 def _first_images(run: Path, scratch: Path) -> list[Path]:
     """A few frames of the first shard."""
-    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    shards = sorted(Path(config["data"]["shards"]).rglob("*.tar"))
+    shards = sorted(Path(_config_of(run)["data"]["shards"]).rglob("*.tar"))
     found: list[Path] = []
     if shards:
         with tarfile.open(shards[0]) as archive:

@@ -17,6 +17,7 @@ from PIL import Image
 from launch.jobs import Job, record_event
 from launch.progress import progress_of
 from launch.report import write_report
+from launch.report.pictures import draw_pictures
 from runtime.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "pretrain"))
@@ -59,12 +60,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_ranks(words_of(run, shards, **monitor), 1)
     job = Job("pretrain", str(run), ["pretrain", "x.yaml"], str(folder), "local", str(folder), submitted=1.0)
     job.save()
-    record_event(job.folder, "started", job_id="17", restart=0, nodes="n[1-2]", ranks=4)
-    record_event(job.folder, "ended", exit_code=75, state="RUNNING", verdict="requeue")
-    record_event(job.folder, "started", job_id="17", restart=1, nodes="n[2-3]", ranks=4)
-    record_event(job.folder, "ended", exit_code=0, state="RUNNING", verdict="done")
+    record_event(job, "started", job_id="17", restart=0, nodes="n[1-2]", ranks=4)
+    record_event(job, "ended", exit_code=75, state="RUNNING", verdict="requeue")
+    record_event(job, "started", job_id="17", restart=1, nodes="n[2-3]", ranks=4)
+    record_event(job, "ended", exit_code=0, state="RUNNING", verdict="done")
     (run / "pictures").mkdir()
-    Image.new("RGB", (40, 30), (200, 30, 30)).save(run / "pictures" / "patches_step_0000012.png")
+    for checkpoint in run.glob("checkpoints/step_*"):  # drawing them is backbone's part, and takes a while
+        Image.new("RGB", (40, 30), (200, 30, 30)).save(run / "pictures" / f"patches_{checkpoint.name}.png")
+    draw_pictures(run)
     assert write_report(run) == run / "report.html"
     return run
 
@@ -78,9 +81,10 @@ def test_the_report_tells_what_the_run_did(run: Path) -> None:
     for words in ("my <run>", "top1, k = 10", "12 of 12", "pretrain started, job 17, 4 processes on n[1-2]", "requeue"):
         assert words in text, words
     evaluation = json.loads((run / "eval" / f"knn_{selection['checkpoint']}.json").read_text())
-    assert evaluation["leakage"]["note"] in text
+    assert evaluation["leakage"]["note"][1:] in text
     assert "dino_head:" in text, "the config"
-    assert 'src="data:image/png;base64,' in page
+    assert 'src="data:image/png;base64,' in page and "Confusion matrix of" in text
+    assert "Misses:" in page, "the neighbours of the chosen checkpoint"
 
 
 def test_the_page_needs_nothing_from_outside(run: Path) -> None:
@@ -123,10 +127,12 @@ def test_a_browser_shows_it_without_complaint(run: Path, tmp_path: Path) -> None
       frame.width = width; frame.height = 900; frame.srcdoc = document.getElementById("page").textContent;
       frame.onload = () => {
         const page = frame.contentDocument;
-        const broken = [...page.images].filter((image) => !image.naturalWidth).length;
+        const gallery = page.querySelector("iframe").contentDocument;
+        const broken = [...page.images, ...gallery.images].filter((image) => !image.naturalWidth).length;
         const curves = [...page.querySelectorAll("figure svg")].map((svg) => svg.getBoundingClientRect());
         const flat = curves.filter((box) => box.width < 250 || box.height < 120).length;
-        done({ width, scroll: page.documentElement.scrollWidth, broken, curves: curves.length, flat });
+        const scroll = page.documentElement.scrollWidth, neighbours = gallery.querySelectorAll(".row img").length;
+        done({ width, scroll, broken, curves: curves.length, flat, neighbours });
       };
       document.body.append(frame);
     });
@@ -141,7 +147,7 @@ def test_a_browser_shows_it_without_complaint(run: Path, tmp_path: Path) -> None
     assert title, seen.stdout[-500:]
     for look in json.loads(html.unescape(title.group(1))):
         assert look["scroll"] <= look["width"], look
-        assert (look["broken"], look["flat"]) == (0, 0) and look["curves"] >= 9, look
+        assert (look["broken"], look["flat"]) == (0, 0) and look["curves"] >= 9 and look["neighbours"] > 20, look
     plain = browse(
         run / "report.html", tmp_path / "profile2", f"--screenshot={tmp_path / 'page.png'}", "--window-size=1280,2400"
     )
