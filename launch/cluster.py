@@ -30,9 +30,12 @@ class Resources:
         return self.tasks_per_node or max(self.gpus_per_node, 1)
 
     def check(self) -> None:
-        for name in ("nodes", "cpus_per_task", "time_minutes", "tasks"):
-            if getattr(self, name) < 1:
-                raise UserError(f"the cluster's key '{name}' must be at least 1, not {getattr(self, name)}.")
+        for name in ("nodes", "cpus_per_task", "time_minutes", "tasks_per_node"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"the cluster's key '{name}' must be at least 1, not {value}.")
+        if self.gpus_per_node < 0 or (self.memory_gb is not None and self.memory_gb <= 0):
+            raise UserError("the cluster's keys 'gpus_per_node' and 'memory_gb' can't be negative.")
 
 
 @dataclass
@@ -48,6 +51,9 @@ class ClusterConfig:
     constraint: str | None = option("Features that a node must have, such as a100.", None)
     exclude: str | None = option("Nodes to stay away from.", None)
     sbatch: dict[str, str] = option("Any further sbatch options, without their dashes.", {})
+    srun: dict[str, str] = option(
+        "Further srun options of the stage, without their dashes, such as container-image for Pyxis.", {}
+    )
     setup: list[str] = option("Shell lines before the stage starts, such as 'module load cuda'.", [])
     environment: dict[str, str] = option("Environment variables of the job.", {})
     container: str | None = option("Command in front of python, such as 'apptainer exec --nv image.sif'.", None)
@@ -63,13 +69,18 @@ class ClusterConfig:
     probe: Resources = option("Linear probes of the released weights.", Resources())
 
     def check(self) -> None:
-        if self.kind != "slurm":
-            for stage in STAGES:
-                if self.resources(stage).nodes > 1:
-                    raise UserError(
-                        f"the cluster's key '{stage}.nodes' is {self.resources(stage).nodes}, "
-                        f"but a {self.kind} cluster is one machine; use kind: slurm, or 1."
-                    )
+        for stage in STAGES:
+            resources = self.resources(stage)
+            if self.kind != "slurm" and resources.nodes > 1:
+                raise UserError(
+                    f"the cluster's key '{stage}.nodes' is {resources.nodes}, "
+                    f"but a {self.kind} cluster is one machine; use kind: slurm, or 1."
+                )
+            if self.warn_seconds >= 60 * resources.time_minutes:
+                raise UserError(
+                    f"the cluster's key 'warn_seconds' is {self.warn_seconds}, which is all of '{stage}.time_minutes' "
+                    f"({resources.time_minutes}): every go would be told to save at once; lower one or raise the other."
+                )
 
     def resources(self, stage: str) -> Resources:
         """What `stage` gets, its partition filled in."""
@@ -80,7 +91,7 @@ class ClusterConfig:
 STAGES = ("shard", "pretrain", "watch", "export", "probe")
 
 
-def load_cluster(path: Path | str, stage: str, **overrides: int | str | None) -> ClusterConfig:
-    """The cluster of a YAML file; `overrides` change what `stage` gets there (None: leave as it is)."""
+def load_cluster(path: Path | str | None, stage: str, **overrides: int | str | None) -> ClusterConfig:
+    """The cluster of a YAML file (None: the background of this machine); `overrides` change what `stage` gets there."""
     words = [f"{stage}.{name}={value}" for name, value in overrides.items() if value is not None]
-    return load_config(ClusterConfig, path, words)
+    return load_config(ClusterConfig, path, words if path is not None else ["kind=local", *words])

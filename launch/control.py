@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from launch import slurm
-from launch.jobs import Job, jobs_of, log_files
+from launch.jobs import Job, events_since_submission, jobs_of, log_files, record_event
 from launch.status import JobState, is_live, states_of
 from runtime.console import say
 from runtime.errors import UserError
@@ -24,7 +27,8 @@ def cancel_run(run: Path | str, stage: str | None = None) -> list[JobState]:
         if job.kind == "slurm":
             slurm.cancel(state.job_id)
         else:
-            os.kill(int(state.job_id), signal.SIGTERM)
+            _end_supervisor(job, int(state.job_id))
+        record_event(job, "cancelled")
         say(f"cancelled {job.stage}, job {state.job_id}")
         ended.append(state)
     if not ended:
@@ -32,32 +36,50 @@ def cancel_run(run: Path | str, stage: str | None = None) -> list[JobState]:
     return ended
 
 
+def _end_supervisor(job: Job, number: int) -> None:
+    """It passes the request on to the job's processes."""
+    started = [event for event in events_since_submission(job) if event["event"] == "started"]
+    if started and started[-1]["nodes"] != socket.gethostname():
+        raise UserError(f"{job.stage} of {job.run} runs on {started[-1]['nodes']}; cancel it there.")
+    with suppress(ProcessLookupError):  # it has just ended by itself
+        os.kill(number, signal.SIGTERM)
+
+
 def print_logs(run: Path | str, stage: str | None, lines: int, follow: bool) -> None:
     """The end of a job's log (the newest job's, unless a stage is named)."""
+    if lines < 1:
+        raise UserError(f"--lines {lines}: it must be at least 1.")
     job = _chosen(run, stage)[-1]
     files = log_files(job)
     if not files:
         raise UserError(f"{job.stage} of {run} has not written a log yet; 'python -m launch status {run}' says why.")
     first_rank = [path for path in files if path.name.endswith("_0_log.out")]
     path = (first_rank or files)[-1]
-    text = path.read_text(encoding="utf-8", errors="replace")
+    content = path.read_bytes()
     say(f"{path}:")
-    print("\n".join(text.splitlines()[-lines:]), flush=True)
+    _show(b"\n".join(content.splitlines()[-lines:]) + b"\n")
     if follow:
-        _follow(path, len(text.encode()), job)
+        _follow(path, len(content), job)
 
 
 def _follow(path: Path, position: int, job: Job) -> None:
-    while True:
+    """Until the job is over; what it wrote last is shown too."""
+    live = True
+    while live:
+        time.sleep(2)
         live = is_live(states_of([job])[0])
         with path.open("rb") as stream:
             stream.seek(position)
             new = stream.read()
         position += len(new)
-        print(new.decode(errors="replace"), end="", flush=True)
-        if not live:
-            return
-        time.sleep(2)
+        _show(new)
+
+
+def _show(content: bytes) -> None:
+    """As bytes: a piece of a growing file may end in the middle of a character."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
 
 
 def _chosen(run: Path | str, stage: str | None) -> list[Job]:

@@ -13,6 +13,8 @@ from launch.jobs import REQUEUE_EXIT_CODE, Job, events_since_submission, exit_co
 from runtime.console import say
 from runtime.errors import EXIT_USER_ERROR, exit_code_of
 
+# A controller that is away for a while (some minutes) must not cost a job its requeue.
+_TRIES = 100
 _ENDED_BY_WARNING = (128 + signal.SIGUSR2, 128 + signal.SIGTERM)
 Verdict = Literal["done", "requeue", "failed", "cancelled", "slurm decides"]
 
@@ -58,7 +60,7 @@ def record_end(job: Job, exit_code: int, state: str = "RUNNING") -> Verdict:
     past = crashes_in_a_row(events_since_submission(job))
     crashed = exit_code not in (0, REQUEUE_EXIT_CODE) and state in ("RUNNING", "TIMEOUT")
     decision = verdict(exit_code, past + crashed, job.max_restarts, state, job.restarts_freely)
-    record_event(job.folder, "ended", exit_code=exit_code, state=state, verdict=decision)
+    record_event(job, "ended", exit_code=exit_code, state=state, verdict=decision)
     return decision
 
 
@@ -69,11 +71,11 @@ def main(folder: Path, exit_code: int) -> int:
         # srun's code is also that of nodes that were lost on the way; the stage's own counts.
         noted = exit_code_file(job, int(os.environ.get("SLURM_RESTART_COUNT", "0")))
         exit_code = int(noted.read_text()) if noted.exists() else exit_code or 1
-    known = slurm.states([job_id]).get(job_id)
+    known = slurm.states([job_id], _TRIES).get(job_id)
     decision = record_end(job, exit_code, known.state if known else "RUNNING")
     say(f"{job.stage} ended with exit code {exit_code}: {decision}")
     if decision == "requeue":
-        slurm.requeue(job_id)
+        slurm.requeue(job_id, _TRIES)
     return exit_code
 
 

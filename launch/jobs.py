@@ -46,11 +46,15 @@ class Job:
         return job_folder(self.run, self.stage)
 
     @property
+    def record(self) -> Path:
+        return self.folder / "job.json"
+
+    @property
     def command(self) -> str:
         return "python -m " + " ".join(self.words)
 
     def save(self) -> None:
-        write_json(self.folder / "job.json", asdict(self))
+        write_json(self.record, asdict(self))
 
     def with_id(self, job_id: str) -> Job:
         return replace(self, job_id=job_id)
@@ -83,10 +87,11 @@ def find_runs(root: Path | str) -> list[Path]:
     return sorted({path.parents[2] if path.name == "job.json" else path.parent for path in marks})
 
 
-def record_event(folder: Path | str, event: str, **details: Any) -> None:
+def record_event(job: Job, event: str, **details: Any) -> None:
     """Append one line to the job's history. Short lines in append mode don't mix, whoever writes."""
-    path = make_directory(folder) / "events.jsonl"
-    line = json.dumps({"time": time.time(), "event": event, **details}, sort_keys=True) + "\n"
+    path = make_directory(job.folder) / "events.jsonl"
+    content = {"time": time.time(), "submitted": job.submitted, "event": event, **details}
+    line = json.dumps(content, sort_keys=True) + "\n"
     with naming_path("write", path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
@@ -102,7 +107,7 @@ def events_of(folder: Path | str) -> list[dict[str, Any]]:
 
 def events_since_submission(job: Job) -> list[dict[str, Any]]:
     """The job's own events: a run that is submitted again keeps the history of the jobs before."""
-    return [event for event in events_of(job.folder) if event["time"] >= job.submitted]
+    return [event for event in events_of(job.folder) if event.get("submitted") == job.submitted]
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -122,6 +127,9 @@ def exit_code_file(job: Job, restart: int) -> Path:
     return job.folder / f"ray_{restart}.exit"
 
 
-def log_files(job: Job) -> list[Path]:
-    """The job's logs, the batch script's and first task's first."""
-    return sorted(job.folder.glob("*_log.out"), key=lambda path: path.stat().st_mtime)
+def log_files(job: Job, number: str | None = None) -> list[Path]:
+    """What the job wrote, the newest last. A run that is submitted again keeps the logs of its earlier jobs on Slurm;
+    `number` leaves them out.
+    """
+    pattern = f"{number}_*_log.out" if job.kind == "slurm" and number is not None else "*_log.out"
+    return sorted(job.folder.glob(pattern), key=lambda path: path.stat().st_mtime)

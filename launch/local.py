@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -16,6 +19,8 @@ from launch.jobs import REQUEUE_EXIT_CODE, Job, read_job, record_event
 
 # From the request to end until the ranks are killed.
 GRACE_SECONDS = 60.0
+# Locked while a supervisor lives; the kernel frees it however the process ends.
+LOCK_NAME = "supervisor.lock"
 
 
 class Supervisor:
@@ -40,6 +45,8 @@ class Supervisor:
         while True:
             self._record_start(restart)
             self._start()
+            if self.cancelled_at is not None:  # between two goes, or while ranks were being started
+                self._signal(signal.SIGTERM)
             code = self._wait()
             decision = record_end(self.job, code, "CANCELLED" if self.cancelled_at is not None else "RUNNING")
             if decision != "requeue":
@@ -48,7 +55,7 @@ class Supervisor:
 
     def _record_start(self, restart: int) -> None:
         host, ranks = socket.gethostname(), self.job.tasks_per_node
-        record_event(self.job.folder, "started", job_id=str(os.getpid()), restart=restart, nodes=host, ranks=ranks)
+        record_event(self.job, "started", job_id=str(os.getpid()), restart=restart, nodes=host, ranks=ranks)
 
     def _start(self) -> None:
         with socket.socket() as probe:
@@ -127,12 +134,13 @@ def environment_of(job: Job) -> dict[str, str]:
 
 def run_here(job: Job) -> int:
     """In front: the job's lines appear on this terminal."""
-    return Supervisor(job, to_terminal=True).run()
+    with _lock(job.folder):
+        return Supervisor(job, to_terminal=True).run()
 
 
 def start_in_background(job: Job) -> str:
     """A supervisor that outlives this process and its terminal. Returns its process number."""
-    with (job.folder / "supervisor_log.out").open("ab") as output:
+    with (job.folder / "supervisor_log.out").open("ab") as output, _lock(job.folder) as descriptor:
         process = subprocess.Popen(
             [sys.executable, "-m", "launch.local", str(job.folder)],
             cwd=job.working_directory,
@@ -141,14 +149,32 @@ def start_in_background(job: Job) -> str:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=(descriptor,),  # it holds the lock from its first moment to its last
         )
     return str(process.pid)
 
 
-def is_supervisor(pid: str, folder: Path) -> bool:
-    """Whether the process is still there and is this job's; a number may have been given to another process since."""
-    words = subprocess.run(["ps", "-ww", "-p", pid, "-o", "args="], capture_output=True, text=True, check=False).stdout
-    return "launch.local" in words and str(folder) in words
+@contextmanager
+def _lock(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_supervised(folder: Path) -> bool:
+    """Whether this job's supervisor lives. Looking takes a shared lock, so that lookers don't see one another."""
+    path = folder / LOCK_NAME
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 if __name__ == "__main__":

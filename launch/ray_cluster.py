@@ -28,6 +28,10 @@ from runtime.files import write_text
 JOIN_SECONDS = 180.0
 
 
+class RayStartError(Exception):
+    """Ray's head could not be reached."""
+
+
 def main(folder: Path) -> int:
     job = read_job(folder)
     restart = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
@@ -40,11 +44,14 @@ def main(folder: Path) -> int:
     _make_token(token)
     _use_token(token)
     record_start(job)
+    code = 1
     try:
         code = run_on_head(job, address)
+    except RayStartError as error:  # not the user's doing: the next go, at another port, may succeed
+        warn(str(error))
     finally:
         token.unlink(missing_ok=True)
-    write_text(exit_code_file(job, restart), f"{code}\n")
+        write_text(exit_code_file(job, restart), f"{code}\n")
     if code == 0:  # else its logs may be wanted
         shutil.rmtree(_scratch(), ignore_errors=True)
     return code
@@ -161,7 +168,8 @@ def _wait_for_port(host: str, port: int, head: subprocess.Popen[bytes] | None) -
                 return
         except OSError:
             time.sleep(0.3)
-    raise UserError(f"Ray's head at {host}:{port} did not come up in {JOIN_SECONDS:.0f} s; its logs are in /tmp/ray_*.")
+    how = f"did not come up in {JOIN_SECONDS:.0f} s" if head is None or head.poll() is None else "ended at once"
+    raise RayStartError(f"Ray's head at {host}:{port} {how}; its logs are in {_scratch()} on the first node.")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -23,7 +23,7 @@ OVER = (
     "DEADLINE",
     "REVOKED",
 )
-_TRIES, _PAUSE_SECONDS = 4, 3.0
+_TRIES, _PAUSE_SECONDS, _COMMAND_SECONDS = 4, 3.0, 120.0
 _PASSING_TROUBLE = ("Unable to contact", "timed out", "try again", "Zero Bytes", "Connection refused")
 _PROGRAMS = ("sbatch", "srun", "squeue", "scontrol")
 _FIELDS = ("JobID", "State", "Reason", "RestartCnt", "NodeList", "TimeUsed", "TimeLeft")
@@ -75,19 +75,19 @@ def refusal(message: str, action: str) -> UserError:
     return UserError(f"Slurm refused to {action}: {advice or text.rstrip('.')}{f' ({text})' if advice else ''}.")
 
 
-def run_slurm(words: list[str], action: str) -> str:
+def run_slurm(words: list[str], action: str, tries: int = _TRIES) -> str:
     """Output of a Slurm command; its failure becomes a UserError."""
     require_slurm()
-    done = _patiently(words)
+    done = _patiently(words, tries)
     if done.returncode != 0:
         raise refusal(done.stderr or done.stdout or f"exit code {done.returncode}", action)
     return done.stdout
 
 
-def _patiently(words: list[str]) -> subprocess.CompletedProcess[str]:
+def _patiently(words: list[str], tries: int) -> subprocess.CompletedProcess[str]:
     """A busy controller lets commands fail now and then: those that may be repeated get some more tries."""
-    for left in reversed(range(_TRIES)):
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    for left in reversed(range(tries)):
+        done = _run(words)
         passing = not done.stderr.strip() or any(text in done.stderr for text in _PASSING_TROUBLE)
         if done.returncode == 0 or not passing or left == 0:
             break
@@ -95,13 +95,20 @@ def _patiently(words: list[str]) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def states(job_ids: list[str]) -> dict[str, SlurmState]:
+def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=_COMMAND_SECONDS)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 1, "", f"'{words[0]}' timed out after {_COMMAND_SECONDS:.0f} s")
+
+
+def states(job_ids: list[str], tries: int = _TRIES) -> dict[str, SlurmState]:
     """What the controller knows of these jobs; those that it has forgotten come from sacct, if there is one."""
     if not job_ids:
         return {}
     require_slurm()
     layout = ",".join(f"{name}:|" for name in _FIELDS)
-    done = _patiently(["squeue", "-h", "-t", "all", "-j", ",".join(job_ids), "-O", layout])
+    done = _patiently(["squeue", "-h", "-t", "all", "-j", ",".join(job_ids), "-O", layout], tries)
     if done.returncode != 0 and "Invalid job id" not in done.stderr:
         raise refusal(done.stderr or f"exit code {done.returncode}", "show the jobs")
     found: dict[str, SlurmState] = {}
@@ -117,7 +124,7 @@ def _accounted(job_ids: list[str]) -> dict[str, SlurmState]:
     words = ["sacct", "-n", "-X", "-P", "-j", ",".join(job_ids), "-o", "JobID,State,NodeList,Elapsed"]
     if shutil.which("sacct") is None:
         return {}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    done = _run(words)
     found = {}
     for line in done.stdout.splitlines() if done.returncode == 0 else []:
         job_id, state, nodes, elapsed = line.split("|")
@@ -134,8 +141,8 @@ def find_by_comment(comment: Path | str) -> str | None:
     return None
 
 
-def requeue(job_id: str) -> None:
-    run_slurm(["scontrol", "requeue", job_id], f"requeue job {job_id}")
+def requeue(job_id: str, tries: int = _TRIES) -> None:
+    run_slurm(["scontrol", "requeue", job_id], f"requeue job {job_id}", tries)
 
 
 def cancel(job_id: str) -> None:

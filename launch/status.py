@@ -11,7 +11,7 @@ from typing import Any
 
 from launch import slurm
 from launch.jobs import REQUEUE_EXIT_CODE, Job, events_since_submission, find_runs, jobs_of, log_files, read_job
-from launch.local import is_supervisor
+from launch.local import is_supervised
 from launch.progress import Progress, progress_of
 from runtime.console import duration, say, table
 
@@ -19,7 +19,18 @@ from runtime.console import duration, say, table
 LOST = "LOST"
 # A Slurm job that is looked at on a machine without Slurm.
 UNKNOWN = "UNKNOWN"
-_LINE_OF_TROUBLE = re.compile(r"^(?:\d\d:\d\d:\d\d )?(error: .*|\w*(?:Error|Exception)\b.*)")
+# A stage's own last words (torch puts the rank in front of an exception), and Slurm's about it.
+_LINE_OF_TROUBLE = re.compile(r"^(?:\[rank\d+\]: )?(?:\d\d:\d\d:\d\d )?(error: .*|[\w.]*(?:Error|Exception)\b.*)")
+_LINE_OF_SLURM = re.compile(r"^(?:srun|slurmstepd\S*): error: (.*)")
+# What to know about a job that ended by no doing of its stage.
+_EXPLANATIONS = {
+    LOST: "it neither runs nor noted its end; submit it again, and it goes on from what it has saved",
+    "OUT_OF_MEMORY": "it used more memory than it had asked for; raise 'memory_gb' in the cluster file",
+    "TIMEOUT": "its time ran out before it had saved; raise 'warn_seconds' or 'time_minutes' in the cluster file",
+    "NODE_FAIL": "Slurm lost one of its nodes; submit it again, and it goes on from what it has saved",
+    "BOOT_FAIL": "its nodes did not start; submit it again",
+    "DEADLINE": "it could not end before its deadline",
+}
 
 
 @dataclass(frozen=True)
@@ -54,11 +65,12 @@ def job_state(folder: Path | str) -> JobState:
 
 def states_of(jobs: list[Job]) -> list[JobState]:
     """All with one question to Slurm."""
-    numbers = {job.stage + job.run: _number_of(job) for job in jobs}
-    of_slurm = [numbers[job.stage + job.run] for job in jobs if job.kind == "slurm"]
+    numbers = [_number_of(job) for job in jobs]
+    numbered = zip(jobs, numbers, strict=True)
+    of_slurm = [number for job, number in numbered if job.kind == "slurm" and number is not None]
     # A run's folder may be looked at on any machine; without Slurm its own notes must do.
-    known = slurm.states([number for number in of_slurm if number is not None]) if slurm.is_here() else {}
-    return [_state_of(job, numbers[job.stage + job.run], known) for job in jobs]
+    known = slurm.states(of_slurm) if slurm.is_here() else {}
+    return [_state_of(job, number, known) for job, number in zip(jobs, numbers, strict=True)]
 
 
 def _number_of(job: Job) -> str | None:
@@ -72,13 +84,15 @@ def _number_of(job: Job) -> str | None:
 
 
 def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState]) -> JobState:
+    # Before its notes are read: a job that ends in between has noted it by then.
+    supervised = job.kind != "slurm" and is_supervised(job.folder)
     events = events_since_submission(job)
     ends = [event for event in events if event["event"] == "ended"]
     starts = sum(event["event"] == "started" for event in events)
     last_end = ends[-1] if ends else None
-    from_events = _state_by_history(job, number, events)
-    state = known.get(number or "", slurm.SlurmState(from_events))
-    failed = state.state in (*slurm.OVER, LOST) and state.state != "COMPLETED"
+    own = slurm.SlurmState("RUNNING" if supervised else _state_by_history(job, events))
+    state = known.get(number or "", own) if job.kind == "slurm" else own
+    failed = state.state in (*slurm.OVER, LOST) and state.state not in ("COMPLETED", "CANCELLED")
     return JobState(
         stage=job.stage,
         job_id=number,
@@ -87,38 +101,34 @@ def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState]) 
         requeues=max(starts - 1, state.restarts, 0),
         nodes=state.nodes,
         exit_code=last_end["exit_code"] if last_end else None,
-        last_error=last_error(job)
+        last_error=last_error(job, number)
         if failed or (last_end and last_end["exit_code"] not in (0, REQUEUE_EXIT_CODE))
         else None,
     )
 
 
-def _state_by_history(job: Job, number: str | None, events: list[dict[str, Any]]) -> str:
-    """Without Slurm's word: from the job's own notes."""
-    if job.kind == "local" and number is not None and is_supervisor(number, job.folder):
-        return "RUNNING"
-    last = events[-1] if events else None
-    if job.kind == "slurm" and not slurm.is_here() and (last is None or last.get("verdict") != "done"):
-        return UNKNOWN
-    if last is None or last["event"] != "ended":
-        return LOST
-    return {"done": "COMPLETED", "cancelled": "CANCELLED", "failed": "FAILED"}.get(last["verdict"], LOST)
+def _state_by_history(job: Job, events: list[dict[str, Any]]) -> str:
+    """Of a job that nobody runs, as far as can be seen from here: from its own notes."""
+    last: dict[str, Any] = next((event for event in reversed(events) if event["event"] != "cancelled"), {})
+    verdict = last.get("verdict")  # none when it has started again since its last end
+    if verdict in ("done", "failed"):
+        return "COMPLETED" if verdict == "done" else "FAILED"
+    if verdict == "cancelled" or any(event["event"] == "cancelled" for event in events):
+        return "CANCELLED"
+    return UNKNOWN if job.kind == "slurm" and not slurm.is_here() else LOST
 
 
-def last_error(job: Job) -> str | None:
-    """The last line in the logs that reads like an error, else the last line."""
-    last_line = None
-    for path in reversed(log_files(job)):
-        lines = [
-            line.strip() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()
-        ]
-        for line in reversed(lines):
-            match = _LINE_OF_TROUBLE.match(line)
-            if match:
+def last_error(job: Job, number: str | None) -> str | None:
+    """The last line in the job's logs that reads like an error, else Slurm's last error there, else the last line."""
+    last_line = of_slurm = None
+    for path in reversed(log_files(job, number)):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for line in filter(None, map(str.strip, reversed(text.splitlines()))):
+            if match := _LINE_OF_TROUBLE.match(line):
                 return match.group(1)
-        if lines and last_line is None:
-            last_line = lines[-1]
-    return last_line
+            last_line = last_line or line
+            of_slurm = of_slurm or _LINE_OF_SLURM.match(line)
+    return of_slurm.group(1) if of_slurm else last_line
 
 
 def status_of(root: Path | str) -> list[RunStatus]:
@@ -140,15 +150,19 @@ def print_status(runs: list[RunStatus], as_json: bool) -> None:
         for state in run.jobs:
             of_training = state.stage in ("pretrain", "watch")
             cells = trained if of_training else ["-"] * len(trained)
-            text = state.state.lower() + (f" ({state.reason})" if state.state == "PENDING" and state.reason else "")
+            waits_or_gone = state.state in ("PENDING", "CANCELLED")
+            text = state.state.lower() + (f" ({state.reason})" if waits_or_gone and state.reason else "")
             rows.append([run.run, state.stage, state.job_id or "-", text, *cells, str(state.requeues)])
+            name = f"{run.run} {state.stage}"
+            if state.state in _EXPLANATIONS:
+                troubles.append(f"{name} is {state.state.lower().replace('_', ' ')}: {_EXPLANATIONS[state.state]}.")
             if state.last_error:
-                troubles.append(f"{run.run} {state.stage}: {state.last_error}")
+                troubles.append(f"last error of {name}: {state.last_error}")
         if not run.jobs:
             rows.append([run.run, "-", "-", "not launched", *trained, "-"])
     table(f"{len(runs)} run{'s' if len(runs) != 1 else ''} at {time.strftime('%Y-%m-%d %H:%M')}", columns, rows)
     for line in troubles:
-        say(f"last error of {line}")
+        say(line)
 
 
 def _progress_cells(progress: Progress | None) -> list[str]:

@@ -16,7 +16,7 @@ from submitit.core.utils import FailedJobError
 
 from launch import slurm
 from launch.cluster import ClusterConfig, Resources
-from launch.jobs import Job
+from launch.jobs import Job, read_job
 from launch.local import run_here, start_in_background
 from launch.snapshot import SOURCE, take_snapshot
 from launch.status import is_live, job_state
@@ -95,15 +95,14 @@ def submit(job: Job, cluster: ClusterConfig, files: dict[str, str] | None = None
         job = replace(job, code=str(take_snapshot(Path(job.run) / "jobs" / "code")), submitted=time.time())
         for name, content in (files or {}).items():
             write_text(job.folder / name, content)
-        # The record comes first: the job may start before this process hears its number.
-        job.save()
         if cluster.kind == "slurm":
-            job = job.with_id(_sbatch(job, cluster))
-            job.save()
+            job = _sbatch(job, cluster)
             size = f"{job.nodes} × {job.tasks_per_node} processes"
             say(f"{job.stage}: Slurm job {job.job_id} ({size}), logs in {job.folder}")
             _warn_if_stuck(job)
-        elif cluster.kind == "local":
+        else:
+            job.save()
+        if cluster.kind == "local":
             job = job.with_id(start_in_background(job))
             job.save()
             say(f"{job.stage}: process {job.job_id} in the background, logs in {job.folder}")
@@ -115,7 +114,7 @@ def submit(job: Job, cluster: ClusterConfig, files: dict[str, str] | None = None
 
 
 def refuse_second(job: Job) -> None:
-    if not (job.folder / "job.json").is_file():
+    if not job.record.is_file():
         return
     state = job_state(job.folder)
     if is_live(state):
@@ -130,12 +129,21 @@ def sbatch_script(job: Job, cluster: ClusterConfig) -> str:
     return _executor(job, cluster).script(_task_command(job, cluster))
 
 
-def _sbatch(job: Job, cluster: ClusterConfig) -> str:
+def _sbatch(job: Job, cluster: ClusterConfig) -> Job:
+    before = read_job(job.folder) if job.record.is_file() else None
+    # The record comes first: the job may start before this process hears its number.
+    job.save()
     try:
-        return _executor(job, cluster).submit_command(_task_command(job, cluster))
+        job = job.with_id(_executor(job, cluster).submit_command(_task_command(job, cluster)))
     except FailedJobError as error:
-        (job.folder / "job.json").unlink()  # there is no such job
+        # There is no such job; the last one of this stage is still the last one.
+        if before is not None:
+            before.save()
+        else:
+            job.record.unlink()
         raise slurm.refusal(str(error), f"take the {job.stage} job") from None
+    job.save()
+    return job
 
 
 def _task_command(job: Job, cluster: ClusterConfig) -> str:
@@ -144,13 +152,18 @@ def _task_command(job: Job, cluster: ClusterConfig) -> str:
     return f"{container}{_python(cluster)} -m {module} {shlex.quote(str(job.folder))}"
 
 
+def _in_container(cluster: ClusterConfig) -> bool:
+    """By a command in front of python (Apptainer and its like), or by srun itself (Pyxis, OCI)."""
+    return cluster.container is not None or any(name.startswith("container") for name in cluster.srun)
+
+
 def _python(cluster: ClusterConfig) -> str:
     return shlex.quote(cluster.python or sys.executable)
 
 
 def _host_python(cluster: ClusterConfig) -> str:
     """For what runs beside the stage and asks Slurm: not in the container, which has no Slurm."""
-    return shlex.quote(sys.executable) if cluster.container else _python(cluster)
+    return shlex.quote(sys.executable) if _in_container(cluster) else _python(cluster)
 
 
 def _executor(job: Job, cluster: ClusterConfig) -> StageExecutor:
@@ -169,6 +182,7 @@ def _executor(job: Job, cluster: ClusterConfig) -> StageExecutor:
             "--open-mode=append",
             f"--cpus-per-task={resources.cpus_per_task}",  # since Slurm 22.05 srun does not take sbatch's
             *(["--no-kill", "--wait=0"] if job.uses_ray else [f"--wait={STRAGGLER_SECONDS}"]),
+            *(f"--{name}={value}" if value else f"--{name}" for name, value in cluster.srun.items()),
         ],
         setup=_setup_lines(job, cluster),
         teardown=[

@@ -37,7 +37,7 @@ def port_of(job_id: int, restart: int) -> int:
 def record_start(job: Job) -> None:
     env = os.environ
     record_event(
-        job.folder,
+        job,
         "started",
         job_id=env["SLURM_JOB_ID"],
         restart=int(env.get("SLURM_RESTART_COUNT", "0")),

@@ -11,6 +11,7 @@ from launch.chain import ChainConfig, run_chain
 from launch.cluster import ClusterConfig, load_cluster
 from launch.plan.hardware import GPUS, gpu_named
 from launch.plan.page import Machine, make_plan, print_plan
+from launch.snapshot import SOURCE
 from launch.stages import StageJob, pretrain_job, probe_job, shard_job, watch_job
 from launch.submit import describe_dry_run, submit
 from linear_probe.run import ProbeConfig
@@ -18,11 +19,11 @@ from pretrain.config import PretrainConfig
 from runtime.command_line import Command
 from runtime.errors import UserError
 
+SLURM_FILE = SOURCE / "configs" / "cluster" / "slurm.yaml"
+
 
 def _cluster_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--cluster", default="configs/cluster/local.yaml", metavar="FILE", help="where to run (default: here)"
-    )
+    parser.add_argument("--cluster", metavar="FILE", help="where to run (default: in the background here)")
     parser.add_argument("--nodes", type=int, help="machines, instead of the cluster file's number")
     parser.add_argument("--partition", help="partition, instead of the cluster file's")
     parser.add_argument("--time-minutes", type=int, help="time limit of one go, instead of the cluster file's")
@@ -73,7 +74,7 @@ def _probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cluster", default="configs/cluster/local.yaml", metavar="FILE", help="where (default: here)")
+    parser.add_argument("--cluster", metavar="FILE", help="where to run (default: here, one after the other)")
     parser.add_argument("--dry-run", action="store_true", help="print the jobs' scripts and submit nothing")
 
 
@@ -82,9 +83,7 @@ def _run(arguments: argparse.Namespace, config: ChainConfig) -> None:
 
 
 def _plan_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--cluster", default="configs/cluster/slurm.yaml", metavar="FILE", help="nodes, cores and time limit"
-    )
+    parser.add_argument("--cluster", default=SLURM_FILE, metavar="FILE", help="nodes, cores and time limit")
     parser.add_argument("--nodes", type=int, help="machines, instead of the cluster file's number")
     parser.add_argument("--gpu", default="a100-80", help=f"kind of GPU: {', '.join(GPUS)} (default: a100-80)")
     parser.add_argument("--images", type=int, help="images in the corpus, when the shards are not there yet")

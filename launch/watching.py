@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 
 from launch.jobs import job_folder
 from launch.status import is_live, job_state
-from runtime.console import say
-from runtime.errors import exit_code_of
+from runtime.console import say, warn
+from runtime.errors import UserError, exit_code_of
 
 POLL_SECONDS = 10.0
 
 
 def follow(run: Path, config: Path) -> int:
     """Evaluate checkpoints while the training is under way, and once more when it is over."""
+    for number in (signal.SIGTERM, signal.SIGUSR2):
+        signal.signal(number, _end)
     command = [sys.executable, "-m", "eval_knn", "--watch", str(run), str(config)]
     monitor = subprocess.Popen([*command, "watch.idle_seconds=null"])
     try:
@@ -36,7 +40,18 @@ def follow(run: Path, config: Path) -> int:
 def training_is_live(run: Path) -> bool:
     """False for a run that was not launched: what is there is then evaluated once."""
     folder = job_folder(run, "pretrain")
-    return (folder / "job.json").is_file() and is_live(job_state(folder))
+    if not (folder / "job.json").is_file():
+        return False
+    try:
+        return is_live(job_state(folder))
+    except UserError as error:  # a controller that is away does not end the training, nor this
+        warn(f"{error} Asking again.")
+        return True
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """As an exception, so that the monitor is ended too; the default would leave it behind, watching for ever."""
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,30 +17,34 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from real_slurm import Slurm, free_ports
 
 
-@pytest.fixture(scope="session")
-def slurm_session() -> Iterator[Slurm]:
-    missing = [name for name in ("slurmctld", "slurmd", "munged", "sinfo") if shutil.which(name) is None]
+@contextmanager
+def cluster(accounting: bool) -> Iterator[Slurm]:
+    """A new Slurm, which all commands of this process then ask."""
+    programs = ["slurmctld", "slurmd", "munged", "sinfo", *(["slurmdbd", "mariadbd"] if accounting else [])]
+    missing = [name for name in programs if shutil.which(name) is None]
     if missing:
         pytest.skip(f"no Slurm here ({', '.join(missing)}); tests/cluster/install.sh installs it")
     if os.geteuid() != 0:
         pytest.skip("starting a Slurm cluster needs root")
     # A short path: a socket's name may have 107 characters.
     root = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
-    cluster = Slurm(root, free_ports(10))
-    before = os.environ.get("SLURM_CONF")
-    os.environ["SLURM_CONF"] = str(root / "slurm.conf")
-    try:
-        cluster.script("start")
-        yield cluster
-        cluster.cancel_all()
-    finally:
-        cluster.script("stop")
-        if before is None:
-            del os.environ["SLURM_CONF"]
-        else:
-            os.environ["SLURM_CONF"] = before
-        time.sleep(0.5)
-        shutil.rmtree(root, ignore_errors=True)
+    started = Slurm(root, free_ports(12), accounting)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", str(root / "slurm.conf"))
+        try:
+            started.script("start")
+            yield started
+            started.cancel_all()
+        finally:
+            started.script("stop")
+            time.sleep(0.5)
+            shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def slurm_session() -> Iterator[Slurm]:
+    with cluster(accounting=False) as started:
+        yield started
 
 
 @pytest.fixture
@@ -47,3 +52,10 @@ def slurm(slurm_session: Slurm) -> Iterator[Slurm]:
     """The cluster, empty; after the test its jobs are cancelled."""
     yield slurm_session
     slurm_session.cancel_all()
+
+
+@pytest.fixture
+def slurm_with_accounting() -> Iterator[Slurm]:
+    """One that has sacct, for one test."""
+    with cluster(accounting=True) as started:
+        yield started

@@ -43,7 +43,8 @@ if mode == "user_error":
     print("error: the file x is missing; make it.", file=sys.stderr)
     sys.exit(2)
 print(f"rank {rank} starts at {step}", flush=True)
-trace(event="start", code=str(Path(launch.__file__).parent.parent), cwd=str(Path.cwd()))
+namespace = str(Path("/proc/self/ns/mnt").readlink())
+trace(event="start", code=str(Path(launch.__file__).parent.parent), cwd=str(Path.cwd()), namespace=namespace)
 while step < total:
     if stop:
         checkpoint.write_text(str(step))

@@ -20,9 +20,14 @@ HERE = Path(__file__).resolve().parent
 class Slurm:
     root: Path
     port: int
+    accounting: bool = False
 
     def script(self, *words: str) -> None:
-        environment = os.environ | {"ROOT": str(self.root), "PORT": str(self.port)}
+        environment = os.environ | {
+            "ROOT": str(self.root),
+            "PORT": str(self.port),
+            "ACCOUNTING": str(int(self.accounting)),
+        }
         subprocess.run([HERE / "slurm_cluster.sh", *words], env=environment, check=True, timeout=60)
 
     def state(self, job_id: str) -> str:

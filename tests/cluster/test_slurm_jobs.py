@@ -15,7 +15,7 @@ from real_slurm import HERE, Slurm, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run
-from launch.jobs import Job, events_of, record_event
+from launch.jobs import Job, events_of, read_job, record_event
 from launch.status import job_state
 from launch.submit import describe, submit
 from runtime.errors import UserError
@@ -157,6 +157,24 @@ def test_refusals_are_sentences_and_leave_no_record(slurm: Slurm, tmp_path: Path
         assert not (tmp_path / "a" / "jobs" / "pretrain" / "job.json").exists()
 
 
+def test_a_refusal_leaves_the_last_job_as_it_was(slurm: Slurm, tmp_path: Path) -> None:
+    done = start(tmp_path / "a", 2)
+    wait_until(done, "COMPLETED")
+    with pytest.raises(UserError, match="the partition does not exist"):
+        start(tmp_path / "a", 2, cluster=cluster_of(partition="nope"))
+    assert read_job(done.folder) == done and job_state(done.folder).state == "COMPLETED"
+
+
+def test_the_stage_runs_in_the_container_and_its_end_is_seen_outside(slurm: Slurm, tmp_path: Path) -> None:
+    """A namespace of its own stands for the image: it is entered by a command in front of python, as Apptainer's is."""
+    run = tmp_path / "my run"
+    job = start(run, 3, cluster=cluster_of(container="unshare --mount --uts -- env 'IN IMAGE=yes'"))
+    wait_until(job, "COMPLETED")
+    namespaces = [line["namespace"] for line in trace(run, "start")]
+    assert len(namespaces) == 4 and str(Path("/proc/self/ns/mnt").readlink()) not in namespaces
+    assert [event["verdict"] for event in events_of(job.folder) if event["event"] == "ended"] == ["done"]
+
+
 def test_a_job_that_can_never_start_is_pointed_out(
     slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,9 +196,11 @@ def test_a_job_that_slurm_has_forgotten_is_known_from_its_history(slurm: Slurm, 
     job = start(tmp_path / "a", 2, cluster=cluster_of(pretrain=Resources()))
     wait_until(job, "COMPLETED")
     replace(job, job_id="999999").save()
+    accounts = subprocess.run(["sacct"], capture_output=True, text=True, check=False)
+    assert "accounting storage is disabled" in accounts.stderr, "else sacct would be asked"
     assert job_state(job.folder).state == "COMPLETED"
     (job.folder / "events.jsonl").unlink()
-    record_event(job.folder, "started", job_id="999999", restart=0, nodes="n1", ranks=1)
+    record_event(job, "started", job_id="999999", restart=0, nodes="n1", ranks=1)
     assert job_state(job.folder).state == "LOST", "it is dead and did not get to note its end"
 
 

@@ -9,15 +9,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from eval_knn import EvalConfig
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run, print_logs
 from launch.jobs import Job, events_of, find_runs
+from launch.stages import watch_job
 from launch.status import job_state, print_status, status_of
 from launch.submit import describe, submit
+from runtime.config import load_config
 from runtime.errors import UserError
 
 STAGES = Path(__file__).resolve().parent.parent / "cluster"
@@ -134,6 +140,68 @@ sys.exit(exit_code_of(lambda: start(Path({str(tmp_path / "a")!r}), 2, *sys.argv[
     words = [sys.executable, "-c", script, "user_error"]
     failed = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     assert failed.returncode == 2 and "ended with exit code 2" in failed.stderr
+
+
+def test_a_job_in_front_is_seen_by_others(tmp_path: Path) -> None:
+    run, script = tmp_path / "a", tmp_path / "front.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        f"from pathlib import Path; from test_local_jobs import start\nstart(Path({str(run)!r}), 1000, kind='debug')\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as front:
+        wait_for(lambda: len(trace(run, "start")) == 2, "both ranks are up")
+        state = job_state(run / "jobs" / "pretrain")
+        assert (state.state, state.job_id) == ("RUNNING", str(front.pid))
+        with pytest.raises(UserError, match=f"already running as job {front.pid}"):
+            start(run, 1000)
+        cancel_run(run)
+        front.wait(timeout=60)
+    assert job_state(run / "jobs" / "pretrain").state == "CANCELLED"
+
+
+def test_logs_are_followed_to_their_end(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "a"
+    start(run, 15, ranks=1)
+    wait_for(lambda: trace(run, "start"), "it is up")
+    log = run / "jobs" / "pretrain" / "local_0_log.out"
+    with log.open("ab") as stream:
+        stream.write(b"half a character \xc3")
+    print_logs(run, None, lines=1, follow=True)
+    said = capfd.readouterr().out
+    assert "half a character" in said and job_state(run / "jobs" / "pretrain").state == "COMPLETED"
+    with pytest.raises(UserError, match="--lines 0"):
+        print_logs(run, None, lines=0, follow=False)
+
+
+def test_cancelling_the_monitor_leaves_no_process_behind(tmp_path: Path) -> None:
+    run, images = tmp_path / "a", tmp_path / "images"
+    training = start(run, 600, ranks=1)
+    for number, name in enumerate(("polyps", "normal")):
+        (images / name).mkdir(parents=True)
+        for image in range(4):
+            noise = np.random.default_rng([number, image]).integers(0, 255, (32, 32, 3), np.uint8)
+            Image.fromarray(noise).save(images / name / f"{image}.png")
+    cluster = ClusterConfig(kind="local")
+    stage = watch_job(load_config(EvalConfig, None, [f"data.path={images}"]), run, cluster)
+    submit(stage.job, cluster, stage.files)
+    log = run / "jobs" / "watch" / "local_0_log.out"
+    wait_for(lambda: log.is_file() and "watching" in log.read_text(), "the monitor watches")
+    assert len(processes_with(b"eval_knn", str(run).encode())) == 1
+    cancel_run(run)
+    for folder in (training.folder, stage.job.folder):
+        wait_for(lambda folder=folder: job_state(folder).state == "CANCELLED", f"{folder} is cancelled")
+    assert processes_with(b"eval_knn", str(run).encode()) == []
+
+
+def processes_with(*words: bytes) -> list[int]:
+    """Numbers of the processes whose command line has all of these words."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+            if all(word in command for word in words):
+                found.append(int(folder.name))
+    return found
 
 
 def test_status_of_a_folder_that_is_not_there(tmp_path: Path) -> None:

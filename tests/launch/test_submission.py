@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from launch.cluster import ClusterConfig, Resources, load_cluster
 from launch.ending import crashes_in_a_row, record_end, verdict
 from launch.jobs import record_event
 from launch.snapshot import PACKAGES, SOURCE, take_snapshot
-from launch.status import job_state
+from launch.status import job_state, last_error, print_status, status_of
 from launch.submit import describe, sbatch_script, submit
 from launch.task import port_of, rendezvous
 from runtime.config import load_config
@@ -43,6 +44,9 @@ def test_mistakes_in_a_cluster_file_are_named(tmp_path: Path) -> None:
         "kind: local\npretrain: {nodes: 2}": "one machine",
         "kind: pbs": "kind",
         "pretrain: {nodes: 0}": "'nodes' must be at least 1",
+        "pretrain: {tasks_per_node: 0}": "'tasks_per_node' must be at least 1",
+        "pretrain: {memory_gb: -1}": "'memory_gb' can't be negative",
+        "pretrain: {time_minutes: 2}": "'warn_seconds' is 120, which is all of 'pretrain.time_minutes'",
     }.items():
         file.write_text(text)
         with pytest.raises(UserError, match=words):
@@ -83,6 +87,35 @@ def test_the_script_asks_for_everything_that_the_cluster_file_says(tmp_path: Pat
         assert f"\n{line}\n" in script, line
     assert f"apptainer exec image.sif {sys.executable} -m launch.task '{tmp_path}/my run/jobs/pretrain'" in script
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+def test_a_container_holds_the_stage_and_nothing_else(tmp_path: Path) -> None:
+    """The shell takes the script's words apart as they were meant: spaces in paths and in the container's own words."""
+    folder = str(tmp_path / "my run" / "jobs" / "pretrain")
+    apptainer = ClusterConfig(container="apptainer exec --nv --bind '/my data:/data' image.sif", python="/opt/py thon")
+    pyxis = ClusterConfig(
+        srun={
+            "container-image": "team/image:1",
+            "container-mounts": "/my data:/data",
+            "no-container-entrypoint": "",
+        },
+        python="/opt/py thon",
+    )
+    for cluster, container in (
+        (apptainer, ["apptainer", "exec", "--nv", "--bind", "/my data:/data", "image.sif"]),
+        (pyxis, []),
+    ):
+        job = describe("pretrain", tmp_path / "my run", ["pretrain", "x.yaml"], cluster)
+        lines = sbatch_script(job, cluster).splitlines()
+        (command,) = (shlex.split(line) for line in lines if line.startswith("srun "))
+        assert command[-4 - len(container) :] == [*container, "/opt/py thon", "-m", "launch.task", folder]
+        assert ("--container-mounts=/my data:/data" in command) == (cluster is pyxis)
+        assert ("--no-container-entrypoint" in command) == (cluster is pyxis)
+        # What asks Slurm for the requeue runs outside, where Slurm's commands are.
+        (ending,) = (shlex.split(line) for line in lines if "launch.ending" in line)
+        assert ending == [sys.executable, "-m", "launch.ending", folder, "$code"]
+    plain = ClusterConfig(python="/opt/py thon")
+    assert "'/opt/py thon' -m launch.ending" in sbatch_script(job, plain)
 
 
 def test_without_slurm_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,9 +189,9 @@ def test_a_save_in_between_forgives_earlier_crashes() -> None:
 
 def test_a_new_submission_does_not_inherit_the_old_ones_crashes_or_number(tmp_path: Path) -> None:
     job = describe("pretrain", tmp_path, ["pretrain"], ClusterConfig(kind="local", max_restarts=1))
-    record_event(job.folder, "started", job_id="7", restart=0, nodes="n1", ranks=1)
+    record_event(job, "started", job_id="7", restart=0, nodes="n1", ranks=1)
     for _ in range(3):
-        record_event(job.folder, "ended", exit_code=1, state="RUNNING", verdict="failed")
+        record_event(job, "ended", exit_code=1, state="RUNNING", verdict="failed")
     job = replace(job, submitted=time.time())
     job.save()
     state = job_state(job.folder)
@@ -172,8 +205,31 @@ def test_a_run_can_be_looked_at_where_there_is_no_slurm(tmp_path: Path, monkeypa
     job = describe("pretrain", tmp_path / "a", ["pretrain"], ClusterConfig()).with_id("7")
     job.save()
     assert job_state(job.folder).state == "UNKNOWN"
-    record_event(job.folder, "ended", exit_code=0, state="RUNNING", verdict="done")
+    record_event(job, "cancelled")
+    assert job_state(job.folder).state == "CANCELLED"
+    record_event(job, "ended", exit_code=0, state="RUNNING", verdict="done")
     assert job_state(job.folder).state == "COMPLETED"
+
+
+def test_last_errors_are_those_of_the_job_itself(tmp_path: Path) -> None:
+    job = describe("pretrain", tmp_path, ["pretrain"], ClusterConfig()).with_id("8")
+    job.save()
+    (job.folder / "7_0_log.out").write_text("error: of an earlier job.\n")
+    assert last_error(job, "8") is None
+    log = job.folder / "8_0_log.out"
+    log.write_text("12:00:00 step 7\n")
+    assert last_error(job, "8") == "12:00:00 step 7"
+    log.write_text(log.read_text() + "srun: error: n2: task 1: Killed\npretrain ended with exit code 137: failed\n")
+    assert last_error(job, "8") == "n2: task 1: Killed"
+    log.write_text("[rank1]: torch.distributed.DistBackendError: no peer\n" + log.read_text())
+    assert last_error(job, "8") == "torch.distributed.DistBackendError: no peer"
+
+
+def test_a_dead_job_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = describe("pretrain", tmp_path / "a", ["pretrain"], ClusterConfig(kind="local")).with_id("7")
+    job.save()
+    print_status(status_of(tmp_path), as_json=False)
+    assert "a pretrain is lost: it neither runs nor noted its end; submit it again" in capsys.readouterr().out
 
 
 def test_every_restart_meets_at_another_port() -> None:
