@@ -84,7 +84,7 @@ def collect(run: Path) -> RunData:
 
 
 def _events(run: Path, metrics: list[dict[str, Any]]) -> list[Event]:
-    """What did not go as if nothing had happened: starts, interruptions, roll-backs, skipped steps, unreadable samples."""
+    """What did not go by itself: starts, interruptions, roll-backs, skipped steps, unreadable samples."""
     found = []
     for folder in sorted((run / "jobs").glob("*")):
         for event in events_of(folder):
