@@ -20,6 +20,7 @@ class Clock:
         self._images_per_step = config.batch.images
         self._peak_flops = (config.log.peak_tflops_per_rank or 0.0) * 1e12 * world_size
         self._flops_per_image = flops_per_image(config.model.vit(), config.objective, config.augment, config.masks)
+        self._on_gpu = config.run.device != "cpu" and torch.cuda.is_available()
         self._waited = 0.0
         self._step, self._time = step, time.perf_counter()
 
@@ -37,7 +38,7 @@ class Clock:
             "step_seconds": seconds / steps,
             "images_per_second": steps * self._images_per_step / seconds,
             "data_wait_share": (waited - self._waited) / seconds,
-            "memory_gb": _memory_gb(),
+            "memory_gb": _memory_gb(self._on_gpu),
         }
         if self._peak_flops:
             # The share of the devices' peak that went into the model's own arithmetic.
@@ -46,8 +47,8 @@ class Clock:
         return figures
 
 
-def _memory_gb() -> float:
+def _memory_gb(on_gpu: bool) -> float:
     """The most that this process has used, on its GPU or in main memory."""
-    if torch.cuda.is_available():
+    if on_gpu:
         return torch.cuda.max_memory_allocated() / 1e9
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

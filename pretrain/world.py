@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +18,9 @@ import torch
 import torch.distributed as dist
 
 from runtime.errors import EXIT_USER_ERROR, UserError
+
+# How often ranks make sure that all are there.
+_PULSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,11 @@ def find_place(environment: Mapping[str, str]) -> Place:
     """Rank and world size by torchrun's variables, by those of a Slurm step, or of a process alone."""
     if "RANK" in environment and "WORLD_SIZE" in environment:
         size = int(environment["WORLD_SIZE"])
+        if size > 1 and "MASTER_PORT" not in environment:
+            raise UserError(
+                f"WORLD_SIZE={size} is set, but MASTER_PORT is not; start the ranks with torchrun or srun, "
+                "or set MASTER_ADDR and MASTER_PORT as well."
+            )
         return Place(
             int(environment["RANK"]),
             size,
@@ -104,6 +114,18 @@ def first_host(node_list: str) -> str:
     return prefix + (re.split(r"[,-]", numbers)[0] if numbers else "") + suffix
 
 
+def device_index(local_rank: int, visible: int) -> int:
+    """Which of the GPUs that a process sees is its own. Slurm may show every task only its own one."""
+    if visible == 1:
+        return 0
+    if local_rank >= visible:
+        raise UserError(
+            f"the node has {visible} visible GPUs, but a rank with the local number {local_rank}; "
+            "start as many ranks per node as there are GPUs."
+        )
+    return local_rank
+
+
 @contextmanager
 def joined_world(device: Literal["auto", "cpu", "cuda"], timeout_seconds: float) -> Iterator[World]:
     """Connect the processes for the length of the block.
@@ -115,8 +137,9 @@ def joined_world(device: Literal["auto", "cpu", "cuda"], timeout_seconds: float)
     cuda = torch.cuda.is_available() if device == "auto" else device == "cuda"
     if cuda and not torch.cuda.is_available():
         raise UserError("run.device=cuda, but torch sees no CUDA device here; set run.device=cpu or auto.")
-    here = torch.device("cuda", place.local_rank) if cuda else torch.device("cpu")
+    here = torch.device("cpu")
     if cuda:
+        here = torch.device("cuda", device_index(place.local_rank, torch.cuda.device_count()))
         torch.cuda.set_device(here)
     timeout = timedelta(seconds=timeout_seconds)
     backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
@@ -132,18 +155,57 @@ def joined_world(device: Literal["auto", "cpu", "cuda"], timeout_seconds: float)
             world_size=-1 if environment_is_set else place.size,
             timeout=timeout,
         )
-    control, saving = (dist.new_group(backend="gloo", timeout=timeout) for _ in range(2))
+    control, saving, pulse = (dist.new_group(backend="gloo", timeout=timeout) for _ in range(3))
     world = World(place.rank, place.size, place.local_size, here, control, saving)
+    if place.size == 1:
+        try:
+            yield world
+        finally:
+            dist.destroy_process_group()
+        return
+    heart = Pulse(pulse, place.size)
     try:
         yield world
     except BaseException as error:
-        if place.size == 1:
-            dist.destroy_process_group()
-            raise
         _leave_at_once(error)
-    # Without the barrier a process may take its connections down while another still uses them.
-    dist.barrier(group=control)
+    # Without this a process might take its connections down while another still uses them.
+    heart.end_together()
     dist.destroy_process_group()
+
+
+class Pulse:
+    """A thread that notices when another rank is gone, whatever the training thread is doing.
+
+    A collective on the CPU fails when a rank's connections close. One on the GPU may spin until its time is up, and a
+    rank that evaluates or waits for data calls none. So all ranks add up a number every few seconds, over a group of
+    their own; when that fails, the process ends. A rank that is there but does not answer has the group's time.
+    """
+
+    def __init__(self, group: dist.ProcessGroup, size: int) -> None:
+        self._group, self._size = group, size
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+        self._thread.start()
+
+    def end_together(self) -> None:
+        """Return when every rank has called this."""
+        self._leaving.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        leaving = torch.zeros(1)
+        while int(leaving) < self._size:
+            self._leaving.wait(_PULSE_SECONDS)
+            leaving.fill_(float(self._leaving.is_set()))
+            try:
+                dist.all_reduce(leaving, group=self._group)
+            except RuntimeError as error:
+                time.sleep(_PULSE_SECONDS)  # the training thread may know better why, and then it ends the process
+                _leave_at_once(RankLostError(f"another rank is gone, or has not answered for too long ({error})"))
+
+
+class RankLostError(Exception):
+    """A run can't go on without one of its ranks."""
 
 
 def _leave_at_once(error: BaseException) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import resource
+import time
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch._dynamo.utils import counters
 
 from pretrain import step as step_module
 from pretrain.loader import LoadedBatch
@@ -56,13 +60,53 @@ def step_three_does_nothing() -> None:
         if calls["optimizer"] != BAD_STEP + 1:
             optimizer_step(self)
 
-    def update_teacher(self: Objective, *momenta: float) -> None:
+    def update_teacher(self: Objective, momentum: float) -> None:
         calls["teacher"] += 1
         if calls["teacher"] != BAD_STEP + 1:
-            update(self, *momenta)
+            update(self, momentum)
 
     torch.optim.AdamW.step = step  # type: ignore[method-assign, assignment]
     Objective.update_teacher = update_teacher  # type: ignore[method-assign]
+
+
+def rank_zero_sleeps() -> None:
+    """Rank 0's step 3 takes ten minutes, as a collective on the GPU may that waits for a rank that is gone."""
+    if rank() == 0:
+        plain = step_module.Stepper._part
+
+        def part(self: Any, loaded: LoadedBatch, values: Any, parts: int) -> Any:
+            if loaded.step == BAD_STEP:
+                time.sleep(600)
+            return plain(self, loaded, values, parts)
+
+        step_module.Stepper._part = part  # type: ignore[method-assign]
+
+
+def report_types_of_collectives() -> None:
+    """Say which types parameters and gradients have on their way between ranks."""
+    seen = set()
+
+    def reporting(plain: Any, what: str) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            tensor = options.get("input", options.get("input_tensor", arguments[1] if len(arguments) > 1 else None))
+            if (what, tensor.dtype) not in seen:
+                seen.add((what, tensor.dtype))
+                print(f"{what} as {tensor.dtype}", flush=True)
+            return plain(*arguments, **options)
+
+        return call
+
+    dist.all_gather_single = reporting(dist.all_gather_single, "parameters gathered")
+    dist.reduce_scatter_single = reporting(dist.reduce_scatter_single, "gradients reduced")
+
+
+def count_compiled_graphs() -> None:
+    """Say at the end how many graphs torch.compile has made in this process."""
+
+    def say_it() -> None:
+        print(f"compiled graphs: {counters['stats']['unique_graphs']}", flush=True)
+
+    atexit.register(say_it)
 
 
 def no_room_for_large_files() -> None:

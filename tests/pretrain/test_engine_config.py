@@ -10,7 +10,7 @@ import pytest
 from pretrain.config import PretrainConfig, changed_key
 from pretrain.metrics import MetricsFile, read_metrics
 from pretrain.schedules import resolve_schedule, steps_of
-from pretrain.world import Place, find_place, first_host
+from pretrain.world import Place, device_index, find_place, first_host
 from runtime.config import config_to_yaml, load_config
 from runtime.errors import UserError
 
@@ -79,6 +79,18 @@ def test_the_world_is_found_from_the_environment() -> None:
     place = find_place(step)
     assert (place.rank, place.size, place.local_rank, place.local_size, place.address) == (6, 8, 2, 4, "gpu07")
     assert place.port == find_place({**step, "SLURM_PROCID": "0"}).port
+
+
+def test_a_world_without_a_port_is_refused() -> None:
+    with pytest.raises(UserError, match="WORLD_SIZE=4 is set, but MASTER_PORT is not; start the ranks with torchrun"):
+        find_place({"RANK": "1", "WORLD_SIZE": "4"})
+
+
+def test_the_gpu_of_a_rank() -> None:
+    assert [device_index(rank, visible=4) for rank in range(4)] == [0, 1, 2, 3]
+    assert [device_index(rank, visible=1) for rank in range(4)] == [0, 0, 0, 0]  # --gpus-per-task=1 shows one to each
+    with pytest.raises(UserError, match="2 visible GPUs, but a rank with the local number 2"):
+        device_index(2, visible=2)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from engine_faults import (
     nan_from_step_three_on,
     nan_on_rank_one,
     no_room_for_large_files,
+    rank_zero_sleeps,
     step_three_does_nothing,
 )
 from engine_runs import (
@@ -81,15 +83,45 @@ def test_the_command_under_torchrun(shards: Path, undisturbed: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_rank_that_hangs_ends_the_others(shards: Path, tmp_path: Path) -> None:
-    run = tmp_path / "hanging"
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_hangs_ends_the_others(shards: Path, tmp_path: Path, victim: int) -> None:
+    """A stopped process answers nothing and closes nothing: only the time limit ends the other."""
+    run, other = tmp_path / "hanging", 1 - victim
     ranks = start_ranks(words_of(run, shards, schedule__total="4000 steps", run__timeout_seconds=15), 2)
     wait_for_steps(run, 2)
-    ranks[1].signal(signal.SIGSTOP)
+    ranks[victim].signal(signal.SIGSTOP)
+    began = time.monotonic()
+    ranks[other].process.join(60)
+    assert ranks[other].code not in (None, 0)
+    assert 10 < time.monotonic() - began < 40  # given up after run.timeout_seconds, neither before nor much later
+    ranks[victim].signal(signal.SIGKILL)
+    finish(ranks)
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_ends_the_others_also_where_loaders_outlive_it(shards: Path, tmp_path: Path) -> None:
+    """A rank's loader workers hold its connections open for a while after it was killed."""
+    run = tmp_path / "run"
+    words = words_of(run, shards, schedule__total="4000 steps", run__timeout_seconds=600, data__workers=2)
+    ranks = start_ranks(words, 2)
+    wait_for_steps(run, 2)
+    ranks[1].signal(signal.SIGKILL)
     ranks[0].process.join(60)
     assert ranks[0].code not in (None, 0)
-    ranks[1].signal(signal.SIGKILL)
     finish(ranks)
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_is_noticed_by_one_that_calls_no_collective(shards: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ranks = start_ranks(words_of(run, shards, run__timeout_seconds=600), 2, sabotage=rank_zero_sleeps)
+    wait_for_steps(run, BAD_STEP)
+    time.sleep(1)
+    ranks[1].signal(signal.SIGKILL)
+    ranks[0].process.join(60)
+    codes, said = finish(ranks)
+    assert codes[0] == 1
+    assert "RankLostError: another rank is gone" in said
 
 
 def test_a_non_finite_loss_on_one_rank_skips_the_step_on_all(shards: Path, tmp_path: Path) -> None:
@@ -125,6 +157,47 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_intact(
     assert "error: could not save a checkpoint" in said  # at the end
     assert checkpoints_of(run) == ["step_0000003", "step_0000006"]
     run_ranks(words_of(run, shards), 2)
+    assert_same_run(undisturbed, run, 12)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system with room for a run and three checkpoints of 1.6 MB, not for many more."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting a small file system is not allowed here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize("free_bytes", [1_200_000, 400_000])  # enough for one rank's part of a checkpoint, or for none
+def test_a_full_disk_leaves_the_last_checkpoint_intact(
+    shards: Path, undisturbed: Path, small_disk: Path, asynchronous: bool, free_bytes: int
+) -> None:
+    """ENOSPC from the kernel. With room again, the run ends as if nothing had been."""
+    run = small_disk / "run"
+    words = words_of(run, shards, checkpoint__asynchronous=asynchronous)
+    run_ranks([*words, "run.stop_at=6 steps"], 2)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - free_bytes))
+    codes, said = finish(start_ranks(words, 2))
+    assert 2 in codes, said
+    assert not {0, None} & set(codes), said
+    assert "the disk is full" in said
+    if not asynchronous:  # else training may meet the full disk first, when it writes its metrics
+        assert codes == [2, 2]
+        assert "training goes on, the checkpoints before it are intact" in said  # at step 9
+        assert "error: could not save a checkpoint" in said  # at the end
+    kept = [name for name in checkpoints_of(run) if not name.startswith(".")]
+    assert kept == ["step_0000003", "step_0000006"]
+    ballast.unlink()
+    run_ranks(words, 2)
     assert_same_run(undisturbed, run, 12)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import torch
 from engine_runs import words_of
 from torch.distributed.tensor import DTensor
+from torch.utils.data._utils.pin_memory import pin_memory as from_dataloader
 
 from pretrain.build import build_objective, make_mesh, prepare_optimizer, training_state
 from pretrain.config import PretrainConfig
@@ -21,6 +23,7 @@ from pretrain.shards import UnreadableSampleError, open_shards
 from pretrain.step import Stepper
 from pretrain.world import World, joined_world
 from runtime.config import load_config
+from runtime.errors import UserError
 
 VALUES = StepValues(lr=0.01, last_layer_lr=0.01, weight_decay=0.04, momentum=0.9, teacher_temperature=0.05)
 
@@ -29,16 +32,20 @@ def config_of(shards: Path, **changes: object) -> PretrainConfig:
     return load_config(PretrainConfig, None, words_of(Path("unused"), shards, **changes))
 
 
-def batches_of(
-    config: PretrainConfig, steps: range, rank: int = 0, world_size: int = 1, workers: int = 0
-) -> list[LoadedBatch]:
+def parts_of(config: PretrainConfig, steps: range, rank: int = 0, world_size: int = 1) -> tuple[RankBatches, Requests]:
     shards = open_shards(config.data.shards)
     batch = config.batch
     order = DataOrder(shards.corpus_of, shards.video_of, config.run.seed, batch.images, batch.group_images)
     answers = RankBatches(
         shards, order, config.augment, config.masks, config.model.vit(), batch.group_images, config.run.seed
     )
-    requests = Requests(order, batch, rank, world_size, steps)
+    return answers, Requests(order, batch, rank, world_size, steps)
+
+
+def batches_of(
+    config: PretrainConfig, steps: range, rank: int = 0, world_size: int = 1, workers: int = 0
+) -> list[LoadedBatch]:
+    answers, requests = parts_of(config, steps, rank, world_size)
     loader = Loader(answers, requests, replace(config.data, workers=workers))
     loaded = [loader.next() for _ in range(len(requests))]
     assert loader.wait_seconds > 0
@@ -57,6 +64,44 @@ def test_workers_change_nothing(shards: Path) -> None:
         assert alone.batch.subsets is not None
         assert helped.batch.subsets is not None
         assert all(torch.equal(a, b) for a, b in zip(alone.batch.subsets, helped.batch.subsets, strict=True))
+
+
+def test_batches_for_a_gpu_are_pinned(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What CUDA does to memory is played here; which tensors it is asked for, and that DataLoader asks, is real."""
+    pinned: list[torch.Tensor] = []
+
+    def pin(tensor: torch.Tensor, device: object = None) -> torch.Tensor:
+        pinned.append(tensor)
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    config = config_of(shards)
+    (loaded,) = batches_of(config, range(1))
+    batch = loaded.pin_memory().batch
+    tensors = [value for value in vars(batch).values() if isinstance(value, torch.Tensor)]
+    assert batch.subsets is not None
+    assert len(tensors) == 5
+    assert len(pinned) == 5 + len(batch.subsets)  # all that travel
+    for name, value in vars(loaded.batch).items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(value, getattr(batch, name))
+    assert (batch.groups, loaded.pin_memory().keys) == (loaded.batch.groups, loaded.keys)
+    assert from_dataloader(loaded).batch.groups == loaded.batch.groups  # DataLoader's thread finds the method
+    assert len(pinned) == 3 * (5 + len(batch.subsets))
+
+
+def test_a_missing_shard_is_one_sentence_also_from_a_worker(shards: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "shards"
+    shutil.copytree(shards, folder)
+    config = config_of(folder)
+    for workers in (0, 1):
+        answers, requests = parts_of(config, range(2))
+        (folder / "shard-000001.tar").unlink()  # after the shards were opened
+        loader = Loader(answers, requests, replace(config.data, workers=workers))
+        with pytest.raises(UserError, match=r"^cannot read the shard \S*shard-000001\.tar: it does not exist; [^\n]*$"):
+            loader.next()
+        loader.close()
+        shutil.copy(shards / "shard-000001.tar", folder)
 
 
 def test_ranks_together_see_the_batch_of_one_rank(shards: Path) -> None:
