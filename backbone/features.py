@@ -124,6 +124,19 @@ def extract_features(
     return gather_rows(mine, len(images), group)
 
 
+def device_of(name: str | None, key: str) -> torch.device:
+    """The device that the configuration's `key` names; None and "auto" take the GPU when there is one."""
+    if name is None or name == "auto":
+        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"{key}: '{name}' is no device; use cpu, cuda or cuda:0.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"{key} is {name}, but torch sees no GPU here; use {key}=cpu.")
+    return device
+
+
 def _device_of(model: nn.Module) -> torch.device:
     parameter = next(model.parameters(), None)
     return parameter.device if parameter is not None else torch.device("cpu")

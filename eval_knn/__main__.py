@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -34,12 +35,11 @@ def main(arguments: argparse.Namespace, config: EvalConfig) -> None:
     with_ranks = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if with_ranks:
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    try:
-        score(arguments.ckpt, config, arguments.pictures)
-    finally:
-        if with_ranks:
-            dist.barrier()
-            dist.destroy_process_group()
+    # On an error the ranks don't wait for one another: the one that failed ends, and torchrun ends the others.
+    score(arguments.ckpt, config, arguments.pictures)
+    if with_ranks:
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
@@ -55,7 +55,7 @@ def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
         documents.append(result.document)
         if is_main_process():
             show_details(result.document, k)
-            _store(network, result, evaluator, config, pictures)
+        on_first_rank(partial(_store, network, result, evaluator, config, pictures), None)
     show_comparison(documents, k)
 
 

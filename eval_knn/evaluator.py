@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from backbone.feature_cache import FeatureCache, FeatureKey
-from backbone.features import extract_features, rank_and_world
+from backbone.features import device_of, extract_features, rank_and_world
 from backbone.preprocessing import Preprocessing
 from eval_knn.config import EvalConfig
 from eval_knn.figures import METRICS, bootstrap_weights, figures
@@ -82,7 +82,7 @@ class Evaluator:
         cache = FeatureCache(self.cache / "features")
 
         def compute() -> torch.Tensor:
-            device = device_of(self.config.features.device)
+            device = device_of(self.config.features.device, "features.device")
             return self._extract(network.load().to(device), network.preprocessing, device, network.name)
 
         features = cache.load_or_compute(key, compute, self.group)
@@ -158,6 +158,7 @@ class Evaluator:
             "preprocessing": network.preprocessing.to_dict(),
             "data": self._describe_data(),
             "temperature": config.temperature,
+            "interval_confidence": config.bootstrap.confidence,
             "k": at_k,
             "query_groups": " ".join(str(group) for group in query_groups.tolist()),
             **spread,
@@ -219,18 +220,6 @@ def shown_k(config: EvalConfig) -> int:
     """The k whose predictions are drawn: the selection's, else the one nearest to 20."""
     k = config.selection.metric.rpartition("_k")[2]
     return int(k) if k.isdigit() else min(config.ks, key=lambda k: abs(k - 20))
-
-
-def device_of(name: str | None) -> torch.device:
-    if name is None:
-        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(f"features.device: '{name}' is no device; use cpu, cuda or cuda:0.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"features.device is {name}, but torch sees no GPU here; use features.device=cpu.")
-    return device
 
 
 def on_first_rank(work: Callable[[], T], group: dist.ProcessGroup | None) -> T:

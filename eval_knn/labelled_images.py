@@ -170,6 +170,8 @@ def _shard_records(root: Path, path: Path, config: DataConfig) -> Iterator[Image
                 details = json.loads(text)
             except json.JSONDecodeError as error:
                 raise UserError(f"{path}: {members['.json'].name} is not valid JSON ({error.msg}).") from error
+            if not isinstance(details, dict):
+                raise UserError(f"{path}: {members['.json'].name} holds no names and values; write it as {{…}}.")
         label = details.get(config.label_key)
         if ".cls" in members:
             label = _read(path, members[".cls"].offset_data, members[".cls"].size).decode().strip()

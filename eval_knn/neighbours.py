@@ -35,14 +35,16 @@ _DOUBLE_PLACES = 9
 _MARGIN = 24
 # Similarities in double precision that are held at once (128 MB, and as much again while they are sorted).
 _DOUBLE_BLOCK_VALUES = 16_000_000
+# FAISS's search on a GPU finds no more than this.
+_GPU_MOST_NEIGHBOURS = 2048
 
 
 @dataclass
 class SearchConfig:
     """How neighbours are searched."""
 
-    query_block: int = option("Queries per block; with gallery_block it bounds the memory (4 bytes a pair).", 2048)
-    gallery_block: int = option("Gallery rows per block.", 8192)
+    query_block: int = option("Queries per block; with gallery_block it bounds the memory (4 bytes a pair).", 1024)
+    gallery_block: int = option("Gallery rows per block.", 2048)
     approximate_above: int = option(
         "Gallery rows past which an approximate index is used, its recall printed.", 5_000_000
     )
@@ -105,7 +107,7 @@ def nearest(
     if len(gallery) > config.approximate_above and excluded is None:
         return _approximate(queries, gallery, k, config)
     wanted = min(k + _MARGIN, len(gallery))
-    if _gpus() and excluded is None:
+    if _gpus() and excluded is None and wanted <= _GPU_MOST_NEIGHBOURS:
         similarities, rows = _search_on_gpu(queries, gallery, wanted)
     else:
         similarities, rows = _search_in_blocks(queries, gallery, wanted, config, excluded)
@@ -135,23 +137,26 @@ def _search_in_blocks(
                 _blank(block, q, g, excluded)
             if g == 0:
                 _first_candidates(block, best, found)
-            else:
-                heaps.addn(len(part), faiss.cast_integer_to_float_ptr(block.data_ptr()), g)  # type: ignore[call-arg]
-        heaps.reorder()
+                continue
+            if g == gallery_block:  # values in rising order are a heap
+                best[:], found[:] = best[:, ::-1].copy(), found[:, ::-1].copy()
+            heaps.addn(len(part), faiss.cast_integer_to_float_ptr(block.data_ptr()), g)  # type: ignore[call-arg]
+        if len(gallery) > gallery_block:
+            heaps.reorder()
     similarities[rows < 0] = -np.inf
     return similarities, rows
 
 
 def _first_candidates(block: torch.Tensor, best: Floats, found: Integers) -> None:
-    """Fill empty heaps [Q, k] from the first block: nearly all of it would enter them, which sorting does faster.
+    """The best k of the first block in falling order [Q, k]: nearly all of it would enter heaps, and sorting is faster.
 
-    Values in rising order are a heap. Blanked similarities and the places that are left over count as missing.
+    Blanked similarities and the places that are left over count as missing.
     """
     best[:], found[:] = np.finfo(np.float32).min, -1
     values, columns = block.topk(min(best.shape[1], block.shape[1]), dim=1)
     known = torch.isfinite(values)
-    best[:, -values.shape[1] :] = torch.where(known, values, torch.finfo(torch.float32).min).numpy()[:, ::-1]
-    found[:, -values.shape[1] :] = torch.where(known, columns, -1).numpy()[:, ::-1]
+    best[:, : values.shape[1]] = torch.where(known, values, torch.finfo(torch.float32).min).numpy()
+    found[:, : values.shape[1]] = torch.where(known, columns, -1).numpy()
 
 
 def _blank(block: torch.Tensor, first_query: int, first_row: int, excluded: Exclusions) -> None:

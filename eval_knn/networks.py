@@ -19,7 +19,13 @@ from torch import Tensor, nn
 
 from backbone import LoadedBackbone, load_backbone
 from backbone.preprocessing import Preprocessing
-from eval_knn.timm_networks import IMAGENET_BASELINE, load_imagenet_baseline, load_timm
+from eval_knn.timm_networks import (
+    IMAGENET_ARCHITECTURE,
+    IMAGENET_BASELINE,
+    Loaded,
+    imagenet_baseline_file,
+    load_timm,
+)
 from runtime.errors import UserError
 from runtime.files import read_json, write_json
 
@@ -63,10 +69,10 @@ def find_network(word: str, cache: Path) -> Network:
     if word == PIXELS:
         return _pixels()
     if word == IMAGENET_BASELINE:
-        return _baseline(IMAGENET_BASELINE, *load_imagenet_baseline())
+        return _timm_network(word, IMAGENET_ARCHITECTURE, imagenet_baseline_file(), cache)
     if word.startswith("timm:"):
         name, _, file = word.removeprefix("timm:").partition("@")
-        return _baseline(word, *load_timm(name, Path(file) if file else None))
+        return _timm_network(word, name, Path(file) if file else None, cache)
     return _from_path(Path(word), cache)
 
 
@@ -75,8 +81,29 @@ def _pixels() -> Network:
     return Network(PIXELS, "baseline", "16x16 pixels", digest, Preprocessing(), Pixels, pretrained_here=False)
 
 
-def _baseline(name: str, model: nn.Module, architecture: str, preprocessing: Preprocessing, sha256: str) -> Network:
-    return Network(name, "baseline", architecture, sha256, preprocessing, lambda: model, pretrained_here=False)
+def _timm_network(word: str, name: str, file: Path | None, cache: Path) -> Network:
+    """Weights in a file are read when features are computed; those in the Hugging Face cache have no known file."""
+    loaded: list[Loaded] = []
+
+    def describe() -> dict[str, Any]:
+        loaded.append(load_timm(name, file))
+        return {"weights_sha256": loaded[0].weights_sha256, "preprocessing": loaded[0].preprocessing.to_dict()}
+
+    if file is None:
+        known = describe()
+    elif not file.is_file():
+        raise UserError(f"{word}: the file {file} does not exist; check the path.")
+    else:
+        known = _remembered(cache, f"timm {name} {file.resolve()}", _stamp(file), describe)
+    return Network(
+        name=word,
+        source="baseline",
+        architecture=name,
+        weights_sha256=known["weights_sha256"],
+        preprocessing=Preprocessing.from_dict(known["preprocessing"]),
+        load=lambda: (loaded[0] if loaded else load_timm(name, file)).model,
+        pretrained_here=False,
+    )
 
 
 # ------------------------------------------------------------------------------------------ runs and checkpoints
@@ -129,38 +156,42 @@ def _from_path(path: Path, cache: Path) -> Network:
     if not path.exists():
         raise UserError(f"cannot evaluate {path}: it does not exist; check the path.")
     refuse_half_written(path)
-    stamp = _stamp(path)
-    memory = cache / "weights" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]}.json"
-    known = read_json(memory) if memory.is_file() else {}
-    loaded: LoadedBackbone | None = None
-    if known.get("stamp") != stamp or known.get("format") != _FORMAT:
-        loaded = load_backbone(path)
-        known = {
-            "format": _FORMAT,
-            "stamp": stamp,
-            "source": loaded.source,
-            "architecture": loaded.architecture,
-            "weights_sha256": loaded.weights_sha256,
-            "preprocessing": loaded.preprocessing.to_dict(),
-            "step": loaded.metadata.get("step"),
-            "certificate": loaded.certificate,
+    found: list[LoadedBackbone] = []
+
+    def describe() -> dict[str, Any]:
+        found.append(load_backbone(path))
+        return {
+            "source": found[0].source,
+            "architecture": found[0].architecture,
+            "weights_sha256": found[0].weights_sha256,
+            "preprocessing": found[0].preprocessing.to_dict(),
+            "step": found[0].metadata.get("step"),
+            "certificate": found[0].certificate,
         }
-        write_json(memory, known)
 
-    def load() -> nn.Module:
-        return (loaded or load_backbone(path)).model
-
+    known = _remembered(cache, str(path.resolve()), _stamp(path), describe)
     return Network(
-        name=path.name if path.is_dir() else path.stem,
+        # A link such as RUN/best stands for the checkpoint that it points at.
+        name=path.resolve().name if path.is_dir() else path.stem,
         source=known["source"],
         architecture=known["architecture"],
         weights_sha256=known["weights_sha256"],
         preprocessing=Preprocessing.from_dict(known["preprocessing"]),
-        load=load,
+        load=lambda: (found[0] if found else load_backbone(path)).model,
         step=known["step"],
         path=path,
         certificate=known["certificate"],
     )
+
+
+def _remembered(cache: Path, what: str, stamp: list[Any], describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `describe` found in weights when their files were as they are now: to find cached features, no more."""
+    memory = cache / "weights" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
+    known = read_json(memory) if memory.is_file() else {}
+    if known.get("stamp") != stamp or known.get("format") != _FORMAT:
+        known = {"format": _FORMAT, "stamp": stamp, **describe()}
+        write_json(memory, known)
+    return dict(known)
 
 
 def _stamp(path: Path) -> list[list[Any]]:

@@ -11,7 +11,8 @@ from runtime.console import say, table
 def show_comparison(documents: list[dict[str, Any]], k: int) -> None:
     """One row per network, at the k that selects; top-5 at the published k = 100 when it was computed."""
     published = "100" if all("100" in document["k"] for document in documents) else str(k)
-    columns = ["network", "step", f"top-1 k={k}", "95% interval", f"top-5 k={published}"]
+    confidence = 100 * documents[0]["interval_confidence"]
+    columns = ["network", "step", f"top-1 k={k}", f"{confidence:g}% interval", f"top-5 k={published}"]
     columns += [f"bal. acc. k={k}", f"macro-F1 k={k}", f"MCC k={k}", "RankMe", "alpha-ReQ"]
     rows = []
     for document in documents:

