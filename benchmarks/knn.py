@@ -6,8 +6,8 @@
 
 Every method gets unit rows and returns class scores at k = 10, 20, 100, 200. Methods take turns, `--rounds` times, and
 the best time of each counts. Each method runs in a process of its own, so that its peak memory beyond the features is
-its own too. FAISS's own search and scikit-learn, which are slow at the atlas's size, get `--few-queries` of the queries,
-and ours is measured on just these as well: every ratio is between equal work.
+its own too. FAISS's own search and scikit-learn, which are slow at the atlas's size, get `--few-queries` of the
+queries, and ours is measured on just these as well: every ratio is between equal work.
 """
 
 from __future__ import annotations
