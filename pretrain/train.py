@@ -82,7 +82,9 @@ class Trainer:
     def train(self) -> int:
         """Run the steps that are left; after a roll-back, those since the checkpoint that it went to."""
         self._introduce()
-        if self.step >= self.end or self._has_given_up() or self.monitor.verdict(self.step).stop:
+        verdict = self.monitor.verdict(self.step)
+        ended = (self.step >= self.end or verdict.stop) and verdict.trouble is None
+        if ended or self._has_given_up():
             say(f"nothing to do: the run has ended at step {self.step:,} of {self.end:,}.")
             return 0
         while True:
@@ -116,8 +118,8 @@ class Trainer:
 
     def _go_back(self, trouble: Trouble) -> None:
         """To the last good checkpoint with a lower learning rate, or for good when that was tried often enough."""
-        guard, there = self.config.guard, set(self.store.steps())
-        good = [step for step in self.world.first_says(trouble.good_steps) if step in there]
+        guard, there = self.config.guard, self.world.first_says(self.store.steps())
+        good = [step for step in trouble.good_steps if step in there]
         if not good:
             raise UserError(f"{trouble.why}; no checkpoint from before that is left in {self.store.folder}.")
         goes_on = len(self.roll_backs.entries) < guard.roll_backs
@@ -249,7 +251,8 @@ class Trainer:
         if self.world.is_first:
             write_json(path, {"step": self.step, "skipped_in_a_row": self.skipped_in_a_row, "ranks": blamed})
         why = f"{self.skipped_in_a_row} steps in a row were non-finite, the last one is {self.step}"
-        before = tuple(sorted(s for s in self.store.steps() if s <= self.step + 1 - self.skipped_in_a_row))
+        steps: list[int] = self.world.first_says(self.store.steps())
+        before = tuple(sorted(step for step in steps if step <= self.step + 1 - self.skipped_in_a_row))
         if self.config.guard.non_finite and before:
             return Trouble(why, before)
         raise UserError(
@@ -357,6 +360,8 @@ class Trainer:
         table("schedule", list(head), [list(row) for row in rows])
         if self.warm is not None:
             say(self.warm.describe())
+            if config.monitor.mode == "off" and world.is_first:
+                warn("monitor.mode is off: nobody will see whether training does harm to the starting weights.")
         if self.step:
             say(f"going on from step {self.step:,}")
 
