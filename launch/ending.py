@@ -69,7 +69,7 @@ def main(folder: Path, exit_code: int) -> int:
     job, job_id = read_job(folder), os.environ["SLURM_JOB_ID"]
     if job.uses_ray:
         # srun's code is also that of nodes that were lost on the way; the stage's own counts.
-        noted = exit_code_file(job, int(os.environ.get("SLURM_RESTART_COUNT", "0")))
+        noted = exit_code_file(job)
         exit_code = int(noted.read_text()) if noted.exists() else exit_code or 1
     known = slurm.states([job_id], _TRIES).get(job_id)
     decision = record_end(job, exit_code, known.state if known else "RUNNING")

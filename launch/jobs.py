@@ -15,6 +15,8 @@ from runtime.files import make_directory, read_json, write_json
 
 # A stage that saved its work and wants to go on later ends with this code (sysexits.h: EX_TEMPFAIL).
 REQUEUE_EXIT_CODE = 75
+# In a job's words: replaced by the address of its own Ray cluster when that is up.
+RAY_ADDRESS = "{ray_address}"
 FORMAT = 1
 
 
@@ -122,9 +124,12 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 raise UserError(f"cannot read {path}: line {number} is not valid JSON ({error.msg}).") from error
 
 
-def exit_code_file(job: Job, restart: int) -> Path:
-    """Where the first node of a job on Ray notes the stage's exit code, for the other nodes and the batch script."""
-    return job.folder / f"ray_{restart}.exit"
+def exit_code_file(job: Job) -> Path:
+    """Where the first node of a job on Ray notes the stage's exit code, for the other nodes and the batch script.
+
+    Each go of each Slurm job has its own: what an earlier one left behind means nothing.
+    """
+    return job.folder / f"ray_{os.environ['SLURM_JOB_ID']}_{os.environ.get('SLURM_RESTART_COUNT', '0')}.exit"
 
 
 def log_files(job: Job, number: str | None = None) -> list[Path]:

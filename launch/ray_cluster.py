@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from launch.jobs import Job, exit_code_file, read_job
+from launch.jobs import RAY_ADDRESS, Job, exit_code_file, read_job
 from launch.task import port_of, record_start
 from runtime.console import say, warn
 from runtime.errors import UserError, exit_code_of
@@ -33,25 +33,31 @@ class RayStartError(Exception):
 
 
 def main(folder: Path) -> int:
-    job = read_job(folder)
+    try:
+        return run_node(read_job(folder))
+    except RayStartError as error:
+        # Not the user's doing, so not the user's exit code: the next go, at another port, may succeed.
+        warn(str(error))
+        return 1
+
+
+def run_node(job: Job) -> int:
     restart = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
     address = f"{os.environ['SLURM_LAUNCH_NODE_IPADDR']}:{port_of(int(os.environ['SLURM_JOB_ID']), restart)}"
-    token = job.folder / f"ray_{restart}.token"
+    ended = exit_code_file(job)
+    token = ended.with_suffix(".token")
     if os.environ["SLURM_PROCID"] != "0":
         _use_token(token)
-        return stay_joined(job, address, exit_code_file(job, restart))
-    exit_code_file(job, restart).unlink(missing_ok=True)
+        return stay_joined(job, address, ended)
     _make_token(token)
     _use_token(token)
     record_start(job)
     code = 1
     try:
         code = run_on_head(job, address)
-    except RayStartError as error:  # not the user's doing: the next go, at another port, may succeed
-        warn(str(error))
     finally:
         token.unlink(missing_ok=True)
-        write_text(exit_code_file(job, restart), f"{code}\n")
+        write_text(ended, f"{code}\n")
     if code == 0:  # else its logs may be wanted
         shutil.rmtree(_scratch(), ignore_errors=True)
     return code
@@ -90,7 +96,7 @@ def run_on_head(job: Job, address: str) -> int:
         # One process of several tasks: the stage must not think that it is a rank.
         hidden = ("SLURM_PROCID", "RANK")
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
-        words = [word.replace("{ray_address}", address) for word in job.words]
+        words = [word.replace(RAY_ADDRESS, address) for word in job.words]
         stage = subprocess.Popen([sys.executable, "-m", *words], env=environment | {"RAY_ADDRESS": address})
 
         def pass_on(number: int, frame: FrameType | None) -> None:

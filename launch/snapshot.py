@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
+from runtime.errors import UserError
 from runtime.files import atomic_directory
 
 PACKAGES = ("backbone", "data_pipeline", "eval_knn", "launch", "linear_probe", "pretrain", "runtime")
@@ -20,11 +21,15 @@ def take_snapshot(folder: Path, source: Path = SOURCE) -> Path:
         digest.update(f"{path.relative_to(source)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     target = folder / digest.hexdigest()[:12]
     if not target.is_dir():
-        with atomic_directory(target) as temporary:
-            for path in files:
-                copy = temporary / path.relative_to(source)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, copy)
+        try:
+            with atomic_directory(target) as temporary:
+                for path in files:
+                    copy = temporary / path.relative_to(source)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, copy)
+        except (OSError, UserError):
+            if not target.is_dir():  # else another submission has just copied the same code
+                raise
     return target
 
 

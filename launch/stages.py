@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from launch.cluster import ClusterConfig
-from launch.jobs import Job, job_folder
+from launch.jobs import RAY_ADDRESS, Job, job_folder
 from launch.submit import describe
 from runtime.config import config_to_yaml
-
-# Replaced by the address of the job's own Ray cluster when it is up.
-RAY_ADDRESS = "{ray_address}"
 
 
 @dataclass(frozen=True)

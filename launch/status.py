@@ -143,6 +143,9 @@ def print_status(runs: list[RunStatus], as_json: bool) -> None:
     if as_json:
         print(json.dumps([asdict(run) for run in runs], indent=2))
         return
+    if not runs:
+        say("no runs there")
+        return
     columns = ["run", "stage", "job", "state", "step", "images/s", "left", "last kNN", "best kNN", "requeues"]
     rows, troubles = [], []
     for run in runs:
