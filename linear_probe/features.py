@@ -92,7 +92,8 @@ def measure_efficiency(model: ProbeModel, device: str) -> Efficiency:
         return time.perf_counter() - began
 
     one, batch = torch.zeros(1, 3, side, side, device=device), torch.zeros(_TIMED_BATCH, 3, side, side, device=device)
-    seconds(one)  # the first call sets things up
+    seconds(one)  # the first call of each size sets things up
     single = sorted(seconds(one) for _ in range(_TIMED_IMAGES))
     parameters = sum(p.numel() for p in network.parameters())
+    seconds(batch)
     return Efficiency(device, parameters, 1000 * single[len(single) // 2], _TIMED_BATCH / seconds(batch))

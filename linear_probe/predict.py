@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from backbone.features import device_of
 from linear_probe.atlas.layouts import IMAGE_SUFFIXES
 from linear_probe.head_file import check_fits, load_head, probabilities
 from linear_probe.models import load_model
@@ -23,16 +24,17 @@ COLUMNS = ("file", "category", "confidence", "time_ms")
 def predict(head_path: Path, images: list[str], weights: str | None, out: Path, device: str = "cpu") -> Path:
     """One row a picture and level. In a task whose classes may meet, every class above one half has a row."""
     head = load_head(head_path)
+    on = device_of(device, "--device")
     model = load_model(weights or head.word)
     check_fits(head, head_path, model)
-    network = model.model.to(device).eval()
+    network = model.model.to(on).eval()
     files = _files(images)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for file in track(files, "pictures", len(files), "images"):
         began = time.perf_counter()
-        batch = model.preprocessing(file)[None].to(device)  # [1, 3, H, W]
+        batch = model.preprocessing(file)[None].to(on)  # [1, 3, H, W]
         answer = probabilities(head, head.kind.of(network, batch).float().cpu())[0]  # [C]
         elapsed_ms = 1000 * (time.perf_counter() - began)
         for level, start, stop in head.levels:

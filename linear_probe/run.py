@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from backbone.feature_cache import FeatureCache
-from backbone.features import FeatureKind
+from backbone.features import FeatureKind, device_of
 from linear_probe.atlas.build import load_atlas
 from linear_probe.atlas.taxonomy import load_taxonomy
 from linear_probe.evaluate import TestSide, evaluate
 from linear_probe.features import columns_of, features_of, measure_efficiency
 from linear_probe.head_file import save_head
-from linear_probe.intervals import holm, paired_p_value
+from linear_probe.intervals import holm, paired_p_value, with_interval
 from linear_probe.metrics import Floats, Targets
 from linear_probe.models import ProbeModel, load_models
 from linear_probe.overlap import overlapping
@@ -130,6 +130,7 @@ def _split(samples: list[Sample], path: Path, config: SplitConfig) -> Split:
 
 
 def run_benchmark(words: Sequence[str], config: ProbeConfig) -> Benchmark:
+    device = str(device_of(config.device, "device"))
     data = read_data(config)
     skipped = {
         task.name: why
@@ -147,7 +148,7 @@ def run_benchmark(words: Sequence[str], config: ProbeConfig) -> Benchmark:
     outcomes: dict[str, dict[str, Outcome]] = {task.name: {} for task in runnable}
     about = []
     for model in models:
-        for task_name, outcome in _run_model(model, runnable, data, config).items():
+        for task_name, outcome in _run_model(model, runnable, data, config, device).items():
             outcomes[task_name][model.name] = outcome
         about.append(
             {
@@ -156,7 +157,7 @@ def run_benchmark(words: Sequence[str], config: ProbeConfig) -> Benchmark:
                 "architecture": model.architecture,
                 "weights_sha256": model.weights_sha256,
                 "certificate": model.certificate,
-                "efficiency": asdict(measure_efficiency(model, _device(config))),
+                "efficiency": asdict(measure_efficiency(model, device)),
             }
         )
         model.model.cpu()
@@ -172,11 +173,9 @@ def run_benchmark(words: Sequence[str], config: ProbeConfig) -> Benchmark:
     )
 
 
-def _device(config: ProbeConfig) -> str:
-    return ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
-
-
-def _run_model(model: ProbeModel, tasks: list[Task], data: Data, config: ProbeConfig) -> dict[str, Outcome]:
+def _run_model(
+    model: ProbeModel, tasks: list[Task], data: Data, config: ProbeConfig, device: str
+) -> dict[str, Outcome]:
     rows = np.unique(np.concatenate([task.rows for task in tasks]))
     cache = FeatureCache(config.cache or Path(config.out) / "features")
     features, kind = features_of(
@@ -185,7 +184,7 @@ def _run_model(model: ProbeModel, tasks: list[Task], data: Data, config: ProbeCo
         config.protocol == "converged",
         cache,
         config.batch_size,
-        _device(config),
+        device,
     )
     place = {row: i for i, row in enumerate(rows.tolist())}
     outcomes = {}
@@ -220,7 +219,7 @@ def _run_task(
     save_head(path, trained.head, task, model, kind)
     auc = figures["auc"]
     say(
-        f"{model.name}, {task.name}: macro-AUC {auc['macro']:.3f} ({auc['low']:.3f}–{auc['high']:.3f}) "
+        f"{model.name}, {task.name}: macro-AUC {with_interval(auc['macro'], auc['low'], auc['high'])} "
         f"over {auc['classes']} classes; {trained.head.description}"
     )
     return Outcome(figures, draws, side.targets, logits)

@@ -6,6 +6,7 @@ import base64
 from html import escape
 
 from linear_probe.export.tables import main_table
+from linear_probe.intervals import with_interval
 from linear_probe.run import Benchmark
 
 _STYLE = """
@@ -146,7 +147,7 @@ def _classes(benchmark: Benchmark, task: str) -> str:
 def _auc(figures: dict[str, float | None]) -> str:
     if figures["auc"] is None:
         return "not evaluable"
-    return f"{figures['auc']:.3f} ({figures['low']:.3f}–{figures['high']:.3f})"
+    return with_interval(figures["auc"], figures["low"], figures["high"])
 
 
 def _text(value: float | None) -> str:

@@ -8,6 +8,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from linear_probe.intervals import with_interval
 from linear_probe.run import Benchmark
 
 _SUMMARY = (
@@ -43,7 +44,7 @@ def _is(value: float | None, top: float) -> bool:
 def _cell(value: dict[str, Any]) -> str:
     if value["macro"] is None:
         return "not evaluable"
-    return f"{value['macro']:.3f} ({value['low']:.3f}–{value['high']:.3f})"
+    return with_interval(value["macro"], value["low"], value["high"])
 
 
 def markdown(benchmark: Benchmark) -> str:

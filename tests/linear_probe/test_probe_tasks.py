@@ -128,6 +128,24 @@ def test_figures_of_an_exclusive_task_are_scikit_learns() -> None:
     assert figures["without_pretraining_overlap"] is None
 
 
+def test_intervals_are_drawn_over_groups() -> None:
+    """Forty patients with ten equal pictures each: single pictures would promise three times the certainty."""
+    random = np.random.default_rng(3)
+    patients = np.repeat(np.arange(40), 10)
+    targets = np.stack([patients % 2 == 0, patients % 2 == 1], 1)
+    logits = targets + np.repeat(random.normal(size=(40, 2)), 10, axis=0)
+    task = Task("t", "t", ("a", "b"), (Level("", 0, 2),), True, np.arange(400), targets)
+    seen = np.arange(400) < 10
+    widths = {}
+    for name, groups in {"patients": patients, "pictures": np.arange(400)}.items():
+        side = TestSide(targets, groups, [("x",)] * 400, np.array([True, True]), seen)
+        figures, _ = evaluate(task, side, logits, 1.0, 300, 0)
+        for part in (figures["auc"], figures["per_class"]["a"], figures["without_pretraining_overlap"]):
+            widths.setdefault(name, []).append(part["high"] - part["low"])
+    for by_patient, by_picture in zip(widths["patients"], widths["pictures"], strict=True):
+        assert by_patient > 2 * by_picture
+
+
 def test_what_cannot_be_evaluated_is_none_and_leaves_the_mean() -> None:
     random = np.random.default_rng(1)
     targets = random.random((60, 3)) < 0.4
