@@ -117,7 +117,10 @@ class ShardCache:
             except BlockingIOError:
                 yield False
                 return
-            yield True
+            try:
+                yield True
+            finally:
+                fcntl.flock(stream, fcntl.LOCK_UN)  # not left to close(): a process forked meanwhile has the file, too
 
     def _copy(self, name: str, size: int) -> bool:
         """Copy a shard; false when its checksum is wrong."""

@@ -182,6 +182,19 @@ def _read_first(folder: Path, cache: Path) -> None:
     assert cached(folder, cache, 3).read(0) == open_shards(folder).read(0)
 
 
+def test_a_process_forked_during_a_copy_does_not_keep_its_lock(many: Path, tmp_path: Path) -> None:
+    cache = cached(many, tmp_path, 3).cache
+    assert cache is not None
+    with cache._lock("a copy") as ours:
+        assert ours
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+    with cache._lock("a copy", wait=False) as ours:
+        assert ours
+    child.kill()
+    child.join()
+
+
 def test_the_remains_of_a_killed_copy_make_room_for_others(many: Path, tmp_path: Path) -> None:
     ours = cached(many, tmp_path, 2)
     remains = tmp_path / ".0123456789ab-shard-000009.tar.partial-copy"
