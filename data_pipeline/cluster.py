@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,13 +60,14 @@ def start_local(cores: int | None, object_store_mb: int) -> None:
 
 def run_tasks(
     function: Callable[..., Any],
-    argument_lists: Sequence[tuple[Any, ...]],
+    argument_lists: Iterable[tuple[Any, ...]],
     at_once: int,
     retries: int,
 ) -> Iterator[tuple[int, Any]]:
     """Call `function` with each list of arguments as Ray tasks; yields (position, result) as they end, in any order.
 
-    No more than `at_once` tasks exist at a time: neither the queue nor the results pile up. A task whose worker dies is
+    No more than `at_once` tasks exist at a time, and their arguments are made when their turn comes: neither the queue
+    nor the results pile up. A task whose worker dies is
     started again; an error inside a task is raised here.
     """
     remote = ray.remote(num_cpus=1, max_retries=retries)(function)

@@ -71,6 +71,17 @@ class RayConfig:
     object_store_mb: int = option("Shared memory of a local Ray, for the guarded images.", 200)
     images_per_unit: int = option("Single pictures that make one unit of work.", 64)
 
+    def check(self) -> None:
+        lowest = {
+            "workers": 0,
+            "retries": 0,
+            "object_store_mb": 80,
+            "images_per_unit": 1,
+        }  # Ray refuses a smaller store
+        for name, value in lowest.items():
+            if getattr(self, name) < value:
+                raise UserError(f"ray.{name} is {getattr(self, name)}; it must be at least {value}.")
+
 
 @dataclass
 class PipelineConfig:

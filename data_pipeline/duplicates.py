@@ -6,15 +6,14 @@ result depends on the order of the plan only.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.config import option
-from runtime.image_hash import hamming_distances
+from runtime.image_hash import HASH_BYTES, hamming_distances
 
 Hashes = NDArray[np.uint8]  # [N, 32]
 
@@ -23,6 +22,11 @@ Hashes = NDArray[np.uint8]  # [N, 32]
 _PIECES = 8
 # A piece that very many frames share (black frames, test pictures) says nothing; only the first few are paired.
 _MAX_PARTNERS = 16
+# Long videos agree in a piece here and there by chance. They are compared when the agreements reach this share of the
+# shorter one's frames; copies that differ by 36 bits of 256 reach 0.06.
+_MIN_AGREEMENTS = 0.01
+# Frames of a video that are compared with the other: enough to know the share to a few percent, whatever the length.
+_COMPARED_FRAMES = 512
 
 
 @dataclass
@@ -44,21 +48,22 @@ class RepeatedFrames:
     def __init__(self, config: DuplicatesConfig) -> None:
         self._config = config
         self._previous: Hashes | None = None
-        self._kept: list[NDArray[np.uint8]] = []
+        self._kept: Hashes = np.empty((64, HASH_BYTES), np.uint8)  # the first `_count` rows are filled
+        self._count = 0
 
     def drop_reason(self, picture_hash: NDArray[np.uint8]) -> str | None:
         """Why this frame adds nothing, or None."""
         previous, self._previous = self._previous, picture_hash[None]
         if previous is not None and hamming_distances(previous, picture_hash[None])[0, 0] <= self._config.frozen_bits:
             return "frozen"
-        if self._kept:
-            nearest = hamming_distances(picture_hash[None], np.stack(self._kept)).min()
-            if nearest <= self._config.frame_bits:
-                return "near_duplicate"
-        return None
+        distances = hamming_distances(picture_hash[None], self._kept[: self._count])
+        return "near_duplicate" if (distances <= self._config.frame_bits).any() else None
 
     def keep(self, picture_hash: NDArray[np.uint8]) -> None:
-        self._kept.append(picture_hash)
+        if self._count == len(self._kept):
+            self._kept = np.concatenate([self._kept, np.empty_like(self._kept)])
+        self._kept[self._count] = picture_hash
+        self._count += 1
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,12 @@ class SourceHashes:
 def copies_across(sources: list[SourceHashes], config: DuplicatesConfig) -> dict[str, tuple[str, str]]:
     """Which sources to drop: source id → (reason, id of the source that stays)."""
     dropped: dict[str, tuple[str, str]] = {}
-    pairs = sorted(_pairs_that_share_a_piece(sources))
+    pairs = _pairs_that_share_pieces(sources)
     for first, second in pairs:
         a, b = sources[first], sources[second]
         if a.source_id in dropped or b.source_id in dropped or a.single or b.single:
             continue
-        same = hamming_distances(a.hashes, b.hashes) <= config.video_bits
-        share_of_a, share_of_b = same.any(axis=1).mean(), same.any(axis=0).mean()
+        share_of_a, share_of_b = (_share_within(x.hashes, y.hashes, config.video_bits) for x, y in ((a, b), (b, a)))
         if max(share_of_a, share_of_b) < config.video_share:
             continue
         # The shorter one goes; of two equals the later.
@@ -96,22 +100,32 @@ def copies_across(sources: list[SourceHashes], config: DuplicatesConfig) -> dict
     return dropped
 
 
-def _pairs_that_share_a_piece(sources: list[SourceHashes]) -> Iterable[tuple[int, int]]:
-    """Numbers of sources, the smaller first, whose frames agree in a piece of their hashes."""
+def _share_within(some: Hashes, others: Hashes, max_distance: int) -> float:
+    """The share of `some` frames that are near one of the `others`, from an even sample when there are very many."""
+    sample = some[np.linspace(0, len(some) - 1, min(len(some), _COMPARED_FRAMES)).round().astype(int)]
+    return float((hamming_distances(sample, others) <= max_distance).any(axis=1).mean())
+
+
+def _pairs_that_share_pieces(sources: list[SourceHashes]) -> list[tuple[int, int]]:
+    """Numbers of sources, the smaller first, whose frames agree in enough pieces of their hashes, in order."""
     filled = [i for i, source in enumerate(sources) if len(source.hashes)]
     if not filled:
-        return set()
+        return []
     owners = np.concatenate([np.full(len(sources[i].hashes), i) for i in filled])
     hashes = np.ascontiguousarray(np.concatenate([sources[i].hashes for i in filled]))
-    pieces = hashes.view(f"V{hashes.shape[1] // _PIECES}").reshape(len(hashes), -1)
-    pairs: set[tuple[int, int]] = set()
-    for column in range(pieces.shape[1]):
-        _, group, counts = np.unique(pieces[:, column].copy().view(np.uint32), return_inverse=True, return_counts=True)
+    pieces = hashes.view(np.uint32)  # [N, _PIECES]
+    agreements: Counter[tuple[int, int]] = Counter()
+    for column in range(_PIECES):
+        _, group, counts = np.unique(pieces[:, column], return_inverse=True, return_counts=True)
         members: dict[int, dict[int, None]] = defaultdict(dict)
         for row in np.flatnonzero(counts[group] > 1):
             members[int(group[row])].setdefault(int(owners[row]))
         for sharing in members.values():
             numbers = sorted(sharing)
             for i, first in enumerate(numbers[:_MAX_PARTNERS]):
-                pairs.update((first, second) for second in numbers[i + 1 :])
-    return pairs
+                agreements.update((first, second) for second in numbers[i + 1 :])
+    return sorted(
+        (first, second)
+        for (first, second), count in agreements.items()
+        if count >= _MIN_AGREEMENTS * min(len(sources[first].hashes), len(sources[second].hashes))
+    )

@@ -14,10 +14,11 @@ from data_pipeline.cluster import run_tasks
 from data_pipeline.config import PipelineConfig
 from data_pipeline.leakage import Guard, Thumbnail, build_guard, thumbnail_of
 from data_pipeline.leakage.guard import GuardedImage, guarded_image, set_fingerprint
+from data_pipeline.reading import decode_picture
 from data_pipeline.screen.layout import find_layout
-from data_pipeline.sources import IMAGE_SUFFIXES, find_files
+from data_pipeline.sources import IMAGE_SUFFIXES, FoundFile, find_files
 from runtime.console import track, warn
-from runtime.errors import UserError
+from runtime.errors import UserError, naming_path
 
 _IMAGES_PER_TASK = 200
 
@@ -36,45 +37,65 @@ def read_guarded_sets(config: PipelineConfig, at_once: int) -> tuple[Guard, list
     """All guarded images, ready for comparison. A folder without images is an error: it would guard nothing."""
     images: list[GuardedImage] = []
     sets: list[GuardedSet] = []
-    for folder in (Path(name) for name in config.leakage.guard):
-        if not folder.is_dir():
-            raise UserError(f"leakage.guard: the folder {folder} does not exist; check the path, or remove it.")
-        paths = [file.path for file in find_files(folder) if Path(file.path).suffix.lower() in IMAGE_SUFFIXES]
-        if not paths:
-            raise UserError(f"leakage.guard: {folder} holds no images; check the path, or remove it.")
-        found = list(_read_set(folder, paths, config, at_once))
+    for (folder, files), name in zip(guarded_files(config).items(), set_names(config), strict=True):
+        found = list(_read_set(folder, name, [file.path for file in files], config, at_once))
         unreadable = [image.name for image in found if image.thumbnail is None]
-        for name in unreadable:
-            warn(f"the guarded image {name} can't be read, so copies of it would not be found.")
-        sets.append(GuardedSet(folder.name, len(found), len(unreadable), set_fingerprint(found)))
+        for unread in unreadable:
+            warn(f"the guarded image {unread} can't be read, so copies of it would not be found.")
+        sets.append(GuardedSet(name, len(found), len(unreadable), set_fingerprint(found)))
         images += found
     return build_guard(images), sets
 
 
-def _read_set(folder: Path, paths: list[str], config: PipelineConfig, at_once: int) -> Iterator[GuardedImage]:
+def guarded_files(config: PipelineConfig) -> dict[Path, list[FoundFile]]:
+    """The images of every guarded folder. One without images is an error: it would guard nothing."""
+    found: dict[Path, list[FoundFile]] = {}
+    for folder in (Path(name).absolute() for name in config.leakage.guard):
+        if not folder.is_dir():
+            raise UserError(f"leakage.guard: the folder {folder} does not exist; check the path, or remove it.")
+        found[folder] = [file for file in find_files(folder) if Path(file.path).suffix.lower() in IMAGE_SUFFIXES]
+        if not found[folder]:
+            raise UserError(f"leakage.guard: {folder} holds no images; check the path, or remove it.")
+    return found
+
+
+def set_names(config: PipelineConfig) -> list[str]:
+    """A name for each guarded folder: its own, with as many of its parents as tell it from the others."""
+    folders = list(dict.fromkeys(Path(name).absolute() for name in config.leakage.guard))
+    names = []
+    for folder in folders:
+        length = 1
+        while sum(other.parts[-length:] == folder.parts[-length:] for other in folders) > 1:
+            length += 1
+        names.append("/".join(folder.parts[-length:]))
+    return names
+
+
+def _read_set(
+    folder: Path, name: str, paths: list[str], config: PipelineConfig, at_once: int
+) -> Iterator[GuardedImage]:
     slices = [paths[i : i + _IMAGES_PER_TASK] for i in range(0, len(paths), _IMAGES_PER_TASK)]
-    tasks = [(folder, part, config) for part in slices]
+    tasks = [(folder, name, part, config) for part in slices]
     results = track(
-        run_tasks(read_guarded_images, tasks, at_once, config.ray.retries), f"guard {folder.name}", len(tasks), "slices"
+        run_tasks(read_guarded_images, tasks, at_once, config.ray.retries), f"guard {name}", len(tasks), "slices"
     )
     by_slice = dict(results)
     for number in range(len(slices)):
         yield from by_slice[number]
 
 
-def read_guarded_images(folder: Path, paths: list[str], config: PipelineConfig) -> list[GuardedImage]:
-    """Some images of a set; runs as a Ray task."""
+def read_guarded_images(folder: Path, name: str, paths: list[str], config: PipelineConfig) -> list[GuardedImage]:
+    """Some images of the set called `name`; runs as a Ray task."""
     cv2.setNumThreads(1)
-    return [read_guarded_image(folder, path, config) for path in paths]
+    return [_read_guarded_image(folder / path, f"{name}/{path}", config) for path in paths]
 
 
-def read_guarded_image(folder: Path, path: str, config: PipelineConfig) -> GuardedImage:
-    content = (folder / path).read_bytes()
-    name, digest = f"{folder.name}/{path}", hashlib.sha256(content).hexdigest()
-    picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR_RGB) if content else None
-    if picture is None:
-        return guarded_image(name, digest, None)
-    return guarded_image(name, digest, thumbnail_of_frame(np.asarray(picture, np.uint8), config))
+def _read_guarded_image(path: Path, name: str, config: PipelineConfig) -> GuardedImage:
+    with naming_path("read the guarded image", path):
+        content = path.read_bytes()
+    picture, _ = decode_picture(content)
+    thumbnail = None if picture is None else thumbnail_of_frame(picture, config)
+    return guarded_image(name, hashlib.sha256(content).hexdigest(), thumbnail)
 
 
 def thumbnail_of_frame(rgb: np.ndarray[tuple[int, int, int], np.dtype[np.uint8]], config: PipelineConfig) -> Thumbnail:

@@ -8,26 +8,29 @@ import os
 from pathlib import Path
 
 from runtime.errors import UserError, naming_path
-from runtime.files import make_directory
+from runtime.files import TEMPORARY_MARK, make_directory
 
 KEY_NAME = "key"
 _KEY_BYTES = 32
 
 
 def load_or_create_key(private_dir: Path) -> bytes:
-    """The secret of this output. It is made once, readable by its owner only."""
-    make_directory(private_dir)
-    path = private_dir / KEY_NAME
-    with naming_path("write the key", path):
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            pass
-        else:
+    """The secret of this output. It is made once, readable by its owner only. The caller holds the folder's lock."""
+    path = make_directory(private_dir) / KEY_NAME
+    if not path.exists():
+        temporary = path.with_name(f".{KEY_NAME}{TEMPORARY_MARK}{os.getpid()}")
+        with naming_path("write the key", path):
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(os.urandom(_KEY_BYTES).hex().encode() + b"\n")
                 stream.flush()
                 os.fsync(stream.fileno())
+            temporary.replace(path)
+    return load_key(private_dir)
+
+
+def load_key(private_dir: Path) -> bytes:
+    path = private_dir / KEY_NAME
     with naming_path("read the key", path):
         text = path.read_text(encoding="ascii").strip()
     try:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from data_pipeline.config import PipelineConfig
 from data_pipeline.duplicates import DuplicatesConfig, SourceHashes, copies_across
-from data_pipeline.examples import choose
+from data_pipeline.examples import EXAMPLE_SCHEMA, choose
 from data_pipeline.guarding import GuardedSet
 from data_pipeline.leakage.compare import PARTS, THUMBNAIL_PX
 from data_pipeline.planning import Plan, settings_of
@@ -46,11 +46,14 @@ class Collected:
 
 def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
     """Read all parts and drop the copies."""
-    tables, examples, sources = [], [], []
+    tables, sources = [], []
+    examples = [EXAMPLE_SCHEMA.empty_table()]
     for number, part in enumerate(parts):
         table = pq.read_table(part / "frames.parquet", schema=FRAME_SCHEMA)
         tables.append(table.append_column("part", pa.array([number] * len(table), pa.int32())))
         examples.append(pq.read_table(part / "examples.parquet"))
+        if len(examples) > 100:  # those of all parts would not fit into memory
+            examples = [choose(pa.concat_tables(examples), _EXAMPLES_PER_REASON)]
         sources += read_json(part / "sources.json")
     frames = pa.concat_tables(tables)
     copies = copies_across(_hashes_by_source(frames, sources), config)
@@ -61,9 +64,8 @@ def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
             source["dropped"][reason] = source["kept"]
             source["kept"] = 0
     stays = [source not in copies for source in frames.column("source").to_pylist()]
-    return Collected(
-        frames.filter(pa.array(stays, pa.bool_())), sources, choose(pa.concat_tables(examples), _EXAMPLES_PER_REASON)
-    )
+    shown = choose(pa.concat_tables(examples), _EXAMPLES_PER_REASON)
+    return Collected(frames.filter(pa.array(stays, pa.bool_())), sources, shown)
 
 
 def _hashes_by_source(frames: pa.Table, sources: list[dict[str, Any]]) -> list[SourceHashes]:
@@ -133,10 +135,10 @@ def _summary(
 def _certificate(config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet]) -> dict[str, Any]:
     """Which evaluation sets were kept out, how, and what was found."""
     leaks = [leak for source in collected.sources for leak in source["leaks"]]
-    by_set = Counter(leak["image"].split("/", 1)[0] for leak in leaks)
+    by_set = Counter(s.name for s in sets for leak in leaks if leak["image"].startswith(s.name + "/"))
     return {
         "guarded_sets": [{**dataclasses.asdict(s), "frames_dropped": by_set[s.name]} for s in sets],
-        "frames_checked": sum(source["seen"] for source in collected.sources),
+        "frames_checked": sum(source["compared"] for source in collected.sources),
         "frames_dropped": len(leaks),
         "images_found": sorted({leak["image"] for leak in leaks}),
         "method": {

@@ -17,7 +17,7 @@ from runtime.console import say, table, warn
 from runtime.errors import UserError
 
 # Part of every fingerprint: a change in what is computed must not meet old intermediate files.
-WORK_FORMAT = 1
+WORK_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,9 @@ def plan(config: PipelineConfig) -> Plan:
         sources, skipped = _sources_of(name, config)
         left_out.update(skipped)
         units.extend(_cut(sources, str(config.root_of(name)), len(units), config.ray.images_per_unit))
-    components = {f"{s.corpus}/{s.component}" for u in units for s in u.sources if s.component is not None}
-    present = {*(config.corpora[name].adapter for name in config.corpora), *components}
+    adapters = {name: corpus.adapter for name, corpus in config.corpora.items()}
+    components = {f"{adapters[s.corpus]}/{s.component}" for u in units for s in u.sources if s.component is not None}
+    present = {*adapters.values(), *components}
     overlaps = tuple(overlap for overlap in OVERLAPS_WITH_EVALUATION if overlap.part in present)
     return Plan(tuple(units), dict(sorted(left_out.items())), overlaps)
 
@@ -114,7 +115,7 @@ def settings_of(config: PipelineConfig) -> dict[str, Any]:
 
 def fingerprint(*content: Any) -> str:
     """A short checksum of anything that JSON can hold."""
-    text = json.dumps([WORK_FORMAT, *content], sort_keys=True, default=dataclasses.asdict)
+    text = json.dumps([WORK_FORMAT, *content], sort_keys=True, default=vars)  # vars: of the plan's dataclasses
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 

@@ -18,6 +18,7 @@ _MAGIC = {
     "TIFF picture": (b"II*\0", b"MM\0*"),
     "BMP picture": (b"BM",),
 }
+_END_MARKS = {"JPEG picture": b"\xff\xd9", "PNG picture": b"IEND"}
 _SUFFIXES = {
     ".jpg": "JPEG picture",
     ".jpeg": "JPEG picture",
@@ -39,7 +40,10 @@ class SourceReader:
         """A few frames spread over the source; none of a single picture, which is its own probe."""
         if self._source.kind == "video":
             path = self._root / self._source.path
-            return probe_frames(path, count) if path.stat().st_size and _content_of(path) is None else []
+            try:
+                return probe_frames(path, count) if path.stat().st_size and _content_of(path) is None else []
+            except OSError:
+                return []  # `frames` meets the same error and says so
         files = self._source.files
         chosen = sorted({round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)})
         read = (_read_picture(self._root / files[i].path)[0] for i in chosen)
@@ -82,16 +86,29 @@ def _read_picture(path: Path) -> tuple[NDArray[np.uint8] | None, str | None]:
         content = path.read_bytes()
     except OSError as error:
         return None, f"cannot be read: {error.strerror}"
+    picture, problem = decode_picture(content)
+    if picture is None:
+        return None, problem
+    actual = next((what for what, starts in _MAGIC.items() if content.startswith(starts)), None)
+    expected = _SUFFIXES.get(path.suffix.lower())
+    is_other = expected is not None and actual is not None and actual != expected
+    return picture, f"is a {actual}, not what its name says" if is_other else None
+
+
+def decode_picture(content: bytes) -> tuple[NDArray[np.uint8] | None, str | None]:
+    """An RGB picture [H, W, 3] without its metadata, or why there is none."""
     if not content:
         return None, "the file is empty"
     # OpenCV would fill what is missing with grey. Some writers add a few bytes after the end mark.
-    if content.startswith(_MAGIC["JPEG picture"]) and b"\xff\xd9" not in content[-4096:]:
-        return None, "ends early: the picture is only partly there"
+    for what, end_mark in _END_MARKS.items():
+        if content.startswith(_MAGIC[what]) and end_mark not in content[-4096:]:
+            return None, "ends early: the picture is only partly there"
     # The orientation tag is not applied: endoscopes have none, and it is metadata that is to be dropped.
-    picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
+    how = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+    try:
+        picture = cv2.imdecode(np.frombuffer(content, np.uint8), how)
+    except cv2.error as error:  # e.g. a header that promises billions of pixels
+        return None, f"cannot be decoded: {error.err}"
     if picture is None:
         return None, "is not a picture, or a broken one"
-    actual = next((what for what, starts in _MAGIC.items() if content.startswith(starts)), None)
-    expected = _SUFFIXES.get(path.suffix.lower())
-    problem = f"is a {actual}, not what its name says" if expected and actual and actual != expected else None
-    return np.asarray(picture, np.uint8), problem
+    return np.asarray(picture, np.uint8), None

@@ -158,7 +158,7 @@ def _leakage(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
         body = _table(["guarded set", "images", "unreadable", "frames dropped", "fingerprint"], rows)
         method = certificate["method"]
         body += (
-            f"<p>{certificate['frames_checked']:,} frames were seen, {certificate['frames_dropped']:,} dropped as "
+            f"<p>{certificate['frames_checked']:,} frames were compared, {certificate['frames_dropped']:,} dropped as "
             f"copies of {len(certificate['images_found']):,} evaluation images. "
             f"Method: {html.escape(method['quick_search'])}; "
             f"then {html.escape(method['comparison'])}, at least {method['min_correlation']}.</p>"

@@ -12,17 +12,17 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import ray
 
 from data_pipeline.cluster import ray_session, run_tasks
 from data_pipeline.config import PipelineConfig
-from data_pipeline.guarding import GuardedSet, read_guarded_sets
-from data_pipeline.identity import hashed, load_or_create_key
+from data_pipeline.guarding import GuardedSet, guarded_files, read_guarded_sets
+from data_pipeline.identity import hashed, load_key, load_or_create_key
+from data_pipeline.leakage import Guard
 from data_pipeline.manifest import CHECKSUMS, Collected, collect, write_manifest
-from data_pipeline.planning import Plan, Unit, fingerprint, plan, settings_of, show
+from data_pipeline.planning import Plan, fingerprint, plan, settings_of, show
 from data_pipeline.reporting import REPORT, report
 from data_pipeline.shards import cut_into_shards, index_name, shard_name, write_shard
 from data_pipeline.work import process_unit
@@ -54,16 +54,20 @@ def shard(config: PipelineConfig) -> ShardResult:
     out = make_directory(config.out_dir)
     with directory_lock(config.private_dir):
         key = load_or_create_key(config.private_dir)
-        run_id = fingerprint(settings_of(config), made, _guard_files(config), hashlib.sha256(key).hexdigest())
+        prints = [fingerprint(unit.sources) for unit in made.units]
+        guarded = [list(guarded_files(config).values())]
+        run_id = fingerprint(settings_of(config), prints, guarded, hashlib.sha256(key).hexdigest())
         finished = _finished(config, run_id)
         if finished is not None:
             return finished
+        (out / CHECKSUMS).unlink(missing_ok=True)  # they say that the set is whole
         remove_leftovers(out)
         remove_leftovers(config.private_dir)
         save_config(config, out / "config.yaml")
         with ray_session(config.ray) as at_once:
             guard, sets = read_guarded_sets(config, at_once)
-            parts = _screen_sources(made, config, guard, sets, key, at_once)
+            parts = _part_folders(made, prints, config, sets, key)
+            _screen_sources(made, parts, config, guard, key, at_once)
             collected = collect(parts, config.duplicates)
             _say_problems(collected)
             if collected.frames.num_rows == 0:
@@ -78,21 +82,17 @@ def shard(config: PipelineConfig) -> ShardResult:
     return ShardResult(out, count, len(names), did_nothing=False)
 
 
-def _guard_files(config: PipelineConfig) -> list[str]:
-    return [str(Path(folder).absolute()) for folder in config.leakage.guard]
-
-
 def _finished(config: PipelineConfig, run_id: str) -> ShardResult | None:
     """The result of an earlier, finished run of the same plan. A finished set of another plan is never overwritten."""
     out, private = config.out_dir, config.private_dir
     if not (out / CHECKSUMS).is_file():
         return None
     record = read_json(private / RUN_RECORD) if (private / RUN_RECORD).is_file() else None
-    if record is None:
+    if record is None and (out / WORK).is_dir():
         return None  # killed after the checksums, before the record: the last steps are done again
-    if record["run"] != run_id:
+    if record is None or record["run"] != run_id:
         raise UserError(
-            f"{out} holds a finished set made from other files or settings; choose another out, "
+            f"{out} holds a finished set made from other files or settings, or with another key; choose another out, "
             f"or remove it and {private / RUN_RECORD}."
         )
     if (out / WORK).is_dir():
@@ -104,31 +104,34 @@ def _finished(config: PipelineConfig, run_id: str) -> ShardResult | None:
     return ShardResult(out, int(record["frames"]), shards, did_nothing=True)
 
 
-def _screen_sources(
-    made: Plan, config: PipelineConfig, guard: Any, sets: list[GuardedSet], key: bytes, at_once: int
+def _part_folders(
+    made: Plan, prints: list[str], config: PipelineConfig, sets: list[GuardedSet], key: bytes
 ) -> list[Path]:
-    """Phase one. Returns the part folders in plan order."""
-    work = make_directory(config.out_dir / WORK)
-    remove_leftovers(work)
+    """The folders that phase one fills, in plan order, each named by a fingerprint of all that shapes its content."""
     settings = {k: v for k, v in settings_of(config).items() if k != "corpora"}
     shaping = fingerprint(settings, [s.fingerprint for s in sets], hashlib.sha256(key).hexdigest())
-    parts = [work / _part_name(unit, shaping) for unit in made.units]
+    return [
+        config.out_dir / WORK / f"part-{unit.number:06d}-{fingerprint(shaping, of_sources)}"
+        for unit, of_sources in zip(made.units, prints, strict=True)
+    ]
+
+
+def _screen_sources(
+    made: Plan, parts: list[Path], config: PipelineConfig, guard: Guard, key: bytes, at_once: int
+) -> None:
+    """Phase one: fill the part folders that are not there yet."""
+    remove_leftovers(make_directory(config.out_dir / WORK))
     todo = [(unit, part) for unit, part in zip(made.units, parts, strict=True) if not part.is_dir()]
     if len(todo) < len(parts):
         say(f"continuing: {len(parts) - len(todo)} of {len(parts)} units are done.")
     shared_guard, shared_config = ray.put(guard), ray.put(config)
-    tasks = [(unit, shared_config, shared_guard, key, part) for unit, part in todo]
+    tasks = ((unit, shared_config, shared_guard, key, part) for unit, part in todo)
     frames, began = 0, time.monotonic()
-    with progress("screening", len(tasks), "units") as bar:
+    with progress("screening", len(todo), "units") as bar:
         for _, seen in run_tasks(process_unit, tasks, at_once, config.ray.retries):
             frames += seen
-            bar.label = f"screening ({frames / (time.monotonic() - began):.0f} frames/s)"
+            bar.rate = f"{frames / (time.monotonic() - began):.1f} frames/s"
             bar.advance()
-    return parts
-
-
-def _part_name(unit: Unit, shaping: str) -> str:
-    return f"part-{unit.number:06d}-{fingerprint(shaping, unit.sources)}"
 
 
 def _write_shards(collected: Collected, parts: list[Path], config: PipelineConfig, at_once: int) -> list[str]:
@@ -143,8 +146,9 @@ def _write_shards(collected: Collected, parts: list[Path], config: PipelineConfi
         for row in rows:
             shard_of[row] = number
     collected.frames = frames.append_column("shard", pa.array(shard_of, pa.int32()))
-    tasks = [(out / name, parts, collected.frames.take(rows)) for name, rows in zip(names, runs, strict=True)]
-    for _ in track(run_tasks(write_shard, tasks, at_once, config.ray.retries), "writing", len(tasks), "shards"):
+    shared_parts = ray.put(parts)
+    tasks = ((out / name, shared_parts, collected.frames.take(rows)) for name, rows in zip(names, runs, strict=True))
+    for _ in track(run_tasks(write_shard, tasks, at_once, config.ray.retries), "writing", len(names), "shards"):
         pass
     return names
 
@@ -180,4 +184,4 @@ def _most_frequent(collected: Collected) -> str:
 
 def trace(config: PipelineConfig, corpus: str, path: str, frame: int) -> str:
     """The key that a frame has in the shards: with the private key, every frame can be found from its source."""
-    return hashed(load_or_create_key(config.private_dir), "frame", corpus, path, frame)
+    return hashed(load_key(config.private_dir), "frame", corpus, path, frame)

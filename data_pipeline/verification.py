@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import simplejpeg
 
@@ -46,26 +47,30 @@ def verify(config: PipelineConfig) -> Verification:
 
 
 def _check_content(out: Path, result: Verification) -> None:
+    """Shard by shard, with only that shard's rows as Python objects: a manifest may list millions."""
     manifest = read_json(out / MANIFEST)
-    rows = {row["key"]: row for row in pq.read_table(out / FRAMES).to_pylist()}
+    frames = pq.read_table(out / FRAMES)
     seen: Counter[str] = Counter()
     for number, name in enumerate(track(manifest["shards"], "verifying", len(manifest["shards"]), "shards")):
         if not (out / name).is_file() or not (out / index_name(name)).is_file():
             continue  # the checksums have said so
-        _check_shard(out / name, number, rows, seen, result)
+        rows = frames.filter(pc.equal(frames.column("shard"), number)).to_pylist()
+        _check_shard(out / name, {row["key"]: row for row in rows}, seen, result)
         result.shards += 1
     result.frames = sum(seen.values())
     result.faults += [f"the sample {key} is in the shards {count} times" for key, count in seen.items() if count > 1]
-    result.faults += [f"{FRAMES} lists {key}, which is in no shard" for key in rows if key not in seen]
-    if manifest["frames"] != len(rows):
-        result.faults.append(f"{MANIFEST} says {manifest['frames']} frames, {FRAMES} lists {len(rows)}")
-    digests = Counter(row["sha256"] for row in rows.values())
+    listed = frames.column("key").to_pylist()
+    result.faults += [f"{FRAMES} lists {key}, which is in no shard" for key in listed if key not in seen]
+    if manifest["frames"] != len(listed):
+        result.faults.append(f"{MANIFEST} says {manifest['frames']} frames, {FRAMES} lists {len(listed)}")
+    digests = Counter(frames.column("sha256").to_pylist())
     result.faults += [
         f"{count} frames have the same bytes ({digest})" for digest, count in digests.items() if count > 1
     ]
 
 
-def _check_shard(path: Path, number: int, rows: dict[str, Any], seen: Counter[str], result: Verification) -> None:
+def _check_shard(path: Path, rows: dict[str, Any], seen: Counter[str], result: Verification) -> None:
+    """`rows` are those that the manifest lists in this shard, by key."""
     try:
         with tarfile.open(path) as tar:
             members = {member.name: member for member in tar}
@@ -85,16 +90,14 @@ def _check_shard(path: Path, number: int, rows: dict[str, Any], seen: Counter[st
                     result.faults.append(f"{path.name}: the index is wrong about {key}.{suffix}")
                 stream.seek(offset)
                 contents.append(stream.read(size))
-            fault = _fault_of_sample(key, number, contents[0], contents[1], rows.get(key))
+            fault = _fault_of_sample(contents[0], contents[1], rows.get(key))
             if fault is not None:
                 result.faults.append(f"{path.name}: {key} {fault}")
 
 
-def _fault_of_sample(key: str, number: int, jpeg: bytes, record: bytes, row: dict[str, Any] | None) -> str | None:
+def _fault_of_sample(jpeg: bytes, record: bytes, row: dict[str, Any] | None) -> str | None:
     if row is None:
-        return f"is not in {FRAMES}"
-    if row["shard"] != number:
-        return f"is listed in shard {row['shard']}"
+        return f"is not listed in this shard by {FRAMES}"
     if hashlib.sha256(jpeg).hexdigest() != row["sha256"]:
         return "has other bytes than the manifest says"
     try:

@@ -31,6 +31,7 @@ from data_pipeline.screen.layout import Layout, find_layout, find_text_places
 from data_pipeline.screen.quality import drop_reason, measure
 from data_pipeline.screen.text import read_text
 from data_pipeline.sources import Source
+from runtime.errors import UserError
 from runtime.files import atomic_directory, write_json
 from runtime.image_hash import perceptual_hash
 
@@ -75,6 +76,7 @@ class SourceResult:
     corpus: str
     source: str
     seen: int = 0
+    compared: int = 0  # with the guarded images
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     problems: dict[str, str] = field(default_factory=dict)
@@ -87,13 +89,19 @@ def process_unit(unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, p
     if part.is_dir():
         return 0
     cv2.setNumThreads(1)
-    with atomic_directory(part) as folder:
-        with (folder / "frames.bin").open("wb") as stream:
-            writer = _PartWriter(stream)
-            screened = [_SourceScreen(source, unit, config, guard, key, writer).run() for source in unit.sources]
-        pq.write_table(pa.Table.from_pylist(writer.rows, FRAME_SCHEMA), folder / "frames.parquet")
-        pq.write_table(pa.Table.from_pylist(writer.examples.rows, EXAMPLE_SCHEMA), folder / "examples.parquet")
-        write_json(folder / "sources.json", [vars(result) for result in screened])
+    screened: list[SourceResult] = []
+    try:
+        with atomic_directory(part) as folder:
+            with (folder / "frames.bin").open("wb") as stream:
+                writer = _PartWriter(stream)
+                screened += [_SourceScreen(source, unit, config, guard, key, writer).run() for source in unit.sources]
+            pq.write_table(pa.Table.from_pylist(writer.rows, FRAME_SCHEMA), folder / "frames.parquet")
+            pq.write_table(pa.Table.from_pylist(writer.examples.rows, EXAMPLE_SCHEMA), folder / "examples.parquet")
+            write_json(folder / "sources.json", [vars(result) for result in screened])
+    except (UserError, OSError):
+        # A worker of a driver that was killed may still have been at this unit, and have been faster.
+        if not part.is_dir():
+            raise
     return sum(result.seen for result in screened)
 
 
@@ -127,7 +135,11 @@ class _SourceScreen:
             self._probes = self._reader.probes(self._config.screen.probe_frames)
         for frame in self._reader.frames():
             self._result.seen += 1
-            reason = self._screen(frame)
+            try:
+                reason = self._screen(frame)
+            except cv2.error as error:
+                where = f"{self._source.corpus}/{self._source.path}, frame {frame.index}"
+                raise RuntimeError(f"{where}: the screens failed on this picture") from error
             if reason is None:
                 self._result.kept += 1
             else:
@@ -156,7 +168,7 @@ class _SourceScreen:
             self._result.leaks.append({"frame": frame.index, "image": match.name, "correlation": match.correlation})
             beside = np.repeat(self._guard.greys[match.number][..., None], 3, axis=2)
             return self._drop("evaluation_image", picture, beside)
-        finished = layout.without_text(picture)
+        finished = self._without_text(picture, frame.rgb, layout)
         if self._text_found(frame, finished, layout):
             return self._drop("text", finished)
         self._repeated.keep(picture_hash)
@@ -172,17 +184,25 @@ class _SourceScreen:
             layout = find_layout(
                 probes, screen.field_of_view, self._config.shards.longest_side_px, screen.position_box == "mask"
             )
-            if layout is not None and screen.text.inside == "fill":
-                count = min(screen.text.probe_frames, len(probes))
-                chosen = [probes[i * len(probes) // count] for i in range(count)]
-                find_text_places(layout, chosen, screen.text.detector_px)
             self._layouts[size] = layout
         return self._layouts[size]
+
+    def _without_text(self, picture: NDArray[np.uint8], rgb: NDArray[np.uint8], layout: Layout) -> NDArray[np.uint8]:
+        """The picture with its text painted over. Where text stands is found when the first frame gets this far."""
+        text = self._config.screen.text
+        if text.inside == "keep":
+            return picture
+        if not layout.text_is_known:
+            probes = [probe for probe in self._probes if probe.shape == rgb.shape] or [rgb]
+            count = min(text.probe_frames, len(probes))
+            find_text_places(layout, [probes[i * len(probes) // count] for i in range(count)], text.detector_px)
+        return layout.without_text(picture)
 
     def _leak(self, rgb: NDArray[np.uint8], layout: Layout, picture: NDArray[np.uint8]) -> Match | None:
         """The guarded image that this is; also tried with the frame's own layout, as a film may show other pictures."""
         if not self._guard.names:
             return None
+        self._result.compared += 1
         leakage = self._config.leakage
         match = self._guard.match(thumbnail_of(picture, layout.visible), leakage)
         if match is not None or self._source.kind == "image":

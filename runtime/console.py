@@ -105,6 +105,7 @@ class ProgressBar:
     def __init__(self, label: str, total: int, unit: str) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.done = 0
+        self.rate: str | None = None  # what to show as speed; None counts units
         self._began = self._last_line = time.monotonic()
         self._bar: Progress | None = None
 
@@ -117,6 +118,8 @@ class ProgressBar:
             say(self._line())
 
     def _speed(self) -> str:
+        if self.rate is not None:
+            return self.rate
         return f"{self.done / max(time.monotonic() - self._began, 1e-9):.1f} {self.unit}/s"
 
     def _line(self) -> str:

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from runtime.config import option
 from runtime.errors import UserError
 
+# Times are rounded in containers: a frame a tenth of a millisecond early is on time.
+EARLY_SECONDS = 1e-4
+
 
 @dataclass
 class DecodeConfig:
@@ -84,13 +87,10 @@ class Picker:
         self._step = float(config.every_frames) if self._by_count else 1.0 / config.fps
         self._taken = 0
 
-    # Times are rounded in containers: a frame a tenth of a millisecond early is on time.
-    _EARLY = 1e-4
-
     @property
     def target(self) -> float:
         """The time (or, for sampling=every, the position) from which the next frame is taken."""
-        return self._taken * self._step - self._EARLY
+        return self._taken * self._step - EARLY_SECONDS
 
     def wants(self, index: int, seconds: float) -> bool:
         return (index if self._by_count else seconds) >= self.target
@@ -98,4 +98,4 @@ class Picker:
     def take(self, index: int, seconds: float) -> None:
         """Note that this frame was taken; targets that it has passed are dropped."""
         position = index if self._by_count else seconds
-        self._taken = max(self._taken + 1, int((position + self._EARLY) / self._step) + 1)
+        self._taken = max(self._taken + 1, int((position + EARLY_SECONDS) / self._step) + 1)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_pipeline.screen.position_box import position_box_mask
+from data_pipeline.screen.shrink import shrink
 from runtime.config import option
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
@@ -51,6 +52,12 @@ class FieldOfView:
         width, height = self.frame_size
         return max(int(left), 0), max(int(top), 0), min(int(right), width), min(int(bottom), height)
 
+    def cropped_to(self, size: tuple[int, int]) -> FieldOfView:
+        """The same outline in a picture of `size` that was cut along `box` and scaled."""
+        left, top, right, bottom = self.box
+        factor = np.array([size[0] / (right - left), size[1] / (bottom - top)], np.float32)
+        return FieldOfView(self.shape, (self.outline - np.array([left, top], np.float32)) * factor, size)
+
     def mask(self) -> NDArray[np.uint8]:
         """[H, W], 255 inside."""
         return _fill_convex(self.outline, self.frame_size)
@@ -76,7 +83,7 @@ def detect_field_of_view(frames: Sequence[Image], config: FieldOfViewConfig) -> 
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     level = np.zeros((size[1], size[0]), np.uint8)
     for frame in frames:
-        small = cv2.resize(frame, size, interpolation=cv2.INTER_AREA)
+        small = shrink(frame, size)
         brightest = cv2.max(cv2.max(small[..., 0], small[..., 1]), small[..., 2])
         brightest[position_box_mask(small) > 0] = 0
         np.maximum(level, brightest, out=level)

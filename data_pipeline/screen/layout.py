@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from data_pipeline.screen.field_of_view import FieldOfView, FieldOfViewConfig, detect_field_of_view
-from data_pipeline.screen.position_box import position_box
+from data_pipeline.screen.position_box import Box, position_box
+from data_pipeline.screen.shrink import shrink
 from data_pipeline.screen.text import fill, fill_mask, find_text
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
@@ -26,14 +28,13 @@ class Layout:
     shown: Mask  # of the finished picture: inside the field of view
     visible: Mask  # and not under the position box: what may be measured
     text: Mask | None = None  # and painted over
+    text_is_known: bool = False  # whether text was looked for
 
     def crop(self, frame: Image) -> Image:
         """The frame cropped to its field of view and made smaller; nothing is blanked yet."""
         left, top, right, bottom = self.view.box
         cropped = frame[top:bottom, left:right]
-        if (cropped.shape[1], cropped.shape[0]) == self.out_size:
-            return cropped.copy()
-        return np.asarray(cv2.resize(cropped, self.out_size, interpolation=cv2.INTER_AREA), np.uint8)
+        return shrink(cropped, self.out_size)
 
     def blank(self, cropped: Image) -> Image:
         """Black outside the field of view (and on the position box, when it is masked)."""
@@ -43,7 +44,7 @@ class Layout:
         """The frame as it came, in the finished picture's scale: what would be seen without any screening."""
         left, _, right, _ = self.view.box
         scale = self.out_size[0] / (right - left)
-        return np.asarray(cv2.resize(frame, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA), np.uint8)
+        return shrink(frame, (round(frame.shape[1] * scale), round(frame.shape[0] * scale)))
 
     def without_text(self, blanked: Image) -> Image:
         return blanked if self.text is None else self.blank(fill(blanked, self.text))
@@ -61,34 +62,38 @@ def find_layout(
         return None
     scale = min(1.0, longest_side_px / max(right - left, bottom - top))
     out_size = (max(1, round((right - left) * scale)), max(1, round((bottom - top) * scale)))
-    shown = view.mask()
+    shown = view.cropped_to(out_size).mask()
     visible = shown.copy()
     box = _common_box(frames)
     if box is not None:
-        visible[box[1] : box[3], box[0] : box[2]] = 0
+        _clear(visible, box, view.box)
         if mask_position_box:
             shown = visible
-    shown, visible = (_to_output(mask[top:bottom, left:right], out_size) for mask in (shown, visible))
     if not visible.any():
         return None
     return Layout(view, out_size, shown, visible)
 
 
+def _clear(mask: Mask, box: Box, crop: Box) -> None:
+    """Set the mask of a cropped and shrunk picture to 0 on a box of the whole frame, and on pixels that it touches."""
+    height, width = mask.shape
+    x, y = width / (crop[2] - crop[0]), height / (crop[3] - crop[1])
+    left, right = max(0, int((box[0] - crop[0]) * x)), max(0, ceil((box[2] - crop[0]) * x))
+    top, bottom = max(0, int((box[1] - crop[1]) * y)), max(0, ceil((box[3] - crop[1]) * y))
+    mask[top:bottom, left:right] = 0
+
+
 def find_text_places(layout: Layout, frames: Sequence[Image], detector_px: int) -> None:
     """Look for text in the finished form of `frames` and note its places in the layout."""
     places = [place for frame in frames for place in find_text(layout.blank(layout.crop(frame)), detector_px)]
-    layout.text = fill_mask(places, layout.out_size)
+    layout.text, layout.text_is_known = fill_mask(places, layout.out_size), True
 
 
-def _common_box(frames: Sequence[Image]) -> tuple[int, int, int, int] | None:
+def _common_box(frames: Sequence[Image]) -> Box | None:
     """The position box that at least a third of the frames show."""
     boxes = [box for box in map(position_box, frames) if box is not None]
     if not boxes or 3 * len(boxes) < len(frames):
         return None
-    array = np.array(boxes)
-    return (*(int(v) for v in array[:, :2].min(axis=0)), *(int(v) for v in array[:, 2:].max(axis=0)))  # type: ignore[return-value]
-
-
-def _to_output(mask: Mask, size: tuple[int, int]) -> Mask:
-    smaller = cv2.resize(mask, size, interpolation=cv2.INTER_AREA)
-    return np.where(smaller > 127, 255, 0).astype(np.uint8)
+    left, top = (int(v) for v in np.array(boxes)[:, :2].min(axis=0))
+    right, bottom = (int(v) for v in np.array(boxes)[:, 2:].max(axis=0))
+    return left, top, right, bottom

@@ -6,16 +6,31 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from data_pipeline.screen.shrink import shrink
+
 # OpenCV hue runs to 180; the display's ground is a saturated green-blue that neither tissue nor dye shows so flatly.
 _LOWEST = np.array([76, 120, 70], np.uint8)
 _HIGHEST = np.array([92, 255, 255], np.uint8)
 
+_SEARCHED_PX = 320
 
-def position_box(image: NDArray[np.uint8]) -> tuple[int, int, int, int] | None:
-    """The box in an RGB picture as left, top, right, bottom, or None.
+Box = tuple[int, int, int, int]  # left, top, right, bottom (the last two exclusive)
 
-    It must be a filled rectangle of one colour, 1 to 25% of the frame, that touches its lower half.
+
+def position_box(image: NDArray[np.uint8]) -> Box | None:
+    """The box in an RGB picture, or None.
+
+    It must be a filled rectangle of one colour, 1 to 25% of the frame, that touches its lower half. A large picture is
+    searched at half its size or less first: most have no box.
     """
+    height, width = image.shape[:2]
+    scale = _SEARCHED_PX / max(height, width)
+    if scale <= 0.5 and _find(shrink(image, (round(width * scale), round(height * scale)))) is None:
+        return None
+    return _find(image)
+
+
+def _find(image: NDArray[np.uint8]) -> Box | None:
     height, width = image.shape[:2]
     teal = cv2.inRange(cv2.cvtColor(image, cv2.COLOR_RGB2HSV), _LOWEST, _HIGHEST)
     teal = cv2.morphologyEx(teal, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))

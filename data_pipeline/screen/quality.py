@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from data_pipeline.screen.shrink import shrink
 from runtime.config import option
 
 # Sharpness depends on the picture's size, so it is measured at one.
@@ -36,9 +37,8 @@ def measure(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Quality:
     """Measure the pixels of rgb [H, W, 3] where inside [H, W] is not 0."""
     scale = _MEASURED_PX / max(inside.shape)
     size = (max(8, round(inside.shape[1] * scale)), max(8, round(inside.shape[0] * scale)))
-    small = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
+    grey = shrink(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), size)
     mask = cv2.resize(inside, size, interpolation=cv2.INTER_NEAREST)
-    grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY)
     # Away from the edge, where the picture ends and all is sharp.
     core = cv2.erode(mask, np.ones((9, 9), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0) > 0
     if not core.any():

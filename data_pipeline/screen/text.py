@@ -21,6 +21,10 @@ from runtime.config import option
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 Polygon = NDArray[np.float32]  # [4, 2] x, y
 
+# By how much a small picture is enlarged at most, for the detector. On a frame of 340x256 pixels more finds the same
+# places in three times the time.
+_LARGEST_SCALE = 1.8
+
 
 @dataclass
 class TextConfig:
@@ -56,7 +60,7 @@ _PRIVATE = re.compile(
 
 def find_text(image: Image, detector_px: int) -> list[Polygon]:
     """Quadrilaterals around everything that looks like text."""
-    boxes, _ = _reader(detector_px, 0.3).text_det(np.ascontiguousarray(image[..., ::-1]))
+    boxes, _ = _reader_for(image, detector_px, 0.3).text_det(np.ascontiguousarray(image[..., ::-1]))
     return [] if boxes is None else [np.asarray(box, np.float32) for box in boxes]
 
 
@@ -78,7 +82,7 @@ def fill(image: Image, mask: NDArray[np.uint8]) -> Image:
 
 def read_text(image: Image, config: TextConfig) -> TextFinding:
     """Read a picture with the whole reader: detection, then recognition."""
-    lines, _ = _reader(736, 0.5)(np.ascontiguousarray(image[..., ::-1]))
+    lines, _ = _reader_for(image, 736, 0.5)(np.ascontiguousarray(image[..., ::-1]))
     sure = [
         text.strip()
         for _, text, confidence in lines or []
@@ -87,14 +91,17 @@ def read_text(image: Image, config: TextConfig) -> TextFinding:
     return TextFinding(bool(sure), any(_PRIVATE.search(text) for text in sure))
 
 
+def _reader_for(image: Image, detector_px: int, box_threshold: float) -> Any:
+    """The reader, set so that its detector sees the picture's shorter side at `detector_px` or more."""
+    reader = _load_reader()
+    reader.text_det.limit_side_len = min(detector_px, round(_LARGEST_SCALE * min(image.shape[:2])))
+    reader.text_det.postprocess_op.box_thresh = box_threshold
+    return reader
+
+
 @cache
-def _reader(detector_px: int, box_threshold: float) -> Any:
-    """The reader, loaded once per process; one thread, as the work is spread over processes."""
+def _load_reader() -> Any:
+    """One per process, with one thread, as the work is spread over processes."""
     from rapidocr_onnxruntime import RapidOCR
 
-    return RapidOCR(
-        intra_op_num_threads=1,
-        inter_op_num_threads=1,
-        det_limit_side_len=detector_px,
-        det_box_thresh=box_threshold,
-    )
+    return RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1)

@@ -71,6 +71,8 @@ def test_broken_pictures_are_reported_and_the_rest_is_kept(pictures: Path, tmp_p
     (pictures / "text.jpg").write_text("not a picture")
     whole = cv2.imencode(".jpg", picture(50))[1].tobytes()
     (pictures / "half.jpg").write_bytes(whole[: len(whole) // 2])
+    whole = cv2.imencode(".png", picture(52))[1].tobytes()
+    (pictures / "half.png").write_bytes(whole[: len(whole) // 2])
     (pictures / "wrong.jpg").write_bytes(cv2.imencode(".png", picture(51))[1].tobytes())
     (pictures / "gone.png").symlink_to(tmp_path / "nowhere.png")
     config = config_of(pictures, tmp_path / "out")
@@ -82,6 +84,7 @@ def test_broken_pictures_are_reported_and_the_rest_is_kept(pictures: Path, tmp_p
     assert problems == {
         "empty.png": "the file is empty",
         "half.jpg": "ends early: the picture is only partly there",
+        "half.png": "ends early: the picture is only partly there",
         "text.jpg": "is not a picture, or a broken one",
         "wrong.jpg": "is a PNG picture, not what its name says",
     }
@@ -124,6 +127,47 @@ def test_guard_folder_that_guards_nothing_is_refused(pictures: Path, tmp_path: P
     config.leakage.guard = [str(tmp_path / "empty")]
     with pytest.raises(UserError, match=r"leakage\.guard: .*empty holds no images"):
         shard(config)
+
+
+def test_guarded_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    from data_pipeline.guarding import set_names
+
+    config = PipelineConfig()
+    config.leakage.guard = [f"{tmp_path}/a/images", f"{tmp_path}/b/images", f"{tmp_path}/kvasir"]
+    assert set_names(config) == ["a/images", "b/images", "kvasir"]
+
+
+def test_a_source_that_vanished_after_planning_is_reported(pictures: Path, tmp_path: Path) -> None:
+    from data_pipeline import plan
+    from data_pipeline.leakage import build_guard
+    from data_pipeline.work import process_unit
+
+    (pictures / "film.mp4").write_bytes(b"x")
+    config = config_of(pictures, tmp_path / "out")
+    (unit,) = (unit for unit in plan(config).units if unit.sources[0].kind == "video")
+    (pictures / "film.mp4").unlink()
+    assert process_unit(unit, config, build_guard([]), bytes(32), tmp_path / "part") == 0
+    assert "No such file" in (tmp_path / "part" / "sources.json").read_text()
+
+
+def test_a_part_that_another_worker_finished_meanwhile_is_taken(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from data_pipeline import plan, work
+    from data_pipeline.leakage import build_guard
+
+    config = config_of(pictures, tmp_path / "out")
+    (unit,) = plan(config).units
+    write_json = work.write_json
+
+    def finish_elsewhere_first(path: Path, content: object) -> None:
+        monkeypatch.setattr(work, "write_json", write_json)
+        work.process_unit(unit, config, build_guard([]), bytes(32), tmp_path / "part")
+        write_json(path, content)
+
+    monkeypatch.setattr(work, "write_json", finish_elsewhere_first)
+    assert work.process_unit(unit, config, build_guard([]), bytes(32), tmp_path / "part") == 6
+    assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == ["part"], "nothing is left behind"
 
 
 def test_two_runs_into_one_folder_are_refused(pictures: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Evaluation:
         self.config = PipelineConfig()
         self.folder = folder
         self.paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
-        self._images = read_guarded_images(folder, self.paths, self.config)
+        self._images = read_guarded_images(folder, folder.name, self.paths, self.config)
         self.guard: Guard = build_guard(self._images)
 
     def match(self, image: Image) -> Match | None:

@@ -19,6 +19,7 @@ from data_pipeline.screen.field_of_view import FieldOfViewConfig, detect_field_o
 from data_pipeline.screen.layout import find_layout, find_text_places
 from data_pipeline.screen.position_box import position_box
 from data_pipeline.screen.quality import QualityConfig, drop_reason, measure
+from data_pipeline.screen.shrink import shrink
 from data_pipeline.screen.text import TextConfig, read_text
 from data_pipeline.synthesize.devices import TEAL
 from data_pipeline.synthesize.truth import Geometry, Source, Truth, read_truth
@@ -198,6 +199,45 @@ def test_the_shorter_copy_of_a_video_goes_and_strangers_stay() -> None:
         copies_across([SourceHashes("long", False, long), SourceHashes("mixed", False, mixed)], DuplicatesConfig())
         == {}
     )
+
+
+def test_long_videos_are_compared_only_when_they_agree_in_more_than_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two strangers of thousands of frames agree in some 32 bits somewhere; a copy of one of them is still found."""
+    from data_pipeline import duplicates
+
+    random = np.random.default_rng(3)
+    one, other = (random.integers(0, 256, (4000, 32), np.uint8) for _ in range(2))
+    other[:5, :4] = one[100:105, :4]  # agreements by chance
+    copy = one[500:3000].copy()
+    flips = np.packbits(random.random((len(copy), 256)) < 16 / 256, axis=1)
+    compared = []
+    share = duplicates._share_within
+    monkeypatch.setattr(duplicates, "_share_within", lambda a, b, bits: compared.append(1) or share(a, b, bits))
+    sources = [SourceHashes("one", False, one), SourceHashes("other", False, other)]
+    assert copies_across(sources, DuplicatesConfig()) == {} and compared == []
+    sources.append(SourceHashes("copy", False, copy ^ flips))
+    assert copies_across(sources, DuplicatesConfig()) == {"copy": ("duplicate_video", "one")}
+
+
+def test_repeated_frames_of_a_long_video_are_found() -> None:
+    hashes = np.random.default_rng(4).integers(0, 256, (300, 32), np.uint8)
+    repeated = RepeatedFrames(DuplicatesConfig())
+    for picture_hash in hashes:
+        assert repeated.drop_reason(picture_hash) is None
+        repeated.keep(picture_hash)
+    assert [repeated.drop_reason(hashes[i]) for i in (0, 63, 64, 200)] == ["near_duplicate"] * 4
+
+
+def test_shrinking_keeps_the_mean_and_the_place() -> None:
+    y, x = np.mgrid[0:720, 0:1281]
+    ramp = (40 + x / 10 + y / 10).astype(np.uint8)
+    for size in ((512, 288), (384, 216), (256, 100), (1281, 720)):
+        small = shrink(ramp, size).astype(float)
+        assert small.shape == size[::-1]
+        expected = cv2.resize(ramp.astype(np.float32), size, interpolation=cv2.INTER_AREA)
+        assert np.abs(small - expected).max() < 2
+    fine = np.tile(np.array([0, 255], np.uint8), (640, 640))
+    assert np.ptp(shrink(fine, (400, 200)).astype(int)) < 3, "stripes that are too fine turn grey, not into other ones"
 
 
 def test_single_pictures_are_kept_once_and_videos_win() -> None:

@@ -137,7 +137,9 @@ def test_verify_passes_and_finds_each_kind_of_damage(small_run: Path, synthetic_
     assert any("in no shard" in fault for fault in verify(config).faults)
 
 
-def test_finished_run_does_nothing_and_other_settings_do_not_overwrite(small_run: Path, synthetic_corpus: Path) -> None:
+def test_finished_run_does_nothing_and_other_settings_do_not_overwrite(
+    small_run: Path, synthetic_corpus: Path, tmp_path: Path
+) -> None:
     before = checksums_of(small_run)
     times = {path.name: path.stat().st_mtime_ns for path in small_run.iterdir()}
     config = config_for(synthetic_corpus, small_run, "shards.size_mb=1", only=SMALL)
@@ -147,6 +149,8 @@ def test_finished_run_does_nothing_and_other_settings_do_not_overwrite(small_run
 
     with pytest.raises(UserError, match="finished set made from other files or settings"):
         shard(config_for(synthetic_corpus, small_run, "shards.jpeg_quality=50", only=SMALL))
+    with pytest.raises(UserError, match="or with another key"):
+        shard(config_for(synthetic_corpus, small_run, f"identity.private_dir={tmp_path}", only=SMALL))
     assert checksums_of(small_run) == before and failed_checksums(small_run) == []
 
 

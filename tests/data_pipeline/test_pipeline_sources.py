@@ -176,6 +176,12 @@ def test_overlaps_with_evaluation_sets_are_named(tmp_path: Path) -> None:
     assert [(overlap.part, overlap.of) for overlap in overlaps] == [("ers", "ers")]
 
 
+def test_overlaps_of_components_are_named_whatever_the_corpus_is_called(tmp_path: Path) -> None:
+    touch(tmp_path / "clips", "Hyper-Kvasir/00001.mp4")
+    overlaps = plan(pipeline(tmp_path, clips="endofm-pretrain")).overlaps
+    assert [(overlap.part, overlap.of) for overlap in overlaps] == [("endofm-pretrain/Hyper-Kvasir", "hyperkvasir")]
+
+
 def test_excluded_components_are_left_out(tmp_path: Path) -> None:
     touch(tmp_path / "clips", "CholecTriplet/1.mp4", "Renji-colonoscope/1.mp4")
     config = pipeline(tmp_path, clips="endofm-pretrain")
