@@ -39,6 +39,7 @@ _ADVICE = {
     "More processors requested": "no node has that many cores; lower 'cpus_per_task' or 'tasks_per_node'",
     "time limit": "the partition allows less time; lower 'time_minutes'",
     "Unable to contact slurm controller": "the Slurm controller does not answer; try 'scontrol ping'",
+    "configuration source": "Slurm is installed on this machine but not set up; log in to the cluster",
     "Munge": "munge does not answer on this machine, so Slurm can't tell who you are; ask your administrator",
 }
 

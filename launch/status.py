@@ -13,11 +13,12 @@ from launch import slurm
 from launch.jobs import REQUEUE_EXIT_CODE, Job, events_since_submission, find_runs, jobs_of, log_files, read_job
 from launch.local import is_supervised
 from launch.progress import Progress, progress_of
-from runtime.console import duration, say, table
+from runtime.console import duration, say, table, warn
+from runtime.errors import UserError
 
 # Neither running nor did it get to note its end.
 LOST = "LOST"
-# A Slurm job that is looked at on a machine without Slurm.
+# A Slurm job of which Slurm could not be asked, and which may still run.
 UNKNOWN = "UNKNOWN"
 # A stage's own last words (torch puts the rank in front of an exception), and Slurm's about it.
 _LINE_OF_TROUBLE = re.compile(r"^(?:\[rank\d+\]: )?(?:\d\d:\d\d:\d\d )?(error: .*|[\w.]*(?:Error|Exception)\b.*)")
@@ -25,6 +26,7 @@ _LINE_OF_SLURM = re.compile(r"^(?:srun|slurmstepd\S*): error: (.*)")
 # What to know about a job that ended by no doing of its stage.
 _EXPLANATIONS = {
     LOST: "it neither runs nor noted its end; submit it again, and it goes on from what it has saved",
+    UNKNOWN: "Slurm can't be asked from here; look on the cluster",
     "OUT_OF_MEMORY": "it used more memory than it had asked for; raise 'memory_gb' in the cluster file",
     "TIMEOUT": "its time ran out before it had saved; raise 'warn_seconds' or 'time_minutes' in the cluster file",
     "NODE_FAIL": "Slurm lost one of its nodes; submit it again, and it goes on from what it has saved",
@@ -64,34 +66,44 @@ def job_state(folder: Path | str) -> JobState:
 
 
 def states_of(jobs: list[Job]) -> list[JobState]:
-    """All with one question to Slurm."""
+    """All with one question to Slurm. A run's folder may be looked at on any machine, and a controller may be away:
+    then the jobs' own notes must do.
+    """
     numbers = [_number_of(job) for job in jobs]
-    numbered = zip(jobs, numbers, strict=True)
-    of_slurm = [number for job, number in numbered if job.kind == "slurm" and number is not None]
-    # A run's folder may be looked at on any machine; without Slurm its own notes must do.
-    known = slurm.states(of_slurm) if slurm.is_here() else {}
+    known: dict[str, slurm.SlurmState] | None = None
+    if slurm.is_here() and any(job.kind == "slurm" for job in jobs):
+        try:
+            numbers = [number or _number_in_queue(job) for job, number in zip(jobs, numbers, strict=True)]
+            numbered = zip(jobs, numbers, strict=True)
+            known = slurm.states([number for job, number in numbered if job.kind == "slurm" and number is not None])
+        except UserError as error:
+            warn(str(error))
     return [_state_of(job, number, known) for job, number in zip(jobs, numbers, strict=True)]
 
 
 def _number_of(job: Job) -> str | None:
-    """From the record, else (the submitter died before it heard the number) from the history or from Slurm's queue."""
+    """From the record, else (the submitter died before it heard the number) from the history."""
     if job.job_id is not None:
         return job.job_id
     started = [event["job_id"] for event in events_since_submission(job) if event["event"] == "started"]
-    if started:
-        return str(started[-1])
-    return slurm.find_by_comment(job.folder) if job.kind == "slurm" and slurm.is_here() else None
+    return str(started[-1]) if started else None
 
 
-def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState]) -> JobState:
+def _number_in_queue(job: Job) -> str | None:
+    return slurm.find_by_comment(job.folder) if job.kind == "slurm" else None
+
+
+def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState] | None) -> JobState:
+    """`known` is what Slurm told, None when it could not be asked."""
     # Before its notes are read: a job that ends in between has noted it by then.
     supervised = job.kind != "slurm" and is_supervised(job.folder)
     events = events_since_submission(job)
     ends = [event for event in events if event["event"] == "ended"]
     starts = sum(event["event"] == "started" for event in events)
     last_end = ends[-1] if ends else None
-    own = slurm.SlurmState("RUNNING" if supervised else _state_by_history(job, events))
-    state = known.get(number or "", own) if job.kind == "slurm" else own
+    may_run = job.kind == "slurm" and known is None
+    own = slurm.SlurmState("RUNNING" if supervised else _state_by_history(events, may_run))
+    state = (known or {}).get(number or "", own) if job.kind == "slurm" else own
     failed = state.state in (*slurm.OVER, LOST) and state.state not in ("COMPLETED", "CANCELLED")
     return JobState(
         stage=job.stage,
@@ -107,15 +119,15 @@ def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState]) 
     )
 
 
-def _state_by_history(job: Job, events: list[dict[str, Any]]) -> str:
-    """Of a job that nobody runs, as far as can be seen from here: from its own notes."""
+def _state_by_history(events: list[dict[str, Any]], may_run: bool) -> str:
+    """From the job's own notes; `may_run` when nobody could be asked whether it runs."""
     last: dict[str, Any] = next((event for event in reversed(events) if event["event"] != "cancelled"), {})
     verdict = last.get("verdict")  # none when it has started again since its last end
     if verdict in ("done", "failed"):
         return "COMPLETED" if verdict == "done" else "FAILED"
     if verdict == "cancelled" or any(event["event"] == "cancelled" for event in events):
         return "CANCELLED"
-    return UNKNOWN if job.kind == "slurm" and not slurm.is_here() else LOST
+    return UNKNOWN if may_run else LOST
 
 
 def last_error(job: Job, number: str | None) -> str | None:
@@ -157,14 +169,13 @@ def print_status(runs: list[RunStatus], as_json: bool) -> None:
             text = state.state.lower() + (f" ({state.reason})" if waits_or_gone and state.reason else "")
             rows.append([run.run, state.stage, state.job_id or "-", text, *cells, str(state.requeues)])
             name = f"{run.run} {state.stage}"
-            if state.state in _EXPLANATIONS:
-                troubles.append(f"{name} is {state.state.lower().replace('_', ' ')}: {_EXPLANATIONS[state.state]}.")
             if state.last_error:
                 troubles.append(f"last error of {name}: {state.last_error}")
         if not run.jobs:
             rows.append([run.run, "-", "-", "not launched", *trained, "-"])
     table(f"{len(runs)} run{'s' if len(runs) != 1 else ''} at {time.strftime('%Y-%m-%d %H:%M')}", columns, rows)
-    for line in troubles:
+    seen = {state.state for run in runs for state in run.jobs}
+    for line in [f"{name.lower()}: {text}." for name, text in _EXPLANATIONS.items() if name in seen] + troubles:
         say(line)
 
 

@@ -19,7 +19,7 @@ from launch.cluster import ClusterConfig, Resources
 from launch.jobs import Job, read_job
 from launch.local import run_here, start_in_background
 from launch.snapshot import SOURCE, take_snapshot
-from launch.status import is_live, job_state
+from launch.status import UNKNOWN, is_live, job_state
 from runtime.console import say, warn
 from runtime.errors import UserError
 from runtime.files import write_text
@@ -117,6 +117,8 @@ def refuse_second(job: Job) -> None:
     if not job.record.is_file():
         return
     state = job_state(job.folder)
+    if state.state == UNKNOWN:
+        raise UserError(f"{job.stage} of {job.run} may still run as job {state.job_id}; ask again when Slurm answers.")
     if is_live(state):
         raise UserError(
             f"{job.stage} of {job.run} is already {state.state.lower()} as job {state.job_id}; wait for it, or end it "

@@ -11,8 +11,8 @@ from types import FrameType
 
 from launch.jobs import job_folder
 from launch.status import is_live, job_state
-from runtime.console import say, warn
-from runtime.errors import UserError, exit_code_of
+from runtime.console import say
+from runtime.errors import exit_code_of
 
 POLL_SECONDS = 10.0
 
@@ -40,13 +40,7 @@ def follow(run: Path, config: Path) -> int:
 def training_is_live(run: Path) -> bool:
     """False for a run that was not launched: what is there is then evaluated once."""
     folder = job_folder(run, "pretrain")
-    if not (folder / "job.json").is_file():
-        return False
-    try:
-        return is_live(job_state(folder))
-    except UserError as error:  # a controller that is away does not end the training, nor this
-        warn(f"{error} Asking again.")
-        return True
+    return (folder / "job.json").is_file() and is_live(job_state(folder))
 
 
 def _end(number: int, frame: FrameType | None) -> None:

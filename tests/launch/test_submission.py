@@ -229,7 +229,8 @@ def test_a_dead_job_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[s
     job = describe("pretrain", tmp_path / "a", ["pretrain"], ClusterConfig(kind="local")).with_id("7")
     job.save()
     print_status(status_of(tmp_path), as_json=False)
-    assert "a pretrain is lost: it neither runs nor noted its end; submit it again" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "  lost  " in said and "lost: it neither runs nor noted its end; submit it again" in said
 
 
 def test_every_restart_meets_at_another_port() -> None:
