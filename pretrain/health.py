@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pretrain.batch import Batch
-from pretrain.distributed import gather_rows
+from pretrain.distributed import gather_rows, sum_over_ranks, world_size
 from pretrain.objective import Objective
 from runtime.config import option
 
@@ -35,11 +35,14 @@ def collapse_figures(objective: Objective, batch: Batch, temperature: float) -> 
     teacher = objective.teacher
     cls: Tensor = teacher["backbone"](batch.global_crops).cls.float()  # [2B, D]
     scores: Tensor = teacher["dino_head"](cls).float()  # [2B, K]
-    targets = gather_rows(torch.softmax(scores / temperature, dim=-1))  # [W·2B, K]
+    targets = torch.softmax(scores / temperature, dim=-1)  # [2B, K]
+    # Means over ranks, which hold equally many rows: all rows of 131,072 prototypes would be gigabytes.
+    entropy = sum_over_ranks(_entropy(targets).mean()) / world_size()
+    mean_target = sum_over_ranks(targets.mean(dim=0)) / world_size()  # [K]
     figures = {
         "rank_me": rank_me(gather_rows(cls)),
-        "teacher_entropy": float(_entropy(targets).mean()),
-        "prototype_entropy": float(_entropy(targets.mean(dim=0))),
+        "teacher_entropy": float(entropy),
+        "prototype_entropy": float(_entropy(mean_target)),
     }
     for name in ("dino_targets", "ibot_targets"):
         center = getattr(getattr(objective, name), "center", None)

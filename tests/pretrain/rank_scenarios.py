@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 from pretrain.batch import Batch, make_batch
 from pretrain.clipping import clip_per_submodule
 from pretrain.distributed import gather_rows, rank, world_size
+from pretrain.health import collapse_figures
 from pretrain.losses import koleo_loss
 from pretrain.objective import Objective, training_step
 from pretrain.parameter_groups import set_step_values
@@ -167,6 +168,12 @@ def gram_and_registers(golden: Path) -> Result:
     objective = step.objective(gram_weight=2.0)
     objective.gram_anchor.load_state_dict(objective.teacher["backbone"].state_dict())
     return _steps(sharded(objective), step, [step.batch(f"rank{rank()}/step0/")])
+
+
+def collapse(golden: Path) -> Result:
+    step = load_golden(golden, "step_centering_shared_head_2steps")
+    objective = sharded(step.objective())
+    return collapse_figures(objective, share_of(step.batch("step0/")), 0.07)
 
 
 def collective_pieces(golden: Path) -> Result:

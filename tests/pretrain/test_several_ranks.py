@@ -10,6 +10,7 @@ import torch
 from golden_steps import CLIP_NORM, assert_close, load_golden, optimizer_of, without_key_bias
 from rank_scenarios import evenly_masked, run_on_ranks
 
+from pretrain.health import collapse_figures
 from pretrain.losses import koleo_loss
 from pretrain.objective import training_step
 from pretrain.targets import SinkhornKnopp
@@ -28,6 +29,7 @@ def two_ranks(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> list[di
         "rank_without_masks",
         "bf16_parameters",
         "gram_and_registers",
+        "collapse",
         "collective_pieces",
     ]
     return run_on_ranks(2, scenarios, golden, tmp_path_factory.mktemp("two"))
@@ -144,6 +146,14 @@ def test_collectives_equal_one_process_on_all_rows(ranks: list[dict[str, Any]]) 
     assert_close({"q": torch.cat([r["sinkhorn"] for r in results])}, {"q": targets}, 1e-5)
     expected = torch.arange(4.0 * world)[:, None].expand(-1, 8) * world
     assert torch.equal(torch.cat([r["gather_gradient"] for r in results]), expected)
+
+
+def test_collapse_figures_are_those_of_all_ranks_together(golden: Path, two_ranks: list[dict[str, Any]]) -> None:
+    step = load_golden(golden, "step_centering_shared_head_2steps")
+    expected = collapse_figures(step.objective(), step.batch("step0/"), 0.07)
+    assert expected["rank_me"] > 1
+    for results in two_ranks:
+        assert results["collapse"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_center_is_the_mean_of_rank_means(two_ranks: list[dict[str, Any]]) -> None:
