@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from data_pipeline.decode.interface import DecodeConfig, DecodeError, Frame, Picker
+from data_pipeline.decode.interface import EARLY_SECONDS, DecodeConfig, DecodeError, Frame, Picker
 from runtime.errors import UserError
+
+_ERRORS = (RuntimeError, ValueError, IndexError)
 
 
 def frames_of(path: Path, config: DecodeConfig) -> Iterator[Frame]:
@@ -18,26 +21,39 @@ def frames_of(path: Path, config: DecodeConfig) -> Iterator[Frame]:
         ) from error
     try:
         decoder = VideoDecoder(str(path), dimension_order="NHWC", device=config.device)
-        count = len(decoder)
         begin = decoder.get_frame_at(0).pts_seconds
-    except (RuntimeError, ValueError, IndexError) as error:
-        raise DecodeError(f"cannot be opened: {error}") from error
-    picker = Picker(config)
-    rate = float(decoder.metadata.average_fps or 1.0)
-    index = 0
-    while index < count:
-        try:
-            if config.sampling == "fps":
-                frame = decoder.get_frame_played_at(begin + max(picker.target, 0.0) + 1e-3)
-                index = round((frame.pts_seconds - begin) * rate)
-            else:
-                frame = decoder.get_frame_at(index)
-        except (RuntimeError, ValueError, IndexError) as error:
-            if config.sampling == "fps" and picker.target >= (count - 1) / rate:
-                return  # the next wanted time lies behind the end
-            raise DecodeError(f"decoding stopped: {error}") from error
+    except _ERRORS as error:
+        raise DecodeError(f"cannot be opened: {_first_line(error)}") from error
+    frames = _by_count(decoder, config) if config.sampling == "every" else _by_time(decoder, begin, config)
+    try:
+        for index, frame in frames:
+            yield Frame(index, frame.pts_seconds - begin, frame.data.cpu().numpy())
+    except _ERRORS as error:
+        raise DecodeError(f"decoding stopped: {_first_line(error)}") from error
+
+
+def _by_count(decoder: Any, config: DecodeConfig) -> Iterator[tuple[int, Any]]:
+    for index in range(0, len(decoder), config.every_frames):
+        yield index, decoder.get_frame_at(index)
+
+
+def _by_time(decoder: Any, begin: float, config: DecodeConfig) -> Iterator[tuple[int, Any]]:
+    """The first frame from each wanted time on. torchcodec gives the one on show then, which may be the one before."""
+    picker, index = Picker(config), -1
+    end, rate = decoder.metadata.end_stream_seconds, decoder.metadata.average_fps or 1.0
+    while (time := begin + max(picker.target, 0.0)) < end:
+        frame = decoder.get_frame_played_at(time)
+        if frame.pts_seconds < time:
+            after = frame.pts_seconds + frame.duration_seconds + EARLY_SECONDS
+            if after >= end:
+                return
+            frame = decoder.get_frame_played_at(after)
         seconds = frame.pts_seconds - begin
+        # torchcodec does not tell a frame's number; with a variable frame rate this is about right. Never one twice.
+        index = max(round(seconds * rate), index + 1)
         picker.take(index, seconds)
-        yield Frame(index, seconds, frame.data.cpu().numpy())
-        if config.sampling == "every":
-            index += config.every_frames
+        yield index, frame
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]
