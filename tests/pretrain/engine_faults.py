@@ -60,10 +60,10 @@ def step_three_does_nothing() -> None:
         if calls["optimizer"] != BAD_STEP + 1:
             optimizer_step(self)
 
-    def update_teacher(self: Objective, momentum: float) -> None:
+    def update_teacher(self: Objective, *momenta: float) -> None:
         calls["teacher"] += 1
         if calls["teacher"] != BAD_STEP + 1:
-            update(self, momentum)
+            update(self, *momenta)
 
     torch.optim.AdamW.step = step  # type: ignore[method-assign, assignment]
     Objective.update_teacher = update_teacher  # type: ignore[method-assign]
