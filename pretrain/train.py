@@ -53,7 +53,9 @@ class Trainer:
         self.config, self.world, self.request = config, world, request
         self.run = Path(config.run.dir)
         self.store = CheckpointStore(self.run, world, config.checkpoint)
-        refuse_changed_config(config, self.run, bool(self.store.steps()))
+        # What the first rank sees: on a network file system others may see a folder as it was a minute ago.
+        has_checkpoints = bool(world.first_says(self.store.steps()))
+        refuse_changed_config(config, self.run, has_checkpoints)
         self.shards = shards_of(config.data)
         self.vit = config.model.vit()
         self.order = order_of(config, self.shards)
@@ -64,7 +66,7 @@ class Trainer:
             else None
         )
         self.end = self._end()
-        self.objective = starting_objective(config, world, is_new=not self.store.steps())
+        self.objective = starting_objective(config, world, is_new=not has_checkpoints)
         self.optimizer = build_optimizer(self.objective.student, config.optimizer)
         prepare_optimizer(self.optimizer)
         self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, world)
