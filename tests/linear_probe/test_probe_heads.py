@@ -142,6 +142,9 @@ def test_each_head_stops_by_itself_and_keeps_its_best_epoch() -> None:
     heads = train_heads(x[:150], y[:150], torch.ones(150, 1), x[150:], ~y[150:], [0.5, 1e-12], config)
     assert heads.best_epoch[0] < 5
     assert heads.epochs[0] == heads.best_epoch[0] + 3 + 1
+    # What is kept are the weights of that epoch, not of the last one.
+    kept = torch.stack([x[150:] @ heads.weights[h] + heads.biases[h] for h in range(2)], 1)  # [V, H, C]
+    assert macro_auc(~y[150:], kept) == pytest.approx(heads.validation_auc, abs=1e-9)
     # A head that hardly moves never improves on its first epoch.
     frozen = TrainingConfig(batch_size=50, patience_epochs=3, max_epochs=50, floor_learning_rate=0.0, weight_decay=0.0)
     still = train_heads(x[:150], y[:150], torch.ones(150, 1), x[150:], y[150:], [1e-12], frozen)
@@ -200,6 +203,25 @@ def test_test_images_take_no_part_in_training_or_choice(protocol: str) -> None:
     if protocol == "converged":
         train = torch.from_numpy(sides == TRAIN)
         assert metrics.macro(metrics.roc_auc(task.targets[sides == TRAIN], first.head.logits(features[train]))) > 0.9
+
+
+@pytest.mark.parametrize("protocol", ["published", "converged"])
+def test_the_head_is_chosen_by_validation_where_training_says_otherwise(protocol: str) -> None:
+    """On validation the classes have changed places: the better a head learns, the worse it does there."""
+    sides = np.random.default_rng(1).choice([TRAIN, VALIDATION], 300, p=[0.7, 0.3])
+    task, features = _task(300, sides)
+    task.targets[sides == VALIDATION] = np.roll(task.targets[sides == VALIDATION], 1, axis=1)
+    config = GridConfig(learning_rates=[0.3, 1e-6], training=TrainingConfig(max_epochs=15))
+    trained = train_probe(task, sides, features, [Columns("cls", 0, 3)], protocol, config)  # type: ignore[arg-type]
+
+    def auc(head: Head, side: int) -> float:
+        rows = sides == side
+        return metrics.macro(metrics.roc_auc(task.targets[rows], head.logits(features[torch.from_numpy(rows)])))
+
+    on_validation = [auc(head, VALIDATION) for head in trained.tried]
+    assert [head.validation_auc for head in trained.tried] == pytest.approx(on_validation, abs=1e-3)
+    assert auc(trained.head, VALIDATION) == pytest.approx(max(on_validation), abs=1e-3)
+    assert auc(trained.head, TRAIN) < max(auc(head, TRAIN) for head in trained.tried) - 0.05
 
 
 # --------------------------------------------------------------------------------------------- logistic regression
