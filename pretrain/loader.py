@@ -236,6 +236,8 @@ class Loader:
             prefetch_factor=config.prefetch_batches if config.workers else None,
             worker_init_fn=_prepare_worker if config.workers else None,
             pin_memory=pinned,
+            # Forked workers share the columns of all samples with this process, and end when it is killed.
+            multiprocessing_context="fork" if config.workers else None,
         )
         self._batches = iter(loader)
         if batches.shards.cache is not None and config.window_shards is not None:

@@ -22,6 +22,7 @@ from engine_faults import (
     step_three_does_nothing,
 )
 from engine_runs import (
+    Rank,
     assert_same_run,
     finish,
     metrics_of,
@@ -42,6 +43,11 @@ def wait_for_steps(run: Path, steps: int) -> None:
     while not metrics.exists() or metrics.read_text().count("\n") < steps:
         assert time.monotonic() < deadline, "the run does not get on"
         time.sleep(0.01)
+
+
+def children_of(rank: Rank) -> list[int]:
+    pid = rank.process.pid
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def checkpoints_of(run: Path) -> list[str]:
@@ -105,10 +111,16 @@ def test_a_rank_that_dies_ends_the_others_also_where_loaders_outlive_it(shards: 
     words = words_of(run, shards, schedule__total="4000 steps", run__timeout_seconds=600, data__workers=2)
     ranks = start_ranks(words, 2)
     wait_for_steps(run, 2)
+    workers = children_of(ranks[1])
+    assert len(workers) == 2
     ranks[1].signal(signal.SIGKILL)
     ranks[0].process.join(60)
     assert ranks[0].code not in (None, 0)
     finish(ranks)
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline, "a killed rank's workers go on without it"
+        time.sleep(0.1)
 
 
 @pytest.mark.slow
