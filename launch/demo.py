@@ -55,7 +55,10 @@ def demo_steps(folder: Path) -> list[Step]:
         ),
         Step(
             "score raw pixels, for comparison",
-            ("eval_knn", "pixels", f"data.path={labelled}", f"cache={cache}", f"out={folder / 'pixels'}"),
+            (
+                *("eval_knn", "pixels", _config("eval/kvasir_leave_one_group_out.yaml"), f"data.path={labelled}"),
+                *(f"cache={cache}", f"out={folder / 'pixels'}"),
+            ),
             folder / "pixels",
         ),
         Step("export the best checkpoint", ("backbone", "export", str(run / "best"), "--to", str(release)), release),
@@ -107,10 +110,14 @@ def run_step(step: Step, log: Path) -> None:
 
 def _say_scores(folder: Path) -> None:
     """The two figures that the demo is for: kNN before and after training, and the probe's table."""
-    from eval_knn import read_history  # brings torch: only the end of the demo needs it
+    from eval_knn import SelectionConfig, read_history  # brings torch: only the end of the demo needs it
+    from eval_knn.selection import against_start
 
     history = read_history(folder / "run")
     best = (folder / "run" / "best").resolve().name
     scores = {evaluation.checkpoint: evaluation.values["top1_k20"] for evaluation in history}
     say(f"kNN top-1 at k = 20: {scores['step_0000000']:.3f} untrained, {scores[best]:.3f} at the selected {best}")
+    gain = against_start(history, SelectionConfig(metric="top1_k20")).get(best)
+    if gain is not None:
+        say(f"a gain of {gain['difference']:.3f} (95% interval {gain['low']:.3f} to {gain['high']:.3f})")
     say((folder / "probe" / "table.md").read_text(encoding="utf-8").rstrip())
