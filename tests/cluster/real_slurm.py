@@ -36,6 +36,12 @@ class Slurm:
     def ask(self, *words: str) -> str:
         return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
 
+    def stop_controller(self) -> None:
+        """As for maintenance: it stores what it knows first."""
+        number = int((self.root / "slurmctld.pid").read_text())
+        os.kill(number, signal.SIGTERM)
+        wait_for(lambda: _is_gone(number), 20, "slurmctld is gone")
+
     def kill_slurmd(self, node: str) -> None:
         os.kill(int((self.root / f"slurmd.{node}.pid").read_text()), signal.SIGKILL)
 
@@ -70,6 +76,12 @@ def processes_of(job_id: str, node: str = "") -> list[int]:
         ):
             found.append(int(folder.name))
     return found
+
+
+def _is_gone(number: int) -> bool:
+    """Or waits to be buried, where nobody does that."""
+    status = Path(f"/proc/{number}/stat")
+    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
 
 def _parent_of(number: int) -> int:

@@ -3,6 +3,7 @@
 #   ROOT=DIR tests/cluster/slurm_cluster.sh start      then: export SLURM_CONF=DIR/slurm.conf; sinfo; sbatch …
 #   ROOT=DIR tests/cluster/slurm_cluster.sh stop       ends what start began, by its pid files
 #   ROOT=DIR tests/cluster/slurm_cluster.sh node n2    starts that node's slurmd again
+#   ROOT=DIR tests/cluster/slurm_cluster.sh controller starts slurmctld again, with all that it knew
 #   ROOT=DIR tests/cluster/slurm_cluster.sh forget     starts a new slurmctld that knows none of the jobs that were
 # Nothing is written outside ROOT. NODES (at most 9), CPUS and GPUS per node; the GPUs are pretend devices, which
 # schedule like real ones. PORT is the first of twelve ports. Partitions: main (default, preemptible) and high (preempts
@@ -94,6 +95,7 @@ case "${1:-}" in
   start) start ;;
   stop) stop ;;
   node) slurmd -f "$SLURM_CONF" -N "$2" ;;
+  controller) slurmctld -f "$SLURM_CONF" && wait_for sinfo ;;
   forget) forget ;;
-  *) echo "usage: ROOT=DIR $0 start|stop|node NAME|forget" >&2; exit 2 ;;
+  *) echo "usage: ROOT=DIR $0 start|stop|node NAME|controller|forget" >&2; exit 2 ;;
 esac

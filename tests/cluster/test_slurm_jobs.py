@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_slurm import HERE, Slurm, wait_for
+from real_slurm import HERE, Slurm, processes_of, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run
@@ -202,6 +203,34 @@ def test_a_job_that_slurm_has_forgotten_is_known_from_its_history(slurm: Slurm, 
     (job.folder / "events.jsonl").unlink()
     record_event(job, "started", job_id="999999", restart=0, nodes="n1", ranks=1)
     assert job_state(job.folder).state == "LOST", "it is dead and did not get to note its end"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_controller_that_is_away_costs_no_requeue(
+    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The stage saves and ends while nobody can be asked for the requeue; meanwhile nothing is submitted beside it."""
+    run = tmp_path / "a"
+    job = start(run, 60, cluster=cluster_of(pretrain=Resources(time_minutes=5)))
+    wait_for(lambda: trace(run, "start"), 120, "it is up")
+    (number,) = (pid for pid in processes_of(str(job.job_id)) if b"counting_stage" in command_of(pid))
+    slurm.stop_controller()
+    try:
+        os.kill(number, signal.SIGUSR2)
+        wait_for(lambda: trace(run, "saved"), 30, "it has saved")
+        with pytest.raises(UserError, match=f"may still run as job {job.job_id}; ask again when Slurm answers"):
+            start(run, 60)
+        assert "the Slurm controller does not answer" in capsys.readouterr().out
+    finally:
+        slurm.script("controller")
+    wait_until(job, "COMPLETED", 420)  # srun itself waits minutes for the controller before it ends
+    assert job_state(job.folder).requeues == 1
+    assert trace(run, "done")[0]["first"] == trace(run, "saved")[0]["step"]
+
+
+def command_of(number: int) -> bytes:
+    return Path(f"/proc/{number}/cmdline").read_bytes()
 
 
 @pytest.mark.slow
