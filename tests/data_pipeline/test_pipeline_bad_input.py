@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -108,6 +109,21 @@ def test_names_that_look_like_paths_or_commands_do_no_harm(pictures: Path, tmp_p
     assert len(names) == len(set(names)) == 20
     assert all(set(name.partition(".")[0]) <= set("0123456789abcdef") for name in names)
     assert {path for path in tmp_path.rglob("*") if path.is_relative_to(pictures)} == before
+
+
+def test_progress_tells_frames_per_second_and_time_left(
+    pictures: Path,
+    tmp_path: Path,
+    ray_cluster: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("runtime.console.PROGRESS_EVERY_SECONDS", 0.0)
+    config = config_of(pictures, tmp_path / "out")
+    config.ray.images_per_unit = 3
+    shard(config)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "screening:" in line]
+    assert re.search(r"screening: 1/2 units \(50%\), \d+\.\d frames/s, .* left$", lines[0]), lines
 
 
 def test_nothing_kept_says_why(tmp_path: Path, ray_cluster: None) -> None:
