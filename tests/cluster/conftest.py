@@ -23,7 +23,7 @@ def cluster(accounting: bool) -> Iterator[Slurm]:
     programs = ["slurmctld", "slurmd", "munged", "sinfo", *(["slurmdbd", "mariadbd"] if accounting else [])]
     missing = [name for name in programs if shutil.which(name) is None]
     if missing:
-        pytest.skip(f"no Slurm here ({', '.join(missing)}); tests/cluster/install.sh installs it")
+        pytest.skip(f"no Slurm here ({', '.join(missing)}); 'sh tests/cluster/install.sh accounting' installs all")
     if os.geteuid() != 0:
         pytest.skip("starting a Slurm cluster needs root")
     # A short path: a socket's name may have 107 characters.
