@@ -69,6 +69,11 @@ class ClusterConfig:
     probe: Resources = option("Linear probes of the released weights.", Resources())
 
     def check(self) -> None:
+        unused = [name for name in _ONLY_SLURM if self.kind != "slurm" and getattr(self, name)]
+        if unused:
+            raise UserError(
+                f"the cluster's key '{unused[0]}' has no effect on a {self.kind} cluster; remove it, or use kind: slurm."
+            )
         for stage in STAGES:
             resources = self.resources(stage)
             if self.kind != "slurm" and resources.nodes > 1:
@@ -88,6 +93,7 @@ class ClusterConfig:
         return replace(own, partition=own.partition or self.partition)
 
 
+_ONLY_SLURM = ("partition", "account", "qos", "constraint", "exclude", "sbatch", "srun", "setup", "container", "python")
 STAGES = ("shard", "pretrain", "watch", "export", "probe")
 
 

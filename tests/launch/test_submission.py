@@ -43,6 +43,7 @@ def test_mistakes_in_a_cluster_file_are_named(tmp_path: Path) -> None:
         "kind: slurm\npretrain: {gpus: 8}": "unknown key 'pretrain.gpus'",
         "kind: local\npretrain: {nodes: 2}": "one machine",
         "kind: pbs": "kind",
+        "kind: local\ncontainer: apptainer exec x.sif": "'container' has no effect on a local cluster",
         "pretrain: {nodes: 0}": "'nodes' must be at least 1",
         "pretrain: {tasks_per_node: 0}": "'tasks_per_node' must be at least 1",
         "pretrain: {memory_gb: -1}": "'memory_gb' can't be negative",
