@@ -72,7 +72,7 @@ class ClusterConfig:
         unused = [name for name in _ONLY_SLURM if self.kind != "slurm" and getattr(self, name)]
         if unused:
             raise UserError(
-                f"the cluster's key '{unused[0]}' has no effect on a {self.kind} cluster; remove it, or use kind: slurm."
+                f"the cluster's key '{unused[0]}' has no effect on a {self.kind} cluster; drop it, or use kind: slurm."
             )
         for stage in STAGES:
             resources = self.resources(stage)
