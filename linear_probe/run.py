@@ -124,8 +124,12 @@ def _split(samples: list[Sample], path: Path, config: SplitConfig) -> Split:
         save_split(split, samples, path)
         return split
     split = load_split(path, samples)
-    if (split.report["seed"], tuple(split.report["shares"][name] for name in SPLITS)) != (config.seed, config.shares):
-        raise UserError(f"{path} was made with other shares or another seed; remove it to split anew.")
+    seed, shares = split.report["seed"], tuple(split.report["shares"][name] for name in SPLITS)
+    if (seed, shares) != (config.seed, config.shares):
+        raise UserError(
+            f"{path} was made with the seed {seed} and the shares {shares}; set split.seed and the shares to these, or "
+            "remove it to split anew."
+        )
     return split
 
 

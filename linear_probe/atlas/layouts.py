@@ -198,9 +198,10 @@ def _by_yolo_boxes(matches: list[Match], mapping: Mapping, folder: Path) -> list
         labels = set()
         for line in boxes.read_text(encoding="utf-8").split("\n") if boxes else []:
             if line.strip():
-                number = int(line.split()[0])
+                first = line.split()[0]
+                number = int(first) if first.isdecimal() else len(names)
                 if number >= len(names) or not names[number].strip():
-                    raise UserError(f"cannot read {boxes}: {names_file} has no name for the class {number}; add it.")
+                    raise UserError(f"cannot read {boxes}: {names_file} has no name for the class {first}; add it.")
                 labels.add(names[number].strip())
         items.append(replace(match.item, labels=tuple(sorted(labels)) or ("normal",)))
     return items
@@ -265,9 +266,12 @@ READERS: dict[str, Callable[[list[Match], Mapping, Path], list[Item]]] = {
 def read_csv(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     """Rows of a CSV (comma or semicolon) that must have the given columns."""
     with naming_path("read the table", path), path.open(encoding="utf-8-sig", newline="") as stream:
-        head = stream.readline()
-        stream.seek(0)
-        rows = list(csv.DictReader(stream, delimiter=";" if head.count(";") > head.count(",") else ","))
+        try:
+            head = stream.readline()
+            stream.seek(0)
+            rows = list(csv.DictReader(stream, delimiter=";" if head.count(";") > head.count(",") else ","))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise UserError(f"cannot read the table {path}: it is no CSV in UTF-8; save it as one.") from error
     there = [name.strip() for name in re.split("[;,]", head)]
     for column in columns:
         if column not in there:
@@ -279,10 +283,10 @@ def read_table_of_files(path: Path) -> list[Item]:
     """A CSV file,label[,patient,video]; files are relative to it, several labels of one picture are parted by |."""
     items = []
     for number, row in enumerate(read_csv(path, ("file", "label")), start=2):
-        file = path.parent / row["file"]
+        file = path.parent / (row["file"] or "")  # None where a line is too short
         if not file.is_file():
             raise UserError(f"{path}, line {number}: the file {file} does not exist; correct or remove the line.")
-        labels = tuple(label.strip() for label in row["label"].split("|") if label.strip())
+        labels = tuple(label.strip() for label in (row["label"] or "").split("|") if label.strip())
         if not labels:
             raise UserError(f"{path}, line {number}: the label is empty; write one or remove the line.")
         items.append(Item(file, labels, row.get("patient") or None, row.get("video") or None))

@@ -228,6 +228,7 @@ def test_a_table_names_the_pictures_of_a_dataset_without_a_known_layout(tmp_path
     [
         ("file,label\nb.png,adenoma\n", "line 2: the file .*b.png does not exist"),
         ("file,label\na.png,\n", "line 2: the label is empty"),
+        ("file,label\na.png\n", "line 2: the label is empty"),
         ("name,label\na.png,adenoma\n", "the column 'file' is missing; there are: name, label"),
     ],
 )
@@ -255,4 +256,11 @@ def test_boxes_with_unnamed_classes_are_refused(tmp_path: Path) -> None:
         read_items(found)
     (tmp_path / folder / "classes.txt").write_text("angiodysplasia")
     with pytest.raises(UserError, match=r"a.txt: .* has no name for the class 1"):
+        read_items(found)
+
+
+def test_a_table_that_is_no_text_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("file,label\nä.png,polyp\n".encode("latin-1"))
+    (found,) = find_datasets([f"polar:{tmp_path / 't.csv'}"], load_mappings())
+    with pytest.raises(UserError, match=r"t.csv: it is no CSV in UTF-8; save it as one"):
         read_items(found)

@@ -104,6 +104,9 @@ def test_atlas_probe_and_prediction(run: Run, kvasir: Path) -> None:
     assert code == 0 and printed.count("from the cache") == 2
     assert json.loads(Path("r/results.json").read_text())["results"]["gi-tree"]["pixels"] == tree
 
+    code, printed = run("pixels", "--task", "gi-tree", "--out", "r", "split.seed=3", *SMALL)
+    assert code == 2 and "atlas.split.parquet was made with the seed 0" in printed and "set split.seed" in printed
+
     head = "r/heads/pixels/gi-tree.safetensors"
     code, printed = run("predict", head, str(kvasir / "polyps"), "--out", "p.csv")
     assert code == 0, printed
