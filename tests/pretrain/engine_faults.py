@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+import multiprocessing.util
 import resource
 import time
 from typing import Any
@@ -106,7 +106,7 @@ def count_compiled_graphs() -> None:
     def say_it() -> None:
         print(f"compiled graphs: {counters['stats']['unique_graphs']}", flush=True)
 
-    atexit.register(say_it)
+    multiprocessing.util.Finalize(None, say_it, exitpriority=1)  # such processes run no other exit functions
 
 
 def no_room_for_large_files() -> None:
