@@ -12,6 +12,7 @@ from runtime.command_line import run_stage
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_an_imagenet_network_on_real_pictures(
     real_images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
