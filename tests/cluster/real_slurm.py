@@ -78,6 +78,14 @@ def processes_of(job_id: str, node: str = "") -> list[int]:
     return found
 
 
+def command_of(number: int) -> bytes:
+    """Its words, each followed by a zero; nothing when it has ended."""
+    try:
+        return Path(f"/proc/{number}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def _is_gone(number: int) -> bool:
     """Or waits to be buried, where nobody does that."""
     status = Path(f"/proc/{number}/stat")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_slurm import HERE, Slurm, processes_of, wait_for
+from real_slurm import HERE, Slurm, command_of, processes_of, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run
@@ -227,10 +227,6 @@ def test_a_controller_that_is_away_costs_no_requeue(
     wait_until(job, "COMPLETED", 420)  # srun itself waits minutes for the controller before it ends
     assert job_state(job.folder).requeues == 1
     assert trace(run, "done")[0]["first"] == trace(run, "saved")[0]["step"]
-
-
-def command_of(number: int) -> bytes:
-    return Path(f"/proc/{number}/cmdline").read_bytes()
 
 
 @pytest.mark.slow

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from real_slurm import HERE, Slurm, wait_for
+from real_slurm import HERE, Slurm, command_of, processes_of, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run
@@ -104,7 +107,18 @@ def let_the_time_run_out(slurm: Slurm, job: Job) -> None:
 
 
 def kill_a_slurmd(slurm: Slurm, job: Job) -> None:
+    """Slurm notices after some 15 s. The first node's ranks stand still until then, else the job could end before."""
+    ranks = [number for number in processes_of(str(job.job_id), "n1") if b"\0pretrain\0" in command_of(number)]
+    assert len(ranks) == 2
+    for number in ranks:
+        os.kill(number, signal.SIGSTOP)
     slurm.kill_slurmd("n2")
+    try:
+        wait_for(lambda: "down" in slurm.ask("sinfo", "-h", "-N", "-n", "n2", "-o", "%T"), 120, "n2 is missed")
+    finally:
+        for number in ranks:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGCONT)
 
 
 def kill_a_node(slurm: Slurm, job: Job) -> None:
