@@ -47,7 +47,7 @@ class WarmStartConfig:
     ease_layer_decay: float = option(
         "Further factor on the learning rate per block towards the input, at first; moves to 1. 1 leaves it out.", 0.7
     )
-    anchor: Literal["features", "gram", "off"] = option("What is held near the starting weights.", "features")
+    anchor: Literal["features", "gram", "none"] = option("What is held near the starting weights.", "features")
     anchor_weight: float = option("Weight of the anchor's loss.", 1.0)
     anchor_fade: str | None = option(
         "Time after the heads' phase in which the anchor fades to 0; null: it stays.", None
@@ -70,7 +70,7 @@ class WarmStartConfig:
 
     def anchored(self, objective: ObjectiveConfig) -> ObjectiveConfig:
         """The objective with the warm start's anchor in it."""
-        if self.anchor == "off" or self.anchor_weight == 0:
+        if self.anchor == "none" or self.anchor_weight == 0:
             return objective
         key = "feature_weight" if self.anchor == "features" else "gram_weight"
         if getattr(objective, key) > 0:
@@ -176,7 +176,7 @@ class WarmSchedule:
         )
         fade = "stays" if self.fade_steps is None else f"fades over {self.fade_steps:,} steps"
         anchor = (
-            "no anchor" if config.anchor == "off" else f"the anchor ({config.anchor}, {config.anchor_weight:g}) {fade}"
+            "no anchor" if config.anchor == "none" else f"the anchor ({config.anchor}, {config.anchor_weight:g}) {fade}"
         )
         return (
             f"warm start: heads alone for {self.heads.end:,} steps{until}; "

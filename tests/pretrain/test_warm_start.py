@@ -78,7 +78,7 @@ def test_each_part_can_be_left_out(key: str, name: str) -> None:
 
 
 def test_without_phases_it_is_the_recipe_at_once() -> None:
-    warm = schedule(heads="0 steps", ease="0 steps", ease_layer_decay=1.0, anchor="off")
+    warm = schedule(heads="0 steps", ease="0 steps", ease_layer_decay=1.0, anchor="none")
     for step in (0, 5, 99):
         assert warm.at(step).ease == Ease()
         assert warm.at(step).heads_lr == RECIPE.at(step).lr
@@ -119,7 +119,7 @@ def test_it_is_on_when_a_run_starts_from_weights() -> None:
     assert not config.trained_objective.anchored
     config = load_config(PretrainConfig, None, [*words, "init.weights=w.pth"])
     assert config.starts_warm
-    assert config.trained_objective.anchored == (config.warm_start.anchor != "off")
+    assert config.trained_objective.anchored == (config.warm_start.anchor != "none")
     assert not load_config(PretrainConfig, None, [*words, "init.weights=w.pth", "warm_start.when=never"]).starts_warm
     both = [*words, "init.weights=w.pth", "warm_start.anchor=gram", "objective.gram_weight=1"]
     with pytest.raises(UserError, match="the same loss"):
