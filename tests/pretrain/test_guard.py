@@ -141,7 +141,11 @@ def test_a_sabotaged_rate_is_taken_back_and_leaves_no_trace_in_the_run(rescued: 
 
 @pytest.mark.parametrize(
     "death",
-    [die_before_anything_is_undone, die_after_the_first_checkpoint_is_removed, die_before_it_is_marked_as_done],
+    [
+        die_after_the_first_checkpoint_is_removed,
+        die_before_it_is_marked_as_done,
+        pytest.param(die_before_anything_is_undone, marks=pytest.mark.slow),
+    ],
 )
 def test_killed_in_the_middle_of_a_roll_back_it_goes_on_exactly(
     shards: Path, classes: Path, rescued: Path, tmp_path: Path, death: Callable[[], None]
