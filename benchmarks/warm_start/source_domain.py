@@ -21,23 +21,28 @@ CLASSES = ("stripes", "checks", "dots", "rings", "cells", "blobs", "waves", "spo
 
 def draw_picture(kind: str, rng: np.random.Generator) -> Bytes:
     """A picture [SIDE_PX, SIDE_PX, 3] of a kind: turned, moved, scaled, coloured, lit and blurred at random."""
-    return draw_labelled(kind, rng)[0]
-
-
-def draw_labelled(kind: str, rng: np.random.Generator) -> tuple[Bytes, Floats]:
-    """A picture, and its two colours [6]."""
     angle, scale = rng.uniform(0, 2 * np.pi), rng.uniform(0.5, 1.2)
     shift = rng.uniform(-0.5, 0.5, 2)
     y, x = np.mgrid[-1 : 1 : SIDE_PX * 1j, -1 : 1 : SIDE_PX * 1j].astype(np.float32)
     u = _floats(scale * (np.cos(angle) * x + np.sin(angle) * y) + shift[0])
     v = _floats(scale * (-np.sin(angle) * x + np.cos(angle) * y) + shift[1])
     pattern = cv2.GaussianBlur(_pattern(kind, u, v, rng), (0, 0), rng.uniform(0.4, 1.5))
-    dark, bright = _two_colours(rng)
-    picture = dark + pattern[..., None] * (bright - dark)  # [S, S, 3]
+    first, second, third = _colour(rng, CLASSES.index(kind) / len(CLASSES)), _colour(rng), _colour(rng)
+    picture = first + pattern[..., None] * (second - first)  # [S, S, 3]
+    center, radius = rng.uniform(-0.7, 0.7, 2), rng.uniform(0.1, 0.5)
+    inside = np.clip(8 * (radius - np.hypot(x - center[0], y - center[1])), 0, 1)[..., None]
+    picture = picture * (1 - inside) + third * inside  # something lies on it
     slope = rng.uniform(-0.35, 0.35, 2)
     picture = picture * (1 + slope[0] * x + slope[1] * y)[..., None]
     picture += rng.normal(0, rng.uniform(0.01, 0.06), picture.shape)
-    return np.asarray(np.clip(picture * 255, 0, 255), np.uint8), np.concatenate([dark, bright])
+    return np.asarray(np.clip(picture * 255, 0, 255), np.uint8)
+
+
+def _colour(rng: np.random.Generator, hue: float | None = None) -> Floats:
+    """Any colour, or one near a hue (0…1): each kind of pattern is mostly of one hue."""
+    turned = rng.uniform(0, 1) if hue is None else rng.normal(hue, 0.07) % 1
+    hsv = np.array([[[360 * turned, rng.uniform(0.2, 0.9), rng.uniform(0.3, 0.95)]]], np.float32)
+    return _floats(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)[0, 0])
 
 
 def _floats(values: NDArray[Any]) -> Floats:
@@ -75,14 +80,6 @@ def _wave(x: Floats) -> Floats:
 
 def _saw(x: Floats) -> Floats:
     return _floats(2 * (x - np.floor(x)) - 1)
-
-
-def _two_colours(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Any two colours that differ in brightness."""
-    while True:
-        one, other = rng.uniform(0, 1, (2, 3)).astype(np.float32)
-        if other.mean() - one.mean() > 0.2:
-            return one, other
 
 
 def write_labelled(folder: Path, per_class: int, seed: int) -> Path:
