@@ -23,8 +23,8 @@ _BOOTSTRAP = BootstrapConfig(2000)
 
 def draw_curves(results: list[dict[str, Any]], path: Path) -> None:
     """kNN top-1 over steps, one panel per set: the mean over seeds as a line, the seeds' range as a band."""
-    sets = list(results[0]["curves"])
-    figure, panels = plt.subplots(1, len(sets), figsize=(5.5 * len(sets), 4.2), squeeze=False)
+    sets = _sets(results)
+    figure, panels = plt.subplots(1, len(sets), figsize=(5.5 * len(sets), 4.6), squeeze=False)
     for panel, name in zip(panels[0], sets, strict=True):
         for number, (arm, runs) in enumerate(_by_arm(results).items()):
             steps = [point["step"] for point in runs[0]["curves"][name]]
@@ -34,8 +34,9 @@ def draw_curves(results: list[dict[str, Any]], path: Path) -> None:
         start = np.mean([run["curves"][name][0]["top1"] for run in results])
         panel.axhline(start, color="grey", linestyle=":", linewidth=1)
         panel.set(title=TITLES[name], xlabel="step", ylabel="kNN top-1, k = 20")
-    panels[0][0].legend(fontsize=8)
-    figure.tight_layout()
+    handles, titles = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, titles, loc="lower center", ncol=3, fontsize=9, frameon=False)
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as stream:
         figure.savefig(stream, format="png", dpi=110)
@@ -43,7 +44,7 @@ def draw_curves(results: list[dict[str, Any]], path: Path) -> None:
 
 def write_table(results: list[dict[str, Any]], untrained: dict[str, float], path: Path) -> str:
     """A table of each set: where a way ends and how low it gets, and its distance to the recipe as it is."""
-    text = "\n\n".join(_table(results, name, untrained[name]) for name in results[0]["curves"])
+    text = "\n\n".join(_table(results, name, untrained[name]) for name in _sets(results))
     write_text(path, text + "\n")
     return text
 
@@ -81,6 +82,10 @@ def _difference(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
     means = np.take_along_axis(by_seed, drawn, axis=1).mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
     return f"{100 * hits.mean():+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def _sets(results: list[dict[str, Any]]) -> list[str]:
+    return [name for name in TITLES if name in results[0]["curves"]]
 
 
 def _hits(point: dict[str, Any]) -> NDArray[np.float64]:
