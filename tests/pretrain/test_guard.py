@@ -23,10 +23,12 @@ from test_engine_monitor import monitored
 
 from backbone import load_backbone
 from backbone.release import export_release
-from eval_knn import Evaluation, SelectionConfig
+from eval_knn import EvalConfig, Evaluation, SelectionConfig
 from eval_knn.figures import encode_ranks
 from launch.report.collect import collect
+from pretrain.checkpoints import CheckpointConfig, CheckpointStore
 from pretrain.guard import trouble_in
+from pretrain.monitor import Monitor, MonitorConfig
 from runtime.errors import UserError
 
 QUERIES = 400
@@ -68,6 +70,30 @@ def test_a_fall_within_the_noise_is_none() -> None:
     assert trouble_in([start, shuffled], 0.02, SelectionConfig()) is None
     assert trouble_in([start, now], 0.02, SelectionConfig()) is not None
     assert trouble_in([now], 0.02, SelectionConfig()) is None  # step 0 was not evaluated
+
+
+class OneRank:
+    is_first = True
+
+
+def test_a_frozen_backbone_does_not_use_up_the_patience(tmp_path: Path) -> None:
+    evaluation = EvalConfig(selection=SelectionConfig(patience_evaluations=2))
+    config = MonitorConfig(mode="watch", evaluation=evaluation)
+    flat = history(0.5, 0.5, 0.5, 0.5, 0.5)  # steps 0 to 4
+    assert Monitor(config, tmp_path, OneRank())._judge(flat).stop  # type: ignore[arg-type]
+    assert not Monitor(config, tmp_path, OneRank(), None, 3)._judge(flat).stop  # type: ignore[arg-type]
+    assert Monitor(config, tmp_path, OneRank(), None, 2)._judge(flat).stop  # type: ignore[arg-type]
+    judged = Monitor(config, tmp_path, OneRank(), 0.02)._judge(history(0.5, 0.6, 0.4))  # type: ignore[arg-type]
+    assert (judged.goes_on, judged.stop, judged.last_good_step) == (False, False, 1)
+
+
+def test_the_checkpoint_to_go_back_to_is_kept(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, OneRank(), CheckpointConfig(keep_last=2))  # type: ignore[arg-type]
+    for step in (0, 5, 10, 15, 20):
+        (tmp_path / "checkpoints" / f"step_{step:07d}").mkdir()
+    store.last_good_step = 5
+    store._remove_old()
+    assert store.steps() == [20, 15, 5]
 
 
 SABOTAGE: dict[str, Any] = {
