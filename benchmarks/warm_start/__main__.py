@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks.warm_start.arms import ARMS
+from benchmarks.warm_start.experiment import Experiment, run_in_process
 from benchmarks.warm_start.findings import draw_curves, write_table
 from runtime.console import duration, say
 from runtime.files import read_json
@@ -32,15 +33,12 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="where the curves go (default: FOLDER/curves.png)")
     arguments = parser.parse_args()
     began = time.monotonic()
-    os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, here and in the processes
-    from benchmarks.warm_start.experiment import Experiment, run_in_process
-
+    os.environ["OMP_NUM_THREADS"] = "1"  # read by the processes, which do all the computing
     experiment = Experiment(arguments.folder, arguments.real)
-    experiment.prepare()
     # Seed by seed: after an interruption the seeds that are there are complete.
     jobs = [(arm, int(seed)) for seed in arguments.seeds.split(",") for arm in arguments.arms.split(",")]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(arguments.processes, context) as pool:
+    with ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
+        pool.submit(experiment.prepare).result()
         futures = [pool.submit(run_in_process, arguments.folder, arguments.real, *job) for job in jobs]
         results = [read_json(future.result()) for future in futures]
     draw_curves(results, arguments.picture or arguments.folder / "curves.png")
