@@ -1,4 +1,4 @@
-"""Drop path at another rate than the model's, for a step in which the rate is still rising."""
+"""Which samples the residual branches of a step see."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def subsets_of_step(
 ) -> list[Tensor]:
     """Samples [depth, 2, chosen] of the global crops, and of the local ones, that each residual branch sees.
 
-    Drawn as the loader draws them, group by group, and from the same numbers: a lower rate adds samples to those that
-    the model's rate would choose.
+    Drawn group by group, so that they do not depend on the number of ranks, and from the same numbers for every rate: a
+    lower one adds samples to those that a higher one would choose.
     """
     b, G = group_images, len(groups)
     sizes = [2 * b] + ([local_crops * b] if local_crops else [])
@@ -26,5 +26,6 @@ def subsets_of_step(
         generator = torch_generator(seed, "drop path", step, number)
         drawn = draw_subsets(replace(vit, drop_path=rate), sizes, torch.device("cpu"), generator)
         for member, chosen in zip(members, drawn, strict=True):
-            member.append(chosen // b * (G * b) + g * b + chosen % b)  # from a place in the group to one in the batch
+            # From a place in the group's crops (crop · b + image) to one in the batch's (crop · B + image).
+            member.append(chosen // b * (G * b) + g * b + chosen % b)
     return [torch.cat(member, dim=-1) for member in members]

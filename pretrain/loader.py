@@ -8,17 +8,16 @@ from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
-import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from backbone import ViTConfig, draw_subsets
+from backbone import ViTConfig
 from pretrain.augment import AugmentConfig, augment_jpeg
 from pretrain.augment.cpu import Crops
 from pretrain.batch import Batch, collate
+from pretrain.drop_path import subsets_of_step
 from pretrain.masking import MaskConfig, masks_of_step
 from pretrain.order import DataOrder, Ints
-from pretrain.randomness import torch_generator
 from pretrain.shard_cache import CacheConfig, FetchAhead
 from pretrain.shards import ShardSet, UnreadableSampleError, open_shards
 from pretrain.signals import ignore_stop_signals
@@ -204,19 +203,10 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
         return stacked.transpose(1, 0, 2, 3).reshape(2 * len(groups) * self.group_images, -1)
 
     def _subsets(self, step: int, groups: range) -> list[Tensor] | None:
-        """Drop path of all groups: samples [depth, 2, chosen] of the global crops, and of the local ones."""
-        if self.vit.drop_path == 0:
+        vit, local_crops = self.vit, self.augment.local_crops
+        if vit.drop_path == 0:
             return None
-        b, G = self.group_images, len(groups)
-        sizes = [2 * b] + ([self.augment.local_crops * b] if self.augment.local_crops else [])
-        members: list[list[Tensor]] = [[] for _ in sizes]
-        for g, number in enumerate(groups):
-            generator = torch_generator(self.seed, "drop path", step, number)
-            drawn = draw_subsets(self.vit, sizes, torch.device("cpu"), generator)
-            for member, chosen in zip(members, drawn, strict=True):
-                # From a place in the group's crops (crop · b + image) to one in the batch's (crop · B + image).
-                member.append(chosen // b * (G * b) + g * b + chosen % b)
-        return [torch.cat(member, dim=-1) for member in members]
+        return subsets_of_step(vit, vit.drop_path, self.group_images, local_crops, self.seed, step, groups)
 
 
 class Loader:

@@ -21,7 +21,9 @@ class LogConfig:
     every_steps: int = option("Steps between two lines on the console and in metrics.jsonl.", 10)
     sample_keys: bool = option("Write the keys of every logged batch's samples into metrics.jsonl.", False)
     tensorboard: bool = option("Write TensorBoard files to the run's folder.", False)
-    wandb: Literal["off", "offline", "online"] = option("Weights & Biases; offline writes to the run's folder.", "off")
+    wandb: Literal["none", "offline", "online"] = option(
+        "Weights & Biases; offline writes to the run's folder.", "none"
+    )
     wandb_project: str = option("W&B project.", "panendofm")
     peak_tflops_per_rank: float | None = option("Peak of one rank's device, for the MFU; null: no MFU.", None)
 
@@ -42,7 +44,7 @@ class RunLog:
 
             # purge_step: what was written of later steps is about to be written again.
             self._tensorboard = SummaryWriter(str(run / "tensorboard"), purge_step=first_step)
-        if config.wandb != "off":
+        if config.wandb != "none":
             self._wandb = _start_wandb(run, config, settings)
 
     def write(self, step: int, values: dict[str, Any]) -> None:

@@ -24,10 +24,10 @@ from runtime.errors import UserError
 class MonitorConfig:
     """kNN evaluation during training."""
 
-    mode: Literal["off", "inline", "watch"] = option(
+    mode: Literal["none", "inline", "watch"] = option(
         "inline: training pauses and its ranks evaluate. watch: `python -m eval_knn --watch RUN` runs beside it, and "
         "training only reads its results.",
-        "off",
+        "none",
     )
     every_steps: int = option("Steps between two evaluations; each has its checkpoint.", 1000)
     early_stopping: bool = option("End the run when evaluation.selection's patience is used up.", True)
@@ -98,7 +98,7 @@ class Monitor:
 
     def verdict(self, step: int) -> Verdict:
         """What the evaluations up to `step` ask for."""
-        if self.config.mode == "off":
+        if self.config.mode == "none":
             return Verdict()
         answer: Verdict = self.world.first_says(self._judge(self._history(step)) if self.world.is_first else None)
         return answer

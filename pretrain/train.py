@@ -362,8 +362,8 @@ class Trainer:
         table("schedule", list(head), [list(row) for row in rows])
         if self.warm is not None:
             say(self.warm.describe())
-            if config.monitor.mode == "off" and world.is_first:
-                warn("monitor.mode is off: nobody will see whether training does harm to the starting weights.")
+            if config.monitor.mode == "none" and world.is_first:
+                warn("monitor.mode is none: nobody will see whether training does harm to the starting weights.")
         if self.step:
             say(f"going on from step {self.step:,}")
 

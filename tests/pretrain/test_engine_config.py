@@ -59,6 +59,12 @@ def test_what_a_resumed_run_may_change() -> None:
         assert key.split()[0] == name
 
 
+def test_what_can_be_switched_off_is_switched_off_by_a_word_that_yaml_reads_as_a_word() -> None:
+    words = ["run.dir=a", "data.shards=b", "monitor.mode=none", "log.wandb=none", "warm_start.anchor=none"]
+    config = load_config(PretrainConfig, None, words)
+    assert (config.monitor.mode, config.log.wandb, config.warm_start.anchor) == ("none", "none", "none")
+
+
 def test_groups_and_ranks_must_fit() -> None:
     with pytest.raises(UserError, match=r"batch\.images=100 does not divide into 1 parts of groups of 32"):
         load_config(PretrainConfig, None, [*REQUIRED, "batch.images=100"])
