@@ -35,6 +35,8 @@ _DOUBLE_PLACES = 9
 _MARGIN = 24
 # Similarities in double precision that are held at once (128 MB, and as much again while they are sorted).
 _DOUBLE_BLOCK_VALUES = 16_000_000
+# A gallery of so few blocks is sorted out whole by torch: that is faster than heaps for what is left of it.
+_SORTED_WHOLE_BLOCKS = 4
 # FAISS's search on a GPU finds no more than this.
 _GPU_MOST_NEIGHBOURS = 2048
 
@@ -122,6 +124,8 @@ def _search_in_blocks(
     rows = np.empty((len(queries), k), np.int64)
     query_rows, gallery_rows = torch.from_numpy(queries), torch.from_numpy(gallery)
     query_block, gallery_block = min(config.query_block, len(queries)), min(config.gallery_block, len(gallery))
+    if len(gallery) <= _SORTED_WHOLE_BLOCKS * gallery_block:
+        gallery_block = len(gallery)
     buffer = torch.empty(query_block * gallery_block)
     for q in range(0, len(queries), query_block):
         some = query_rows[q : q + query_block]

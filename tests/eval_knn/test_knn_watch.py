@@ -62,10 +62,19 @@ def start_watcher(run: Path, config: EvalConfig, log: Path) -> subprocess.Popen[
     keys = [f"data.path={config.data.path}", f"cache={config.cache}", "bootstrap.samples=50", "features.threads=1"]
     words = ["--watch", str(run), *keys, "watch.poll_seconds=0.1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with log.open("wb") as stream:
-        return subprocess.Popen(
-            [sys.executable, "-m", "eval_knn", *words], cwd=REPOSITORY, env=environment, stdout=stream, stderr=stream
-        )
+    # A shell that runs the tests in the background makes them ignore Ctrl-C, which their children would inherit.
+    inherited = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        with log.open("wb") as stream:
+            return subprocess.Popen(
+                [sys.executable, "-m", "eval_knn", *words],
+                cwd=REPOSITORY,
+                env=environment,
+                stdout=stream,
+                stderr=stream,
+            )
+    finally:
+        signal.signal(signal.SIGINT, inherited)
 
 
 def kill_while_it_evaluates(run: Path, process: subprocess.Popen[bytes]) -> str:
