@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval_knn.figures import BootstrapConfig
 from eval_knn.labelled_images import DataConfig
 from eval_knn.neighbours import SearchConfig
 from eval_knn.selection import SelectionConfig
 from eval_knn.split import SplitConfig
 from runtime.config import option
 from runtime.errors import UserError
+from scoring.intervals import BootstrapConfig
 
 
 @dataclass

@@ -24,8 +24,7 @@ from backbone.feature_cache import FeatureCache, FeatureKey
 from backbone.features import device_of, extract_features, rank_and_world
 from backbone.preprocessing import Preprocessing
 from eval_knn.config import EvalConfig
-from eval_knn.figures import METRICS, bootstrap_weights, figures
-from eval_knn.label_free import alpha_req, rankme
+from eval_knn.figures import METRICS, figures
 from eval_knn.labelled_images import LabelledImages, find_images
 from eval_knn.leakage import leakage_note
 from eval_knn.neighbours import Neighbours, unit_rows
@@ -34,6 +33,8 @@ from eval_knn.scoring import class_scores
 from eval_knn.selection import Evaluation
 from eval_knn.split import Split, load_or_make_split
 from runtime.errors import UserError
+from scoring.intervals import group_weights
+from scoring.spectrum import alpha_req, rankme
 
 T = TypeVar("T")
 FORMAT = 1
@@ -143,7 +144,7 @@ class Evaluator:
             unit=True,
         )
         at_k = {}
-        weights = bootstrap_weights(query_groups, config.bootstrap)
+        weights = group_weights(query_groups, config.bootstrap.samples, config.bootstrap.seed)
         for k in config.ks:
             at_k[str(k)] = figures(scored.scores[k], labels, images.class_names, weights, config.bootstrap.confidence)
             at_k[str(k)]["neighbours"] = min(k, len(split.gallery))

@@ -13,9 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from eval_knn.figures import BootstrapConfig, bootstrap_weights, decode_ranks, interval
+from eval_knn.figures import decode_ranks
 from runtime.config import option
 from runtime.errors import UserError
+from scoring.intervals import Interval, group_weights, percentile_interval
 
 LABEL_FREE = ("rankme", "alpha_req")
 
@@ -174,7 +175,7 @@ def paired_bootstrap(
         return float("nan"), float("nan"), float("nan")
     difference = right_a.astype(np.float64) - right_b
     weights = _weights(a.groups, len(difference), samples)
-    low, high = interval(weights @ difference / weights.sum(axis=1), confidence)
+    low, high = _interval(weights @ difference / weights.sum(axis=1), confidence)
     return float(difference.mean()), low, high
 
 
@@ -196,7 +197,7 @@ def against_start(history: Sequence[Evaluation], config: SelectionConfig) -> dic
 @lru_cache(maxsize=2)
 def _weights(groups: tuple[int, ...], queries: int, samples: int) -> NDArray[np.float64]:
     """The bootstrap's draws, made once for all comparisons of a history."""
-    return bootstrap_weights(np.array(groups, np.int64) if groups else np.arange(queries), BootstrapConfig(samples))
+    return group_weights(np.array(groups, np.int64) if groups else np.arange(queries), samples, seed=0)
 
 
 def _parse_metric(name: str) -> tuple[str, int | None]:
@@ -264,8 +265,11 @@ def _own_interval(evaluation: Evaluation, config: SelectionConfig) -> tuple[floa
     if right is None:
         return float("nan"), float("nan")
     weights = _weights(evaluation.groups, len(right), config.bootstrap_samples)
-    low, high = interval(weights @ right / weights.sum(axis=1), config.confidence)
-    return low, high
+    return _interval(weights @ right / weights.sum(axis=1), config.confidence)
+
+
+def _interval(drawn: NDArray[np.float64], confidence: float) -> Interval:
+    return percentile_interval(drawn, confidence) or Interval(float("nan"), float("nan"))
 
 
 def _compare_with_others(history: Sequence[Evaluation], chosen: int, config: SelectionConfig) -> tuple[Comparison, ...]:

@@ -21,7 +21,7 @@ from runtime.config import option
 from runtime.console import say, warn
 from runtime.errors import UserError
 from runtime.files import read_json, write_json
-from runtime.image_hash import near_duplicate_groups
+from scoring.groups import linked_groups, near_duplicate_groups
 
 Integers = NDArray[np.int64]
 
@@ -106,20 +106,12 @@ def image_groups(images: LabelledImages, max_bits: int) -> Integers:
     """Group number of every image: near-identical pictures, and those of one named patient or video, are together."""
     hashes = np.stack([np.frombuffer(bytes.fromhex(record.hash), np.uint8) for record in images.records])
     groups = near_duplicate_groups(hashes, max_bits)
-    named: dict[str, int] = {}
-    parent = {int(group): int(group) for group in groups}
-
-    def root(group: int) -> int:
-        while parent[group] != group:
-            group = parent[group]
-        return group
-
-    for record, group in zip(images.records, groups.tolist(), strict=True):
-        if record.group is not None:
-            first = root(named.setdefault(record.group, group))
-            parent[max(first, root(group))] = min(first, root(group))
-    joined = np.array([root(group) for group in groups.tolist()], np.int64)
-    return np.unique(joined, return_inverse=True)[1].astype(np.int64)
+    return linked_groups(
+        [
+            [("content", group)] + ([("named", record.group)] if record.group is not None else [])
+            for record, group in zip(images.records, groups.tolist(), strict=True)
+        ]
+    )
 
 
 def _choose_gallery(images: LabelledImages, groups: Integers, config: SplitConfig) -> NDArray[np.bool_]:

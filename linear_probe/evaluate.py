@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linear_probe.calibration import sigmoid
-from linear_probe.intervals import group_weights, macro_auc_replicates, percentile_interval
-from linear_probe.metrics import (
+from linear_probe.tasks import Task
+from scoring.calibration import sigmoid
+from scoring.classification import (
     Floats,
     Targets,
     average_precision,
@@ -19,11 +19,11 @@ from linear_probe.metrics import (
     class_figures,
     expected_calibration_error,
     macro,
-    multiclass_mcc,
     roc_auc,
     weighted_roc_auc,
 )
-from linear_probe.tasks import Task
+from scoring.confusion import multiclass_mcc
+from scoring.intervals import group_weights, macro_auc_replicates, percentile_interval
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,9 @@ def _summary(
     """One figure each for the whole task: means over the evaluable classes, accuracy over images."""
     means = {name: macro(np.where(side.evaluable, value, np.nan)) for name, value in rates.items()}
     if task.exclusive:
-        means["mcc"] = multiclass_mcc(confusion(task, side.targets, logits, 0, len(task.classes)))
+        means["mcc"] = float(
+            multiclass_mcc(confusion(task, side.targets, logits, 0, len(task.classes)).astype(np.float64))
+        )
         balanced = means["sensitivity"]
     else:
         balanced = (means["sensitivity"] + means["specificity"]) / 2

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from linear_probe.atlas.layouts import read_csv
-from linear_probe.atlas.mapping import load_mappings
+from atlas.layouts import read_csv
+from atlas.mapping import load_mappings
 from linear_probe.samples import Sample
 from runtime.errors import UserError
 

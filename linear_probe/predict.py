@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
+from atlas.layouts import IMAGE_SUFFIXES
 from backbone.features import device_of
-from linear_probe.atlas.layouts import IMAGE_SUFFIXES
 from linear_probe.head_file import check_fits, load_head, probabilities
 from linear_probe.models import load_model
 from runtime.console import say, track

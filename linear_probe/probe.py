@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linear_probe.calibration import cross_entropy, fit_temperature
 from linear_probe.features import Columns
 from linear_probe.heads import TrainingConfig, loss_weights, macro_auc, train_heads
 from linear_probe.logistic import fit_logistic
-from linear_probe.metrics import Floats, Targets
 from linear_probe.split import TRAIN, VALIDATION
 from linear_probe.tasks import Task
 from runtime.config import option
 from runtime.errors import UserError
+from scoring.calibration import cross_entropy, fit_temperature
+from scoring.classification import Floats, Targets
 
 Protocol = Literal["published", "converged"]
 PUBLISHED_LEARNING_RATES = [1e-4, 5e-5, 1e-5, 5e-6, 1e-6]

@@ -13,15 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from atlas.build import load_atlas
+from atlas.taxonomy import load_taxonomy
 from backbone.feature_cache import FeatureCache
 from backbone.features import FeatureKind, device_of
-from linear_probe.atlas.build import load_atlas
-from linear_probe.atlas.taxonomy import load_taxonomy
 from linear_probe.evaluate import TestSide, evaluate
 from linear_probe.features import columns_of, features_of, measure_efficiency
 from linear_probe.head_file import save_head
-from linear_probe.intervals import holm, paired_p_value, with_interval
-from linear_probe.metrics import Floats, Targets
 from linear_probe.models import ProbeModel, load_models
 from linear_probe.overlap import overlapping
 from linear_probe.probe import GridConfig, Protocol, train_probe
@@ -32,6 +30,8 @@ from runtime.config import option
 from runtime.console import say
 from runtime.errors import UserError
 from runtime.files import safe_name
+from scoring.classification import Floats, Targets
+from scoring.intervals import holm, paired_p_value, with_interval
 
 
 @dataclass

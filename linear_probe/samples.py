@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from linear_probe.atlas.build import NEAR_DUPLICATE_BITS, Row, content_groups
-from linear_probe.atlas.layouts import IMAGE_SUFFIXES, Item, read_table_of_files
-from linear_probe.atlas.pictures import measure_all
-from linear_probe.atlas.taxonomy import Label
+from atlas.build import NEAR_DUPLICATE_BITS, Row, content_groups
+from atlas.layouts import IMAGE_SUFFIXES, Item, read_table_of_files
+from atlas.pictures import measure_all
+from atlas.taxonomy import Label
 from runtime.console import track
 from runtime.errors import UserError
+from scoring.groups import linked_groups
 
 
 @dataclass(frozen=True)
@@ -52,21 +53,7 @@ def samples_of(rows: Sequence[Row]) -> list[Sample]:
 
 def group_numbers(samples: Sequence[Sample]) -> NDArray[np.int64]:
     """A number for every sample; samples that share a link, directly or along a chain, share it."""
-    parent = list(range(len(samples)))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
-    first_with: dict[str, int] = {}
-    for i, sample in enumerate(samples):
-        for link in sample.linked_by:
-            a, b = root(first_with.setdefault(link, i)), root(i)
-            parent[max(a, b)] = min(a, b)
-    roots = np.array([root(i) for i in range(len(samples))], np.int64)
-    return np.unique(roots, return_inverse=True)[1].astype(np.int64)
+    return linked_groups([sample.linked_by for sample in samples])
 
 
 def custom_samples(source: Path) -> list[Sample]:

@@ -33,35 +33,12 @@ def perceptual_hash(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def hamming_distances(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> NDArray[np.int32]:
     """Number of differing bits between every row of a [N, n] and every row of b [M, n], as [N, M]."""
     result = np.empty((len(a), len(b)), np.int32)
-    for start, block in _distance_blocks(a, b):
+    for start, block in distance_blocks(a, b):
         result[start : start + len(block)] = block
     return result
 
 
-def near_duplicate_groups(hashes: NDArray[np.uint8], max_distance: int) -> NDArray[np.int64]:
-    """A group number for every row of [N, n]: rows at most `max_distance` bits apart share one, and so on along chains.
-
-    Groups are numbered in the order of their first member.
-    """
-    parent = np.arange(len(hashes))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = int(parent[i])
-        return i
-
-    for start, block in _distance_blocks(hashes, hashes):
-        rows, columns = np.nonzero(block <= max_distance)
-        for i, j in zip((rows + start).tolist(), columns.tolist(), strict=True):
-            if i < j:
-                first, second = sorted((root(i), root(j)))
-                parent[second] = first
-    roots = np.array([root(i) for i in range(len(hashes))], np.int64)
-    return np.unique(roots, return_inverse=True)[1].astype(np.int64)
-
-
-def _distance_blocks(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> Iterator[tuple[int, NDArray[np.int32]]]:
+def distance_blocks(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> Iterator[tuple[int, NDArray[np.int32]]]:
     """Blocks of rows of the distance matrix, each with the number of its first row."""
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ValueError(f"hashes must be of equal length, as [N, n] and [M, n], not {a.shape} and {b.shape}")

@@ -6,8 +6,8 @@ import base64
 from html import escape
 
 from linear_probe.export.tables import main_table
-from linear_probe.intervals import with_interval
 from linear_probe.run import Benchmark
+from scoring.intervals import with_interval
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1a2230; }

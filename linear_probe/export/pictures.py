@@ -10,9 +10,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from linear_probe.evaluate import confusion
-from linear_probe.metrics import roc_auc, roc_curve
 from linear_probe.run import Outcome
 from linear_probe.tasks import Level, Task
+from scoring.classification import roc_auc, roc_curve
 
 # More classes than this can't be read in one picture.
 _MAX_CURVES, _MAX_CLASSES = 12, 40

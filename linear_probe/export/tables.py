@@ -8,8 +8,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from linear_probe.intervals import with_interval
 from linear_probe.run import Benchmark
+from scoring.intervals import with_interval
 
 _SUMMARY = (
     "average_precision", "accuracy", "balanced_accuracy", "sensitivity", "specificity", "ppv", "npv", "f1", "mcc",

@@ -9,18 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from eval_knn.figures import (
-    METRICS,
-    BootstrapConfig,
-    bootstrap_weights,
-    confusion_matrix,
-    decode_ranks,
-    encode_ranks,
-    figures,
-    rank_of_truth,
-    summarise,
-)
-from eval_knn.label_free import alpha_req, rankme
+from eval_knn.figures import METRICS, decode_ranks, encode_ranks, figures
+from scoring.confusion import confusion_matrix, rank_of_truth, summarise
+from scoring.intervals import group_weights
 
 NAMES = [f"class {i}" for i in range(8)]
 
@@ -81,7 +72,7 @@ def test_ranks_survive_their_encoding() -> None:
 def test_intervals_cover_as_often_as_they_say() -> None:
     """A coin with p = 0.7, drawn 300 times over: about 95% of the intervals hold 0.7."""
     random = np.random.default_rng(0)
-    covered, weights = 0, bootstrap_weights(np.arange(100), BootstrapConfig(samples=150))
+    covered, weights = 0, group_weights(np.arange(100), 150, seed=0)
     for _ in range(120):
         right = random.random(100) < 0.7
         scores = np.stack([right, ~right], axis=1).astype(np.float64)
@@ -93,12 +84,12 @@ def test_intervals_cover_as_often_as_they_say() -> None:
 def test_groups_are_drawn_whole_and_widen_the_interval() -> None:
     scores, labels = random_scores(1)
     groups = np.repeat(np.arange(30), 10)
-    weights = bootstrap_weights(groups, BootstrapConfig(samples=50))
+    weights = group_weights(groups, 50, seed=0)
     assert (weights.reshape(50, 30, 10).std(axis=2) == 0).all() and weights.std() > 0
     right = np.repeat(np.arange(30) % 2 == 0, 10)  # the ten members of a group are right or wrong together
     scores = np.eye(8)[np.where(right, labels, (labels + 1) % 8)]
     single, grouped = (
-        figures(scores, labels, NAMES, bootstrap_weights(g, BootstrapConfig(samples=300)))["intervals"]["top1"]
+        figures(scores, labels, NAMES, group_weights(g, 300, seed=0))["intervals"]["top1"]
         for g in (np.arange(300), groups)
     )
     assert grouped[1] - grouped[0] > 2 * (single[1] - single[0])
@@ -106,9 +97,9 @@ def test_groups_are_drawn_whole_and_widen_the_interval() -> None:
 
 def test_every_metric_has_an_interval_around_it() -> None:
     scores, labels = random_scores(2)
-    weights = bootstrap_weights(np.arange(300), BootstrapConfig(samples=230))
+    weights = group_weights(np.arange(300), 230, seed=0)
     result = figures(scores, labels, NAMES, weights)
-    assert result == figures(scores, labels, NAMES, bootstrap_weights(np.arange(300), BootstrapConfig(samples=230)))
+    assert result == figures(scores, labels, NAMES, group_weights(np.arange(300), 230, seed=0))
     for name in METRICS:
         low, high = result["intervals"][name]
         assert low < result[name] < high
@@ -116,29 +107,8 @@ def test_every_metric_has_an_interval_around_it() -> None:
 
 def test_resampled_metrics_are_those_of_the_drawn_queries() -> None:
     scores, labels = random_scores(3)
-    weights = bootstrap_weights(np.arange(300), BootstrapConfig(samples=1, seed=5))
+    weights = group_weights(np.arange(300), 1, seed=5)
     drawn = np.repeat(np.arange(300), weights[0].astype(int))
     predicted = scores.argmax(axis=1)[drawn]
     low, high = figures(scores, labels, NAMES, weights)["intervals"]["mcc"]
     assert low == high == pytest.approx(metrics.matthews_corrcoef(labels[drawn], predicted))
-
-
-def test_rankme_is_the_effective_rank() -> None:
-    random = np.random.default_rng(0)
-    features = random.standard_normal((500, 40))
-    singular = np.linalg.svd(features, compute_uv=False)
-    share = singular / singular.sum()
-    assert rankme(features.astype(np.float32)) == pytest.approx(np.exp(-(share * np.log(share)).sum()), rel=1e-5)
-    assert rankme(np.ones((50, 40))) == pytest.approx(1, abs=1e-4)
-    assert rankme(np.linalg.qr(random.standard_normal((100, 40)))[0]) == pytest.approx(40)
-    assert rankme(np.zeros((10, 4))) == 0
-
-
-@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
-def test_alpha_req_finds_the_exponent(alpha: float) -> None:
-    random = np.random.default_rng(0)
-    basis = np.linalg.qr(random.standard_normal((400, 200)) - 0.0)[0]
-    basis = np.linalg.qr(basis - basis.mean(axis=0))[0]  # centred and orthonormal
-    features = basis * np.arange(1, 201) ** (-alpha / 2) + 3.0
-    assert alpha_req(features) == pytest.approx(alpha, rel=1e-3)
-    assert alpha_req(np.ones((20, 4))) is None

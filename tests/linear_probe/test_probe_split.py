@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linear_probe.atlas.build import NEAR_DUPLICATE_BITS, build_atlas
+from atlas.build import NEAR_DUPLICATE_BITS, build_atlas
 from linear_probe.samples import Sample, group_numbers, samples_of
 from linear_probe.split import SPLITS, TEST, TRAIN, VALIDATION, SplitConfig, load_split, make_split, save_split
 from runtime.errors import UserError

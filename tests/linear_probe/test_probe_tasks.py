@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
-from linear_probe.atlas.taxonomy import Label, load_taxonomy
-from linear_probe.calibration import cross_entropy, fit_temperature, sigmoid
+from atlas.taxonomy import Label, load_taxonomy
 from linear_probe.evaluate import TestSide, evaluate
 from linear_probe.overlap import overlapping
 from linear_probe.samples import Sample
@@ -24,6 +23,7 @@ from linear_probe.tasks import (
     why_not_runnable,
 )
 from runtime.errors import UserError
+from scoring.calibration import cross_entropy, fit_temperature, sigmoid
 
 P = "pathological-findings"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.image_hash import HASH_BYTES, hamming_distances, near_duplicate_groups, perceptual_hash
+from runtime.image_hash import HASH_BYTES, hamming_distances, perceptual_hash
 
 
 def picture(seed: int) -> NDArray[np.uint8]:
@@ -62,17 +62,6 @@ def test_distances_equal_a_plain_count_of_bits() -> None:
     a, b = random.integers(0, 256, (700, 13), np.uint8), random.integers(0, 256, (9, 13), np.uint8)
     plain = (np.unpackbits(a, axis=1)[:, None] != np.unpackbits(b, axis=1)[None]).sum(-1)
     assert np.array_equal(hamming_distances(a, b), plain)
-
-
-def test_groups_follow_chains_and_are_numbered_by_first_member() -> None:
-    hashes = np.zeros((6, 4), np.uint8)
-    hashes[0] = 0xFF  # alone
-    hashes[2, 0] = 0b1  # one bit from row 1
-    hashes[4, 0] = 0b11  # one bit from row 2, two from row 1
-    hashes[5, 1:] = 0xF0  # alone
-    assert near_duplicate_groups(hashes, 1).tolist() == [0, 1, 1, 1, 1, 2]
-    assert near_duplicate_groups(hashes, 0).tolist() == [0, 1, 2, 1, 3, 4]
-    assert near_duplicate_groups(np.zeros((0, 4), np.uint8), 1).tolist() == []
 
 
 def test_hashes_of_different_length_are_refused() -> None:

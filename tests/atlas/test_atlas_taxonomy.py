@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from linear_probe.atlas.mapping import load_mappings, parse_mapping
-from linear_probe.atlas.taxonomy import AMBIGUOUS, Label, load_taxonomy, parse_taxonomy
+from atlas.mapping import load_mappings, parse_mapping
+from atlas.taxonomy import AMBIGUOUS, Label, load_taxonomy, parse_taxonomy
 from runtime.errors import UserError
 
 DATASETS = {

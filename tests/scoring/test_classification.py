@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import bootstrap as scipy_bootstrap
 from scipy.stats import mannwhitneyu
 
-from linear_probe import intervals, metrics
+from scoring import classification as metrics
+from scoring import confusion, intervals
 
 # A busy machine is no reason to fail.
 patient = settings(deadline=None, max_examples=60)
@@ -88,12 +89,11 @@ def test_rates_of_a_class_are_scikit_learns(one: tuple[np.ndarray, ...], two: tu
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=50))
 def test_mcc_of_several_classes_is_scikit_learns(pairs: list[tuple[int, int]]) -> None:
     truth, answer = np.array(pairs).T
-    confusion = np.zeros((4, 4), np.int64)
-    np.add.at(confusion, (truth, answer), 1)
+    counts = confusion.confusion_matrix(truth, answer, 4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = reference.matthews_corrcoef(truth, answer)
-    assert metrics.multiclass_mcc(confusion) == pytest.approx(expected, abs=1e-9)
+    assert confusion.multiclass_mcc(counts) == pytest.approx(expected, abs=1e-9)
 
 
 @patient

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from linear_probe.atlas.mapping import Mapping
+from atlas.mapping import Mapping
 from runtime.errors import UserError, naming_path
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp")

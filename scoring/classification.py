@@ -116,15 +116,6 @@ def _ratio(part: Floats, whole: Floats) -> Floats:
     return np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
 
 
-def multiclass_mcc(confusion: NDArray[np.int64]) -> float:
-    """Matthews' correlation of a confusion matrix [C, C] (rows: truth), Gorodkin's form for several classes."""
-    counts = confusion.astype(np.float64)
-    truth, answer, total = counts.sum(1), counts.sum(0), counts.sum()
-    covariance = np.trace(counts) * total - truth @ answer
-    spread = np.sqrt((total**2 - answer @ answer) * (total**2 - truth @ truth))
-    return float(covariance / spread) if spread > 0 else 0.0
-
-
 def expected_calibration_error(confidence: Floats, correct: Targets, bins: int = CALIBRATION_BINS) -> float:
     """Mean gap between confidence and share of correct answers over equal bins of [0, 1], weighted by their size."""
     if not len(confidence):

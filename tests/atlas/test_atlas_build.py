@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from linear_probe.atlas.build import (
+from atlas.build import (
     alike_conflicts,
     build_atlas,
     conflicts,
@@ -18,8 +18,8 @@ from linear_probe.atlas.build import (
     overlaps,
     save_atlas,
 )
-from linear_probe.atlas.pictures import quality_of
-from linear_probe.atlas.taxonomy import Label
+from atlas.pictures import quality_of
+from atlas.taxonomy import Label
 from linear_probe.samples import group_numbers, samples_of
 from runtime.errors import UserError
 

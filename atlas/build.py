@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from atlas.layouts import Found, Item, find_datasets, read_items
+from atlas.mapping import Mapping, load_mappings
+from atlas.pictures import Measured, measure_all
+from atlas.taxonomy import Label
 from backbone.preprocessing import UnreadableImageError
-from linear_probe.atlas.layouts import Found, Item, find_datasets, read_items
-from linear_probe.atlas.mapping import Mapping, load_mappings
-from linear_probe.atlas.pictures import Measured, measure_all
-from linear_probe.atlas.taxonomy import Label
 from runtime.console import track, warn
 from runtime.errors import UserError, naming_path
 from runtime.files import atomic_file
-from runtime.image_hash import near_duplicate_groups
+from scoring.groups import near_duplicate_groups
 
 FORMAT = 1
 # Re-encoded or resized copies differ in fewer than 20 of the 256 bits. Frames of one scene, a moment apart, differ in

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from linear_probe.metrics import Floats, Targets, weighted_roc_auc
+from runtime.config import option
+from runtime.errors import UserError
+from scoring.classification import Floats, Targets, weighted_roc_auc
 
 # Replicates that are computed at once; bounds the memory at this many rows of weights.
 _BLOCK = 100
 
 
-@dataclass(frozen=True)
-class Interval:
+@dataclass
+class BootstrapConfig:
+    """How the intervals are drawn: whole groups (near-duplicates, one patient, one video), not single images."""
+
+    samples: int = option("Bootstrap samples; 0 leaves the intervals out.", 1000)
+    confidence: float = option("Share of the samples inside an interval.", 0.95)
+    seed: int = option("Seed of the samples.", 0)
+
+    def check(self) -> None:
+        if self.samples < 0 or not 0 < self.confidence < 1:
+            raise UserError(
+                f"bootstrap.samples must not be negative ({self.samples}) and bootstrap.confidence must lie "
+                f"between 0 and 1 ({self.confidence})."
+            )
+
+
+class Interval(NamedTuple):
     low: float
     high: float
 
@@ -23,8 +41,9 @@ def group_weights(groups: NDArray[np.int64], replicates: int, seed: int) -> Floa
     """How often each sample is drawn [R, N] when whole groups are drawn with replacement."""
     names, member = np.unique(groups, return_inverse=True)
     random = np.random.default_rng(seed)
-    draws = random.multinomial(len(names), np.full(len(names), 1 / max(len(names), 1)), size=replicates)
-    weights: Floats = draws[:, member].astype(np.float64)
+    weights = np.empty((replicates, len(groups)), np.float64)
+    for row in weights:
+        row[:] = np.bincount(random.integers(0, len(names), len(names)), minlength=len(names))[member]
     return weights
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from linear_probe.metrics import Floats, Targets
+from scoring.classification import Floats, Targets
 
 # The range that is searched; a fit at its end means that validation can't tell.
 _LOG_RANGE = (np.log(0.02), np.log(50.0))

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from linear_probe.atlas.taxonomy import Label, Taxonomy, load_taxonomy, read_yaml, refuse_unknown
+from atlas.taxonomy import Label, Taxonomy, load_taxonomy, read_yaml, refuse_unknown
 from runtime.errors import UserError, naming_path
 
 READERS = ("paths", "table", "mask-names", "voc-boxes", "yolo-boxes", "label-file-names", "vector-lists", "case-table")
@@ -114,7 +114,7 @@ def load_mappings(extra: Path | None = None) -> dict[str, Mapping]:
     taxonomy = load_taxonomy()
     texts = {
         item.name: item.read_text(encoding="utf-8")
-        for item in resources.files("linear_probe.atlas").joinpath("mappings").iterdir()
+        for item in resources.files("atlas").joinpath("mappings").iterdir()
         if item.name.endswith(".yaml")
     }
     mappings = [parse_mapping(text, name, taxonomy) for name, text in sorted(texts.items())]

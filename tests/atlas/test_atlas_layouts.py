@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from linear_probe.atlas.layouts import Item, find_datasets, read_items
-from linear_probe.atlas.mapping import load_mappings
+from atlas.layouts import Item, find_datasets, read_items
+from atlas.mapping import load_mappings
 from runtime.errors import UserError
 
 HEX = "0123456789abcdef"

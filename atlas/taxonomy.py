@@ -105,7 +105,7 @@ def _look_up(known: dict[str, str], name: str, where: str, what: str, valid: Ite
 def load_taxonomy(path: Path | None = None) -> Taxonomy:
     """The taxonomy of this package, or of a file of the same form."""
     if path is None:
-        text = resources.files("linear_probe.atlas").joinpath("taxonomy.yaml").read_text(encoding="utf-8")
+        text = resources.files("atlas").joinpath("taxonomy.yaml").read_text(encoding="utf-8")
     else:
         with naming_path("read the taxonomy", path):
             text = path.read_text(encoding="utf-8")

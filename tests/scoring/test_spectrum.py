@@ -1,0 +1,29 @@
+"""Label-free figures do what their definitions say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scoring.spectrum import alpha_req, rankme
+
+
+def test_rankme_is_the_effective_rank() -> None:
+    random = np.random.default_rng(0)
+    features = random.standard_normal((500, 40))
+    singular = np.linalg.svd(features, compute_uv=False)
+    share = singular / singular.sum()
+    assert rankme(features.astype(np.float32)) == pytest.approx(np.exp(-(share * np.log(share)).sum()), rel=1e-5)
+    assert rankme(np.ones((50, 40))) == pytest.approx(1, abs=1e-4)
+    assert rankme(np.linalg.qr(random.standard_normal((100, 40)))[0]) == pytest.approx(40)
+    assert rankme(np.zeros((10, 4))) == 0
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
+def test_alpha_req_finds_the_exponent(alpha: float) -> None:
+    random = np.random.default_rng(0)
+    basis = np.linalg.qr(random.standard_normal((400, 200)) - 0.0)[0]
+    basis = np.linalg.qr(basis - basis.mean(axis=0))[0]  # centred and orthonormal
+    features = basis * np.arange(1, 201) ** (-alpha / 2) + 3.0
+    assert alpha_req(features) == pytest.approx(alpha, rel=1e-3)
+    assert alpha_req(np.ones((20, 4))) is None
