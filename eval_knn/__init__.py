@@ -2,8 +2,17 @@
 
 from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, Result, evaluate
-from eval_knn.run_history import read_history, record
-from eval_knn.selection import Choice, Evaluation, SelectionConfig, Stop, published_rule, select, should_stop
+from eval_knn.run_history import claim, read_history, record, update_best
+from eval_knn.selection import (
+    Choice,
+    Evaluation,
+    SelectionConfig,
+    Stop,
+    against_start,
+    paired_bootstrap,
+    select,
+    should_stop,
+)
 
 __all__ = [
     "Choice",
@@ -13,10 +22,13 @@ __all__ = [
     "Result",
     "SelectionConfig",
     "Stop",
+    "against_start",
+    "claim",
     "evaluate",
-    "published_rule",
+    "paired_bootstrap",
     "read_history",
     "record",
     "select",
     "should_stop",
+    "update_best",
 ]

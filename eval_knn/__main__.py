@@ -14,12 +14,13 @@ from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, Result, on_first_rank, shown_k
 from eval_knn.networks import Network, expand, find_network
 from eval_knn.report import show_choice, show_comparison, show_details
-from eval_knn.run_history import record, run_of
+from eval_knn.run_history import record
 from eval_knn.watch import watch
+from records.evaluation import lone_evaluation_name, pictures_folder, write_evaluation
+from records.run import run_of
 from runtime.command_line import Command, run_stage
 from runtime.console import is_main_process, say
 from runtime.errors import UserError
-from runtime.files import safe_name, write_json
 
 RESULTS_FOLDER = "eval_results"
 
@@ -63,18 +64,18 @@ def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalC
     run = run_of(network.path) if network.path is not None and config.out is None else None
     if run is not None:
         choice, stop = record(run, result.document, config.selection)
-        folder = run / "eval"
+        folder = run.evaluations
         if choice is not None:
             show_choice(choice, stop)
     else:
         folder = Path(config.out or RESULTS_FOLDER)
-        write_json(folder / f"knn_{safe_name(network.name)}_{network.weights_sha256[:8]}.json", result.document)
+        write_evaluation(folder / lone_evaluation_name(network.name, network.weights_sha256), result.document)
     say(f"results: {folder}")
     if pictures:
         # matplotlib and scikit-learn take a second to import: only who wants pictures waits for them.
         from eval_knn.pictures import draw
 
-        say(f"pictures: {draw(result, evaluator, folder / f'knn_{safe_name(network.name)}_pictures', run)}")
+        say(f"pictures: {draw(result, evaluator, pictures_folder(folder, network.name), run)}")
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from backbone.feature_cache import FeatureCache, FeatureKey
 from backbone.features import device_of, extract_features, rank_and_world
 from backbone.preprocessing import Preprocessing
 from eval_knn.config import EvalConfig
-from eval_knn.figures import METRICS, figures
+from eval_knn.figures import figures
 from eval_knn.labelled_images import LabelledImages, find_images
 from eval_knn.leakage import leakage_note
 from eval_knn.neighbours import Neighbours, unit_rows
@@ -32,19 +32,20 @@ from eval_knn.networks import Network
 from eval_knn.scoring import class_scores
 from eval_knn.selection import Evaluation
 from eval_knn.split import Split, load_or_make_split
+from records.evaluation import Evaluated, EvaluatedData, FiguresAtK, KnnDocument
+from records.shards import Certificate
 from runtime.errors import UserError
 from scoring.intervals import group_weights
 from scoring.spectrum import alpha_req, rankme
 
 T = TypeVar("T")
-FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Result:
-    """One network's figures (`document`, plain values for JSON) and what pictures are drawn from."""
+    """One network's figures (`document`) and what pictures are drawn from."""
 
-    document: dict[str, Any]
+    document: KnnDocument
     features: NDArray[np.float32]  # [N, D] of all images, scaled to length 1
     neighbours: Neighbours  # rows within the gallery, for each query
     predicted: NDArray[np.int64]  # class of each query at the selection's k
@@ -56,7 +57,7 @@ class Result:
     @property
     def values(self) -> dict[str, float | None]:
         """top1_k20, …, rankme: what a trainer logs."""
-        return self.evaluation.values
+        return self.document.values
 
 
 class Evaluator:
@@ -95,7 +96,7 @@ class Evaluator:
         name: str,
         step: int | None = None,
         preprocessing: Preprocessing | None = None,
-        certificate: dict[str, Any] | None = None,
+        certificate: Certificate | None = None,
     ) -> Result:
         """Figures of a live model, wherever it is and however it is sharded. Nothing is cached."""
         began = time.monotonic()
@@ -126,7 +127,7 @@ class Evaluator:
         rows = features.numpy()
         if not np.isfinite(rows).all():
             raise UserError(f"{network.name} gives features that are not finite (nan or inf); use another checkpoint.")
-        spread = {"rankme": rankme(rows), "alpha_req": alpha_req(rows)}
+        spread = rankme(rows), alpha_req(rows)
         # From here on rows of length 1, in place: at the size of an atlas a copy is gigabytes.
         unit_rows(rows, out=rows)
         gallery = rows if len(split.gallery) == len(rows) else rows[split.gallery]
@@ -143,49 +144,55 @@ class Evaluator:
             self.group,
             unit=True,
         )
-        at_k = {}
+        at_k: dict[str, FiguresAtK] = {}
         weights = group_weights(query_groups, config.bootstrap.samples, config.bootstrap.seed)
         for k in config.ks:
-            at_k[str(k)] = figures(scored.scores[k], labels, images.class_names, weights, config.bootstrap.confidence)
-            at_k[str(k)]["neighbours"] = min(k, len(split.gallery))
-        document = {
-            "format": FORMAT,
-            "checkpoint": network.name,
-            "step": network.step,
-            "path": None if network.path is None else str(network.path),
-            "source": network.source,
-            "architecture": network.architecture,
-            "weights_sha256": network.weights_sha256,
-            "preprocessing": network.preprocessing.to_dict(),
-            "data": self._describe_data(),
-            "temperature": config.temperature,
-            "interval_confidence": config.bootstrap.confidence,
-            "k": at_k,
-            "query_groups": " ".join(str(group) for group in query_groups.tolist()),
-            **spread,
-            "search_recall": scored.neighbours.recall,
-            "leakage": leakage_note(network, images),
-            "evaluated": {
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "host": platform.node(),
-                "process": os.getpid(),
-                "seconds": round(time.monotonic() - began, 3),
-            },
-        }
+            at_k[str(k)] = figures(
+                scored.scores[k],
+                labels,
+                images.class_names,
+                weights,
+                config.bootstrap.confidence,
+                min(k, len(split.gallery)),
+            )
+        document = KnnDocument(
+            checkpoint=network.name,
+            step=network.step,
+            path=None if network.path is None else str(network.path),
+            source=network.source,
+            architecture=network.architecture,
+            weights_sha256=network.weights_sha256,
+            preprocessing=network.preprocessing.to_dict(),
+            data=self._describe_data(),
+            temperature=config.temperature,
+            interval_confidence=config.bootstrap.confidence,
+            k=at_k,
+            query_groups=" ".join(str(group) for group in query_groups.tolist()),
+            rankme=spread[0],
+            alpha_req=spread[1],
+            search_recall=scored.neighbours.recall,
+            leakage=leakage_note(network, images),
+            evaluated=Evaluated(
+                at=datetime.now(UTC).isoformat(timespec="seconds"),
+                host=platform.node(),
+                process=os.getpid(),
+                seconds=round(time.monotonic() - began, 3),
+            ),
+        )
         return Result(document, rows, scored.neighbours, scored.scores[shown_k(config)].argmax(axis=1))
 
-    def _describe_data(self) -> dict[str, Any]:
-        return {
-            "path": self.config.data.path,
-            "sha256": self.images.sha256,
-            "classes": self.images.class_names,
-            "gallery": len(self.split.gallery),
-            "queries": len(self.split.queries),
-            "unreadable": len(self.images.skipped),
-            "split_file": str(self.split.path),
-            "split_sha256": self.split.sha256,
-            "leave_one_group_out": self.split.leave_one_group_out,
-        }
+    def _describe_data(self) -> EvaluatedData:
+        return EvaluatedData(
+            path=self.config.data.path,
+            sha256=self.images.sha256,
+            classes=self.images.class_names,
+            gallery=len(self.split.gallery),
+            queries=len(self.split.queries),
+            unreadable=len(self.images.skipped),
+            split_file=str(self.split.path),
+            split_sha256=self.split.sha256,
+            leave_one_group_out=self.split.leave_one_group_out,
+        )
 
 
 def evaluate(
@@ -194,26 +201,22 @@ def evaluate(
     name: str = "model",
     step: int | None = None,
     preprocessing: Preprocessing | None = None,
-    certificate: dict[str, Any] | None = None,
+    certificate: Certificate | None = None,
     group: dist.ProcessGroup | None = None,
 ) -> Result:
     """Score a live model once. A trainer that scores often keeps an `Evaluator` instead."""
     return Evaluator(config, group).score_model(model, name, step, preprocessing, certificate)
 
 
-def evaluation_of(document: dict[str, Any]) -> Evaluation:
+def evaluation_of(document: KnnDocument) -> Evaluation:
     """What selection needs of a result."""
-    values: dict[str, float | None] = {
-        f"{metric}_k{k}": at_k[metric] for k, at_k in document["k"].items() for metric in METRICS
-    }
-    values |= {"rankme": document["rankme"], "alpha_req": document["alpha_req"]}
     return Evaluation(
-        checkpoint=document["checkpoint"],
-        step=document["step"],
-        values=values,
-        ranks={k: at_k["rank_of_truth"] for k, at_k in document["k"].items()},
-        groups=tuple(int(group) for group in document["query_groups"].split()),
-        split_sha256=document["data"]["split_sha256"],
+        checkpoint=document.checkpoint,
+        step=document.step,
+        values=document.values,
+        ranks={k: at_k.rank_of_truth for k, at_k in document.k.items()},
+        groups=tuple(int(group) for group in document.query_groups.split()),
+        split_sha256=document.data.split_sha256,
     )
 
 

@@ -38,15 +38,15 @@ def write_gallery_page(path: Path, result: Result, evaluator: Evaluator, picture
     wrong = result.predicted != truth
     document = result.document
     k = shown_k(evaluator.config)
-    at_k = document["k"][str(k)]
-    note = document["leakage"]["note"]
+    at_k = document.k[str(k)]
+    note = document.leakage.note
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{html.escape(document['checkpoint'])}: nearest neighbours</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{html.escape(document['checkpoint'])}: nearest neighbours</h1>",
-        f"<p>{document['data']['queries']} queries, {document['data']['gallery']} gallery images. Top-1 at k = {k}: "
-        f"{at_k['top1']:.4f}. {html.escape(note[:1].upper() + note[1:])}</p>",
+        f"<title>{html.escape(document.checkpoint)}: nearest neighbours</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{html.escape(document.checkpoint)}: nearest neighbours</h1>",
+        f"<p>{document.data.queries} queries, {document.data.gallery} gallery images. Top-1 at k = {k}: "
+        f"{at_k.top1:.4f}. {html.escape(note[:1].upper() + note[1:])}</p>",
         "<p>Green frame: a neighbour of the query's class; red: of another. Under each: class, similarity.</p>",
     ]
     for title, mask, most in (("Misses", wrong, _MISSES), ("Hits", ~wrong, _HITS)):

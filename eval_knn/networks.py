@@ -26,6 +26,9 @@ from eval_knn.timm_networks import (
     imagenet_baseline_file,
     load_timm,
 )
+from records.documents import parse_document
+from records.run import RunFolder, refuse_half_written
+from records.shards import Certificate
 from runtime.errors import UserError
 from runtime.files import read_json, write_json
 
@@ -46,7 +49,7 @@ class Network:
     load: Callable[[], nn.Module]
     step: int | None = None
     path: Path | None = None
-    certificate: dict[str, Any] | None = None
+    certificate: Certificate | None = None
     pretrained_here: bool = True  # False for baselines, which no corpus of ours has touched
 
 
@@ -59,8 +62,9 @@ class Pixels(nn.Module):
 
 def expand(word: str) -> list[str]:
     """A run stands for its latest and its best checkpoint; every other word for itself."""
-    if is_run(Path(word)):
-        return [str(checkpoint) for checkpoint in _latest_and_best(Path(word))]
+    run = RunFolder(Path(word))
+    if run.is_run():
+        return [str(checkpoint) for checkpoint in _latest_and_best(run)]
     return [word]
 
 
@@ -109,47 +113,12 @@ def _timm_network(word: str, name: str, file: Path | None, cache: Path) -> Netwo
 # ------------------------------------------------------------------------------------------ runs and checkpoints
 
 
-def is_run(path: Path) -> bool:
-    return (path / "checkpoints").is_dir()
-
-
-def is_whole_checkpoint(path: Path) -> bool:
-    """A checkpoint folder that its writer has finished: its real name, with its description and its index."""
-    return not path.name.startswith(".") and (path / "checkpoint.json").is_file() and (path / ".metadata").is_file()
-
-
-def checkpoints_of(run: Path) -> list[Path]:
-    """The finished checkpoints of a run, in the order of training."""
-    found = [path for path in (run / "checkpoints").iterdir() if path.is_dir() and is_whole_checkpoint(path)]
-    return sorted(found, key=lambda path: (_step_of(path), path.name))
-
-
-def _step_of(path: Path) -> int:
-    digits = path.name.rpartition("_")[2]
-    return int(digits) if digits.isdigit() else -1
-
-
-def _latest_and_best(run: Path) -> list[Path]:
-    finished = checkpoints_of(run)
+def _latest_and_best(run: RunFolder) -> list[Path]:
+    finished = run.whole_checkpoints()
     if not finished:
-        raise UserError(f"the run {run} has no finished checkpoint yet; wait for its first one.")
-    best = run / "best"
-    paths = [finished[-1]]
-    if best.exists() and best.resolve() != finished[-1].resolve():
-        paths.append(best.resolve())
-    return paths
-
-
-def refuse_half_written(path: Path) -> None:
-    """One sentence for a folder that looks like a checkpoint but is not finished."""
-    if not path.is_dir() or is_whole_checkpoint(path):
-        return
-    looks_like_one = path.name.startswith(".") or (path / ".metadata").is_file() or any(path.glob("*.distcp"))
-    if looks_like_one or (path / "checkpoint.json").is_file():
-        raise UserError(
-            f"the checkpoint {path} is not finished (a temporary name, or checkpoint.json or .metadata is missing); "
-            "wait until it is written, or name another one."
-        )
+        raise UserError(f"the run {run.path} has no finished checkpoint yet; wait for its first one.")
+    best = run.selected()
+    return [finished[-1]] if best is None or best == finished[-1].resolve() else [finished[-1], best]
 
 
 def _from_path(path: Path, cache: Path) -> Network:
@@ -180,7 +149,9 @@ def _from_path(path: Path, cache: Path) -> Network:
         load=lambda: (found[0] if found else load_backbone(path)).model,
         step=known["step"],
         path=path,
-        certificate=known["certificate"],
+        certificate=None
+        if known["certificate"] is None
+        else parse_document(Certificate, known["certificate"], path, "a leakage certificate"),
     )
 
 

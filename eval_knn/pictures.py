@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 
@@ -17,23 +16,24 @@ from sklearn.manifold import TSNE
 
 from eval_knn.evaluator import Evaluator, Result, shown_k
 from eval_knn.gallery_page import write_gallery_page
-from eval_knn.run_history import read_documents
+from records.evaluation import KnnDocument, read_evaluations
+from records.run import RunFolder
 from runtime.files import atomic_file, make_directory
 
 # A map of more points is neither readable nor quick.
 _MAP_IMAGES = 1500
 
 
-def draw(result: Result, evaluator: Evaluator, folder: Path, run: Path | None = None) -> Path:
+def draw(result: Result, evaluator: Evaluator, folder: Path, run: RunFolder | None = None) -> Path:
     """Write all pictures into a folder and return it."""
     make_directory(folder)
     k = str(shown_k(evaluator.config))
-    classes, name = evaluator.images.class_names, result.document["checkpoint"]
-    confusion = np.array(result.document["k"][k]["confusion"])
+    classes, name = evaluator.images.class_names, result.document.checkpoint
+    confusion = np.array(result.document.k[k].confusion)
     _save(confusion_figure(confusion, classes, f"{name}, k = {k}"), folder / "confusion.png")
     _save(map_figure(result.features, evaluator.images.labels, classes, name), folder / "map.png")
     parts = ["confusion.png", "map.png"]
-    documents = read_documents(run) if run is not None else []
+    documents = read_evaluations(run) if run is not None else []
     if len(documents) > 1:
         _save(curve_figure(documents, k), folder / "curve.png")
         parts.append("curve.png")
@@ -96,21 +96,21 @@ def two_dimensions(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(reduced))
 
 
-def curve_figure(documents: list[dict[str, Any]], k: str) -> Figure:
+def curve_figure(documents: list[KnnDocument], k: str) -> Figure:
     """Top-1 with its interval, top-5 and RankMe over training."""
-    steps = [number if d["step"] is None else d["step"] for number, d in enumerate(documents)]
+    steps = [number if d.step is None else d.step for number, d in enumerate(documents)]
     figure, (above, below) = pyplot.subplots(2, 1, figsize=(7, 6), sharex=True, height_ratios=[2, 1])
-    top1 = [d["k"][k]["top1"] for d in documents]
+    top1 = [d.k[k].top1 for d in documents]
     above.plot(steps, top1, "o-", label=f"top-1, k = {k}")
-    if all("intervals" in d["k"][k] for d in documents):
-        low, high = np.array([d["k"][k]["intervals"]["top1"] for d in documents]).T
+    if all(d.k[k].interval("top1") for d in documents):
+        low, high = np.array([d.k[k].interval("top1") for d in documents]).T
         above.fill_between(steps, low, high, alpha=0.2, label="interval")
-    published = "100" if all("100" in d["k"] for d in documents) else k
-    above.plot(steps, [d["k"][published]["top5"] for d in documents], "s--", label=f"top-5, k = {published}")
+    published = "100" if all("100" in d.k for d in documents) else k
+    above.plot(steps, [d.k[published].top5 for d in documents], "s--", label=f"top-5, k = {published}")
     above.set_ylabel("kNN accuracy")
     above.legend(frameon=False)
     above.grid(alpha=0.3)
-    below.plot(steps, [d["rankme"] for d in documents], "o-", color="tab:green")
+    below.plot(steps, [d.rankme for d in documents], "o-", color="tab:green")
     below.set_ylabel("RankMe")
     below.set_xlabel("step")
     below.grid(alpha=0.3)

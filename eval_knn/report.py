@@ -2,53 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from eval_knn.selection import Choice, Stop
+from records.evaluation import METRICS, KnnDocument
 from runtime.console import say, table
 
 
-def show_comparison(documents: list[dict[str, Any]], k: int) -> None:
+def show_comparison(documents: list[KnnDocument], k: int) -> None:
     """One row per network, at the k that selects; top-5 at the published k = 100 when it was computed."""
-    published = "100" if all("100" in document["k"] for document in documents) else str(k)
-    confidence = 100 * documents[0]["interval_confidence"]
+    published = "100" if all("100" in document.k for document in documents) else str(k)
+    confidence = 100 * documents[0].interval_confidence
     columns = ["network", "step", f"top-1 k={k}", f"{confidence:g}% interval", f"top-5 k={published}"]
     columns += [f"bal. acc. k={k}", f"macro-F1 k={k}", f"MCC k={k}", "RankMe", "alpha-ReQ"]
     rows = []
     for document in documents:
-        at_k = document["k"][str(k)]
-        interval = at_k.get("intervals", {}).get("top1")
+        at_k = document.k[str(k)]
+        interval = at_k.interval("top1")
         rows.append(
             [
-                document["path"] or document["checkpoint"],
-                "" if document["step"] is None else str(document["step"]),
-                f"{at_k['top1']:.4f}",
+                document.path or document.checkpoint,
+                "" if document.step is None else str(document.step),
+                f"{at_k.top1:.4f}",
                 "" if interval is None else f"{interval[0]:.4f}-{interval[1]:.4f}",
-                f"{document['k'][published]['top5']:.4f}",
-                f"{at_k['balanced_accuracy']:.4f}",
-                f"{at_k['macro_f1']:.4f}",
-                f"{at_k['mcc']:.4f}",
-                f"{document['rankme']:.1f}",
-                "" if document["alpha_req"] is None else f"{document['alpha_req']:.2f}",
+                f"{document.k[published].top5:.4f}",
+                f"{at_k.balanced_accuracy:.4f}",
+                f"{at_k.macro_f1:.4f}",
+                f"{at_k.mcc:.4f}",
+                f"{document.rankme:.1f}",
+                "" if document.alpha_req is None else f"{document.alpha_req:.2f}",
             ]
         )
-    data = documents[0]["data"]
-    how = ", leave one group out" if data["leave_one_group_out"] else ""
-    title = f"kNN on {data['path']}: {data['queries']} queries, {data['gallery']} gallery images{how}"
+    data = documents[0].data
+    how = ", leave one group out" if data.leave_one_group_out else ""
+    title = f"kNN on {data.path}: {data.queries} queries, {data.gallery} gallery images{how}"
     table(title, columns, rows)
 
 
-def show_details(document: dict[str, Any], k: int) -> None:
+def show_details(document: KnnDocument, k: int) -> None:
     """All k, then the recall of each class."""
     rows = []
-    for neighbours, at_k in document["k"].items():
-        used = at_k["neighbours"]
+    for neighbours, at_k in document.k.items():
+        used = at_k.neighbours
         name = neighbours if used == int(neighbours) else f"{neighbours} (gallery has {used})"
-        values = [at_k[metric] for metric in ("top1", "top5", "balanced_accuracy", "macro_f1", "mcc")]
+        values = [getattr(at_k, metric) for metric in METRICS]
         rows.append([name, *(f"{value:.4f}" for value in values)])
-    table(f"{document['checkpoint']} at each k", ["k", "top-1", "top-5", "bal. acc.", "macro-F1", "MCC"], rows)
-    recalls = document["k"][str(k)]["recall"]
-    confusion = document["k"][str(k)]["confusion"]
+    table(f"{document.checkpoint} at each k", ["k", "top-1", "top-5", "bal. acc.", "macro-F1", "MCC"], rows)
+    recalls = document.k[str(k)].recall
+    confusion = document.k[str(k)].confusion
     lines = []
     for number, (name, value) in enumerate(recalls.items()):
         wrong = {other: count for other, count in enumerate(confusion[number]) if other != number and count}
@@ -56,7 +55,7 @@ def show_details(document: dict[str, Any], k: int) -> None:
         mistaken = "" if most is None else f"{list(recalls)[most]} ({wrong[most]})"
         lines.append([name, "not judged" if value is None else f"{value:.4f}", str(sum(confusion[number])), mistaken])
     table(f"recall of each class at k={k}", ["class", "recall", "queries", "most often taken for"], lines)
-    say(f"leakage: {document['leakage']['note']}")
+    say(f"leakage: {document.leakage.note}")
 
 
 def show_choice(choice: Choice, stop: Stop) -> None:

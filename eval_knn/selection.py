@@ -13,12 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from eval_knn.figures import decode_ranks
+from records.evaluation import WORSE, AgainstStart, Verdict, decode_ranks, split_metric
 from runtime.config import option
 from runtime.errors import UserError
 from scoring.intervals import Interval, group_weights, percentile_interval
-
-LABEL_FREE = ("rankme", "alpha_req")
 
 
 @dataclass
@@ -41,18 +39,13 @@ class SelectionConfig:
 
     def check(self) -> None:
         for name in (self.metric, *self.tie_breaks):
-            _parse_metric(name)
+            split_metric(name)
         if self.patience_evaluations < 0 or self.minimum_gain < 0 or self.bootstrap_samples < 1:
             raise UserError(
                 "selection: patience_evaluations and minimum_gain must not be negative, bootstrap_samples at least 1."
             )
         if not 0 < self.confidence < 1:
             raise UserError(f"selection.confidence must lie between 0 and 1, not {self.confidence}.")
-
-
-def published_rule() -> SelectionConfig:
-    """Top-5 among 100 neighbours, as published for PanEndoFM; where it is saturated, top-1 decides."""
-    return SelectionConfig(metric="top5_k100", equal_if="exact", tie_breaks=["top1_k20", "rankme"])
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,7 @@ class Evaluation:
     checkpoint: str
     step: int | None
     values: dict[str, float | None]  # "top1_k20": 0.81, …, "rankme": 93.2
-    ranks: dict[str, str] = field(default_factory=dict)  # "20": one digit per query, see figures.encode_ranks
+    ranks: dict[str, str] = field(default_factory=dict)  # "20": one digit per query
     groups: tuple[int, ...] = ()  # near-duplicate group of each query; () when every query stands alone
     split_sha256: str = ""
 
@@ -78,10 +71,10 @@ class Comparison:
     high: float
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         if self.low > 0:
             return "better beyond noise"
-        return "worse beyond noise" if self.high < 0 else "no difference beyond noise"
+        return WORSE if self.high < 0 else "no difference beyond noise"
 
 
 @dataclass(frozen=True)
@@ -179,9 +172,9 @@ def paired_bootstrap(
     return float(difference.mean()), low, high
 
 
-def against_start(history: Sequence[Evaluation], config: SelectionConfig) -> dict[str, dict[str, Any]]:
+def against_start(history: Sequence[Evaluation], config: SelectionConfig) -> dict[str, AgainstStart]:
     """Every checkpoint against that of step 0, the weights that training began with; none where those are unknown."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, AgainstStart] = {}
     if not history or history[0].step != 0:
         return found
     for now in history[1:]:
@@ -190,7 +183,7 @@ def against_start(history: Sequence[Evaluation], config: SelectionConfig) -> dic
         )
         if not np.isnan(difference):
             verdict = Comparison(history[0].checkpoint, "start", difference, low, high).verdict
-            found[now.checkpoint] = {"difference": difference, "low": low, "high": high, "verdict": verdict}
+            found[now.checkpoint] = AgainstStart(difference, low, high, verdict)
     return found
 
 
@@ -198,18 +191,6 @@ def against_start(history: Sequence[Evaluation], config: SelectionConfig) -> dic
 def _weights(groups: tuple[int, ...], queries: int, samples: int) -> NDArray[np.float64]:
     """The bootstrap's draws, made once for all comparisons of a history."""
     return group_weights(np.array(groups, np.int64) if groups else np.arange(queries), samples, seed=0)
-
-
-def _parse_metric(name: str) -> tuple[str, int | None]:
-    if name in LABEL_FREE:
-        return name, None
-    kind, _, k = name.rpartition("_k")
-    if kind not in ("top1", "top5", "balanced_accuracy", "macro_f1", "mcc") or not k.isdigit():
-        raise UserError(
-            f"selection: '{name}' is not a metric; there are top1, top5, balanced_accuracy, macro_f1 and mcc with "
-            "their k, such as top1_k20, and rankme."
-        )
-    return kind, int(k)
 
 
 def _check_history(history: Sequence[Evaluation]) -> None:
@@ -234,7 +215,7 @@ def _value(evaluation: Evaluation, metric: str) -> float:
 
 
 def _right(evaluation: Evaluation, metric: str) -> NDArray[np.bool_] | None:
-    kind, k = _parse_metric(metric)
+    kind, k = split_metric(metric)
     if kind not in ("top1", "top5") or str(k) not in evaluation.ranks:
         return None
     return np.asarray(decode_ranks(evaluation.ranks[str(k)]) < (1 if kind == "top1" else 5))

@@ -11,19 +11,22 @@ from pathlib import Path
 
 from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, shown_k
-from eval_knn.networks import checkpoints_of, find_network, is_run
+from eval_knn.networks import find_network
 from eval_knn.report import show_choice, show_comparison
-from eval_knn.run_history import claim, pending, record, result_path
+from eval_knn.run_history import claim, pending, record
+from records.evaluation import evaluation_path
+from records.run import RunFolder
 from runtime.console import say, warn
 from runtime.errors import UserError
 
 
-def watch(run: Path, config: EvalConfig) -> None:
+def watch(path: Path, config: EvalConfig) -> None:
     """Look for new checkpoints until there has been nothing to do for `watch.idle_seconds`."""
-    if not run.is_dir():
-        raise UserError(f"cannot watch {run}: it is not a folder; check the path.")
+    run = RunFolder(path)
+    if not path.is_dir():
+        raise UserError(f"cannot watch {path}: it is not a folder; check the path.")
     evaluator = Evaluator(config)
-    say(f"watching {run / 'checkpoints'}")
+    say(f"watching {run.checkpoints}")
     failed: set[str] = set()
     idle_since = time.monotonic()
     while True:
@@ -31,7 +34,7 @@ def watch(run: Path, config: EvalConfig) -> None:
         for path in todo:
             with claim(run, path.name) as mine:
                 # Another watcher may have finished it since the list was made.
-                undone = mine and not result_path(run, path.name).is_file()
+                undone = mine and not evaluation_path(run, path.name).is_file()
                 if undone and not _evaluate(run, path, evaluator, config):
                     failed.add(path.name)
         if todo:  # what is in other watchers' hands may come back to us
@@ -43,11 +46,11 @@ def watch(run: Path, config: EvalConfig) -> None:
         time.sleep(config.watch.poll_seconds)
 
 
-def _waiting(run: Path) -> list[Path]:
-    return pending(run, checkpoints_of(run)) if is_run(run) else []
+def _waiting(run: RunFolder) -> list[Path]:
+    return pending(run, run.whole_checkpoints())
 
 
-def _evaluate(run: Path, path: Path, evaluator: Evaluator, config: EvalConfig) -> bool:
+def _evaluate(run: RunFolder, path: Path, evaluator: Evaluator, config: EvalConfig) -> bool:
     """One checkpoint; one that can't be read (damaged, or removed meanwhile) is left alone, the watch goes on."""
     try:
         network = find_network(str(path), evaluator.cache)

@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from records.run import RunFolder, step_name
+from records.shards import ShardFolder
 from runtime.console import duration, say
 from runtime.errors import UserError
 from runtime.files import make_directory
@@ -61,17 +63,21 @@ def demo_steps(folder: Path) -> list[Step]:
             ),
             folder / "pixels",
         ),
-        Step("export the best checkpoint", ("backbone", "export", str(run / "best"), "--to", str(release)), release),
+        Step(
+            "export the best checkpoint",
+            ("backbone", "export", str(RunFolder(run).best), "--to", str(release)),
+            release,
+        ),
         Step("read the labelled set", ("linear_probe", "atlas", str(labelled), "--out", str(atlas)), atlas),
         Step(
             "probe it beside baselines",
             (
-                *("linear_probe", str(release), str(run / "checkpoints" / "step_0000000"), "pixels"),
+                *("linear_probe", str(release), str(RunFolder(run).checkpoint(0)), "pixels"),
                 *("--task", "all", "--data", str(atlas), "--protocol", "converged", "--out", str(probe)),
             ),
             probe / "index.html",
         ),
-        Step("write the report", ("launch", "report", str(run), "--pictures"), run / "report.html"),
+        Step("write the report", ("launch", "report", str(run), "--pictures"), RunFolder(run).report),
     ]
 
 
@@ -94,7 +100,8 @@ def run_demo(folder: Path) -> None:
         say(f"      {duration(time.monotonic() - step_began)}: {step.result}")
     say(f"The demo took {duration(time.monotonic() - began)}.")
     _say_scores(folder)
-    pages = (folder / "run" / "report.html", folder / "shards" / "report.html", folder / "probe" / "index.html")
+    run, shards = RunFolder(folder / "run"), ShardFolder(folder / "shards")
+    pages = (run.report, shards.report, folder / "probe" / "index.html")
     say(f"Open {pages[0]}, {pages[1]} and {pages[2]}.")
 
 
@@ -110,14 +117,13 @@ def run_step(step: Step, log: Path) -> None:
 
 def _say_scores(folder: Path) -> None:
     """The two figures that the demo is for: kNN before and after training, and the probe's table."""
-    from eval_knn import SelectionConfig, read_history  # brings torch: only the end of the demo needs it
-    from eval_knn.selection import against_start
+    from eval_knn import SelectionConfig, against_start, read_history  # brings torch: only the demo's end needs it
 
-    history = read_history(folder / "run")
-    best = (folder / "run" / "best").resolve().name
+    run = RunFolder(folder / "run")
+    history, best = read_history(run), run.best.resolve().name
     scores = {evaluation.checkpoint: evaluation.values["top1_k20"] for evaluation in history}
-    say(f"kNN top-1 at k = 20: {scores['step_0000000']:.3f} untrained, {scores[best]:.3f} at the selected {best}")
+    say(f"kNN top-1 at k = 20: {scores[step_name(0)]:.3f} untrained, {scores[best]:.3f} at the selected {best}")
     gain = against_start(history, SelectionConfig(metric="top1_k20")).get(best)
     if gain is not None:
-        say(f"a gain of {gain['difference']:.3f} (95% interval {gain['low']:.3f} to {gain['high']:.3f})")
+        say(f"a gain of {gain.difference:.3f} (95% interval {gain.low:.3f} to {gain.high:.3f})")
     say((folder / "probe" / "table.md").read_text(encoding="utf-8").rstrip())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from torch import nn
 
@@ -15,6 +15,9 @@ from backbone import Preprocessing
 from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, record, should_stop
 from pretrain.guard import Trouble, trouble_in
 from pretrain.world import World
+from records.evaluation import KnnDocument
+from records.run import RunFolder
+from records.shards import Certificate
 from runtime.config import option
 from runtime.console import say
 from runtime.errors import UserError
@@ -75,20 +78,22 @@ class Monitor:
         """Whether the model that has done `step` steps is evaluated here: at first, every so often, and at last."""
         return self._evaluator is not None and (step % self.config.every_steps == 0 or step == last_step)
 
-    def evaluate(self, step: int, teacher: nn.Module, preprocessing: Preprocessing, certificate: Any) -> dict[str, Any]:
+    def evaluate(
+        self, step: int, teacher: nn.Module, preprocessing: Preprocessing, certificate: Certificate | None
+    ) -> KnnDocument:
         """The evaluation of a step as a document; taken from the run's folder when it is there."""
         assert self._evaluator is not None
         result = self._evaluator.score_model(teacher, f"step_{step:07d}", step, preprocessing, certificate)
         return result.document
 
-    def record(self, document: dict[str, Any]) -> None:
+    def record(self, document: KnnDocument) -> None:
         """Store an evaluation and point `best` at the chosen checkpoint; its own must be complete."""
         if self.world.is_first:
             selection = self.config.evaluation.selection
-            choice, _ = record(self.run, document, selection)
-            value = {e.checkpoint: e for e in read_history(self.run)}[document["checkpoint"]].values[selection.metric]
+            choice, _ = record(RunFolder(self.run), document, selection)
+            value = document.values[selection.metric]
             best = "" if choice is None else f"; best is {choice.evaluation.checkpoint}"
-            say(f"step {document['step']:,}: kNN {selection.metric} {value:.4f}{best}")
+            say(f"step {document.step:,}: kNN {selection.metric} {value:.4f}{best}")
         self.world.first_says(None)
 
     def figures(self, step: int) -> dict[str, float | None] | None:
@@ -104,7 +109,7 @@ class Monitor:
         return answer
 
     def _history(self, step: int) -> list[Evaluation]:
-        return [e for e in read_history(self.run) if e.step is not None and e.step <= step]
+        return [e for e in read_history(RunFolder(self.run)) if e.step is not None and e.step <= step]
 
     def _judge(self, history: list[Evaluation]) -> Verdict:
         selection, last_good = self.config.evaluation.selection, None

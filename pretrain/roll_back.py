@@ -11,11 +11,12 @@ import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from eval_knn import SelectionConfig, read_history
-from eval_knn.run_history import claim, result_path, update_best
+from eval_knn import SelectionConfig, claim, read_history, update_best
 from pretrain.checkpoints import CheckpointStore
 from pretrain.metrics import METRICS_NAME, metric_lines, read_metrics
 from pretrain.world import World
+from records.evaluation import evaluation_path
+from records.run import RunFolder
 from runtime.files import make_directory, read_json, write_bytes, write_json
 
 ROLL_BACKS_NAME = "roll_backs.json"
@@ -64,16 +65,17 @@ class RollBacks:
         if self.world.is_first:
             apart = make_directory(self.run / "rolled_back" / str(entry.number))
             self._keep_metrics(entry.to_step, apart)
-            steps = {e.step for e in read_history(self.run) if e.step is not None} | set(self.store.steps())
+            run = RunFolder(self.run)
+            steps = {e.step for e in read_history(run) if e.step is not None} | set(self.store.steps())
             for step in sorted(step for step in steps if step > entry.to_step):
                 name = f"step_{step:07d}"
-                with claim(self.run, name, wait=True):  # a watcher that evaluates it just now may finish
-                    result = result_path(self.run, name)
+                with claim(run, name, wait=True):  # a watcher that evaluates it just now may finish
+                    result = evaluation_path(run, name)
                     if result.exists():
                         result.rename(apart / result.name)
                     self.store.remove(step)
-            if read_history(self.run):
-                update_best(self.run, self.selection)
+            if read_history(run):
+                update_best(run, self.selection)
         self.entries[-1] = replace(entry, done=True)
         self._write()
         self.world.first_says(None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tarfile
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,14 +17,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pretrain.shard_cache import CacheConfig, ShardCache
+from records.shards import Certificate, ShardFolder, read_index
 from runtime.errors import UserError, naming_path
-from runtime.files import read_checksums, read_json
+from runtime.files import read_checksums
 
 Ints = NDArray[np.int64]
 
 # Shards that a process holds open at a time.
 _OPEN_SHARDS = 256
-_INDEX_FORMAT = 1
 
 
 class UnreadableSampleError(Exception):
@@ -46,7 +45,7 @@ class ShardSet:
     video_of: Ints  # [N]
     shard_bytes: Ints  # [S], size of each tar
     sha256: str  # changes with the samples and their places: a run goes on with the very same shards only
-    certificate: dict[str, Any] | None = None  # which evaluation sets these samples were checked against
+    certificate: Certificate | None = None  # which evaluation sets these samples were checked against
     cache: ShardCache | None = None
     _open: OrderedDict[int, int] = field(default_factory=OrderedDict, repr=False)
 
@@ -99,14 +98,14 @@ def open_shards(folder: Path | str, cache: CacheConfig | None = None) -> ShardSe
     With a cache whose shards come from a command, the folder needs no tars.
     """
     folder = Path(folder)
-    manifest = folder / "manifest.json"
-    if not manifest.is_file():
-        raise UserError(f"data.shards={folder}: there is no manifest.json; name a folder of finished shards.")
-    summary = read_json(manifest)
-    shards = sorted(folder / name for name in summary["shards"])
+    files = ShardFolder(folder)
+    if not files.manifest.is_file():
+        raise UserError(f"data.shards={folder}: there is no {files.manifest.name}; name a folder of finished shards.")
+    summary = files.read_manifest()
+    shards = sorted(folder / name for name in summary.shards)
     columns = ["shard", "key", "corpus", "video", "source"]
-    with naming_path("read", folder / "manifest.parquet"):
-        frames = pq.read_table(folder / "manifest.parquet", columns=columns)
+    with naming_path("read", files.frames):
+        frames = pq.read_table(files.frames, columns=columns)
     frames = frames.sort_by([("shard", "ascending"), ("key", "ascending")]).combine_chunks()
     digest = hashlib.sha256()
     elsewhere = cache is not None and cache.fetch_command is not None
@@ -114,7 +113,7 @@ def open_shards(folder: Path | str, cache: CacheConfig | None = None) -> ShardSe
     keys = pa.concat_arrays([index.keys for index in indexes])
     if not pa.chunked_array([keys]).equals(frames.column("key")):
         raise UserError(
-            f"data.shards={folder}: the shards' indexes and manifest.parquet list different samples; "
+            f"data.shards={folder}: the shards' indexes and {files.frames.name} list different samples; "
             "check the folder with 'python -m data_pipeline verify'."
         )
     where = np.concatenate([index.places for index in indexes])  # [N, 2]
@@ -135,10 +134,10 @@ def open_shards(folder: Path | str, cache: CacheConfig | None = None) -> ShardSe
         video_of,
         np.array([index.tar_bytes for index in indexes], np.int64),
         digest.hexdigest(),
-        summary.get("leakage"),
+        summary.leakage,
     )
     if cache is not None and cache.folder is not None:
-        made.cache = ShardCache(cache, folder, made.sha256, read_checksums(folder / "SHA256SUMS"))
+        made.cache = ShardCache(cache, folder, made.sha256, read_checksums(files.checksums))
     return made
 
 
@@ -152,17 +151,12 @@ def _read_index(shard: Path, digest: Any, elsewhere: bool) -> _Index:
     """The index of one shard; `elsewhere`: the tar itself need not be here."""
     if not elsewhere and not shard.is_file():
         raise UserError(f"the shard {shard} is missing; restore it, or make the shards again.")
-    path = shard.with_suffix(".index.json")
-    index = read_json(path)
-    if index.get("format") != _INDEX_FORMAT:
-        raise UserError(f"{path}: its format is {index.get('format')}, this version reads {_INDEX_FORMAT}.")
-    samples = sorted(index["samples"])
+    index = read_index(shard)
+    samples = sorted(index.samples)
     digest.update(json.dumps([shard.name, samples]).encode())
-    # Every sample is (key, offset, size, offset, size): image and text. Behind the last, a tar has two empty blocks.
-    end = max((s[at] + s[at + 1] for s in samples for at in range(1, len(s), 2)), default=0)
-    tar_bytes = _padded(_padded(end, tarfile.BLOCKSIZE) + 2 * tarfile.BLOCKSIZE, tarfile.RECORDSIZE)
+    assert index.tar_bytes is not None
     places = np.array([s[1:3] for s in samples], np.int64).reshape(-1, 2)
-    return _Index(pa.array([s[0] for s in samples], pa.string()), places, tar_bytes)
+    return _Index(pa.array([s[0] for s in samples], pa.string()), places, index.tar_bytes)
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
@@ -172,7 +166,3 @@ def _numbered(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
     rank = np.empty(len(names), np.int64)
     rank[np.argsort(np.array(names, object), kind="stable")] = np.arange(len(names))
     return sorted(names), rank[encoded.indices.to_numpy()]
-
-
-def _padded(size: int, unit: int) -> int:
-    return -(-size // unit) * unit

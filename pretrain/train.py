@@ -27,6 +27,7 @@ from pretrain.speed import Clock
 from pretrain.step import Stepper, StepResult
 from pretrain.warm_start import WarmSchedule
 from pretrain.world import World, joined_world
+from records.documents import as_document
 from runtime.config import save_config
 from runtime.console import duration, log_to, say, table, warn
 from runtime.errors import UserError
@@ -268,7 +269,7 @@ class Trainer:
         description = {
             "vit": self.vit.to_dict(),
             "preprocessing": self.preprocessing.to_dict(),
-            "certificate": self.shards.certificate,
+            "certificate": None if self.shards.certificate is None else as_document(self.shards.certificate),
             "images_seen": self.step * self.config.batch.images,
             "world_size": self.world.size,
             "shards_sha256": self.shards.sha256,

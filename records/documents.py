@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,15 @@ def read_document(kind: type[T], path: Path | str, what: str) -> T:
         document: T = _adapter(kind).validate_json(content, strict=True)
     except ValidationError as error:
         raise UserError(f"cannot read {path}: it is not {what} of this version ({_first_fault(error)}).") from error
+    return document
+
+
+def parse_document(kind: type[T], values: Any, source: Path | str, what: str) -> T:
+    """The same from plain values that stand inside another document."""
+    try:
+        document: T = _adapter(kind).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        raise UserError(f"cannot read {source}: it does not hold {what} ({_first_fault(error)}).") from error
     return document
 
 

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from eval_knn.figures import METRICS, decode_ranks, encode_ranks, figures
+from eval_knn.figures import figures
+from records.evaluation import METRICS, decode_ranks, encode_ranks
 from scoring.confusion import confusion_matrix, rank_of_truth, summarise
 from scoring.intervals import group_weights
 
@@ -31,17 +32,17 @@ def test_agree_with_scikit_learn(absent: int | None) -> None:
     ours = figures(scores, labels, NAMES, np.empty((0, 300)))
     predicted = scores.argmax(axis=1)
     present = sorted(set(labels.tolist()))
-    assert ours["top1"] == pytest.approx(metrics.accuracy_score(labels, predicted))
-    assert ours["top5"] == pytest.approx(metrics.top_k_accuracy_score(labels, scores, k=5, labels=range(8)))
+    assert ours.top1 == pytest.approx(metrics.accuracy_score(labels, predicted))
+    assert ours.top5 == pytest.approx(metrics.top_k_accuracy_score(labels, scores, k=5, labels=range(8)))
     recall = metrics.recall_score(labels, predicted, labels=present, average=None)
-    assert ours["balanced_accuracy"] == pytest.approx(recall.mean())
-    assert ours["macro_f1"] == pytest.approx(metrics.f1_score(labels, predicted, labels=present, average="macro"))
-    assert ours["mcc"] == pytest.approx(metrics.matthews_corrcoef(labels, predicted))
-    assert ours["confusion"] == metrics.confusion_matrix(labels, predicted, labels=range(8)).tolist()
-    assert [ours["recall"][NAMES[c]] for c in present] == pytest.approx(recall.tolist())
-    assert ours["classes_judged"] == len(present)
+    assert ours.balanced_accuracy == pytest.approx(recall.mean())
+    assert ours.macro_f1 == pytest.approx(metrics.f1_score(labels, predicted, labels=present, average="macro"))
+    assert ours.mcc == pytest.approx(metrics.matthews_corrcoef(labels, predicted))
+    assert ours.confusion == metrics.confusion_matrix(labels, predicted, labels=range(8)).tolist()
+    assert [ours.recall[NAMES[c]] for c in present] == pytest.approx(recall.tolist())
+    assert ours.classes_judged == len(present)
     if absent is not None:
-        assert ours["recall"][NAMES[absent]] is None
+        assert ours.recall[NAMES[absent]] is None
 
 
 def test_golden_top1_and_top5(golden: Path) -> None:
@@ -76,7 +77,7 @@ def test_intervals_cover_as_often_as_they_say() -> None:
     for _ in range(120):
         right = random.random(100) < 0.7
         scores = np.stack([right, ~right], axis=1).astype(np.float64)
-        low, high = figures(scores, np.zeros(100, np.int64), ["a", "b"], weights)["intervals"]["top1"]
+        low, high = figures(scores, np.zeros(100, np.int64), ["a", "b"], weights).interval("top1")
         covered += low <= 0.7 <= high
     assert 105 <= covered <= 120
 
@@ -89,8 +90,7 @@ def test_groups_are_drawn_whole_and_widen_the_interval() -> None:
     right = np.repeat(np.arange(30) % 2 == 0, 10)  # the ten members of a group are right or wrong together
     scores = np.eye(8)[np.where(right, labels, (labels + 1) % 8)]
     single, grouped = (
-        figures(scores, labels, NAMES, group_weights(g, 300, seed=0))["intervals"]["top1"]
-        for g in (np.arange(300), groups)
+        figures(scores, labels, NAMES, group_weights(g, 300, seed=0)).interval("top1") for g in (np.arange(300), groups)
     )
     assert grouped[1] - grouped[0] > 2 * (single[1] - single[0])
 
@@ -101,8 +101,8 @@ def test_every_metric_has_an_interval_around_it() -> None:
     result = figures(scores, labels, NAMES, weights)
     assert result == figures(scores, labels, NAMES, group_weights(np.arange(300), 230, seed=0))
     for name in METRICS:
-        low, high = result["intervals"][name]
-        assert low < result[name] < high
+        low, high = result.interval(name)
+        assert low < getattr(result, name) < high
 
 
 def test_resampled_metrics_are_those_of_the_drawn_queries() -> None:
@@ -110,5 +110,5 @@ def test_resampled_metrics_are_those_of_the_drawn_queries() -> None:
     weights = group_weights(np.arange(300), 1, seed=5)
     drawn = np.repeat(np.arange(300), weights[0].astype(int))
     predicted = scores.argmax(axis=1)[drawn]
-    low, high = figures(scores, labels, NAMES, weights)["intervals"]["mcc"]
+    low, high = figures(scores, labels, NAMES, weights).interval("mcc")
     assert low == high == pytest.approx(metrics.matthews_corrcoef(labels[drawn], predicted))

@@ -22,6 +22,7 @@ from eval_knn import EvalConfig, evaluate
 from eval_knn.__main__ import COMMAND
 from eval_knn.neighbours import Exclusions
 from eval_knn.scoring import class_scores
+from records.documents import as_document
 from runtime.command_line import run_stage
 from runtime.errors import UserError
 
@@ -74,7 +75,7 @@ def work(rank: int, port: int, folder: str, data: str) -> None:
         fully_shard(block)
     fully_shard(model)
     document = evaluate(model, small_config(data, f"{folder}/cache-{rank}"), "live", step=7).document
-    (Path(folder) / f"live-{rank}.json").write_text(json.dumps(document))
+    (Path(folder) / f"live-{rank}.json").write_text(json.dumps(as_document(document)))
     try:
         evaluate(model, small_config(f"{folder}/nowhere", f"{folder}/cache-{rank}"))
     except UserError as error:
@@ -133,9 +134,9 @@ def figures_of(document: dict[str, Any]) -> dict[str, Any]:
 
 def test_live_sharded_model_scores_like_its_file(outcome: Path, labelled_folder: Path) -> None:
     documents = [json.loads((outcome / f"live-{rank}.json").read_text()) for rank in range(RANKS)]
-    alone = evaluate(
-        live_model(), small_config(str(labelled_folder), str(outcome / "cache-0")), "live", step=7
-    ).document
+    alone = as_document(
+        evaluate(live_model(), small_config(str(labelled_folder), str(outcome / "cache-0")), "live", step=7).document
+    )
     for document in documents:
         document["data"]["split_file"] = alone["data"]["split_file"]
         assert figures_of(document) == figures_of(alone)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from eval_knn.figures import encode_ranks
-from eval_knn.selection import Evaluation, SelectionConfig, paired_bootstrap, published_rule, select, should_stop
+from eval_knn import EvalConfig
+from eval_knn.selection import Evaluation, SelectionConfig, paired_bootstrap, select, should_stop
+from records.evaluation import encode_ranks
+from runtime.config import load_config
 from runtime.errors import UserError
 
 QUERIES = 1000
+PUBLISHED = Path(__file__).resolve().parents[2] / "configs" / "eval" / "kvasir_published.yaml"
 
 
 def recorded(
@@ -77,7 +82,7 @@ def test_collapsing_takes_the_peak_and_stops() -> None:
 
 
 def test_saturated_top5_is_decided_by_top1() -> None:
-    choice = select(SATURATED, published_rule())
+    choice = select(SATURATED, load_config(EvalConfig, PUBLISHED).selection)
     assert choice.equals == ("step_1", "step_2", "step_3"), "step_0 has a lower top-5"
     assert choice.index == 2 and "top1_k20 0.9 decides" in choice.why
     # Early stopping by the saturated metric stops while top-1 still rises: a reason why it is not the default.

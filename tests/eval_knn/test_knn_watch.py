@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -23,8 +24,10 @@ from backbone import VisionTransformer, vit_config
 from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, select
 from eval_knn.evaluator import evaluation_of
 from eval_knn.networks import find_network
-from eval_knn.run_history import claim, record, result_path, update_best
+from eval_knn.run_history import claim, record, update_best
 from eval_knn.watch import watch
+from records.evaluation import evaluation_path
+from records.run import RunFolder, step_name
 from runtime.errors import UserError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -83,11 +86,11 @@ def kill_while_it_evaluates(run: Path, process: subprocess.Popen[bytes]) -> str:
     while time.monotonic() < deadline:
         for lock in (run / "eval" / ".claims").glob("step_*.lock"):
             holder = json.loads(lock.read_text() or "{}")
-            if holder.get("pid") != process.pid or result_path(run, lock.stem).exists():
+            if holder.get("pid") != process.pid or evaluation_path(RunFolder(run), lock.stem).exists():
                 continue
             process.send_signal(signal.SIGSTOP)
             time.sleep(0.05)
-            if not result_path(run, lock.stem).exists():
+            if not evaluation_path(RunFolder(run), lock.stem).exists():
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 return lock.stem
@@ -159,7 +162,7 @@ def test_damaged_checkpoint_does_not_end_the_watch(
     watch(run, config)
     said = capsys.readouterr().out
     assert "step_0000001 was not evaluated" in said and "evaluated step_0000002" in said
-    assert [e.checkpoint for e in read_history(run)] == ["step_0000002"]
+    assert [e.checkpoint for e in read_history(RunFolder(run))] == ["step_0000002"]
 
 
 def test_best_follows_the_checkpoints_that_exist(tmp_path: Path, config: EvalConfig) -> None:
@@ -167,15 +170,15 @@ def test_best_follows_the_checkpoints_that_exist(tmp_path: Path, config: EvalCon
     evaluator = Evaluator(config)
     for step in (1, 2, 3):
         path = write_checkpoint(run, step)
-        record(run, evaluator.score(find_network(str(path), evaluator.cache)).document, config.selection)
+        record(RunFolder(run), evaluator.score(find_network(str(path), evaluator.cache)).document, config.selection)
     # The link is no checkpoint of its own: scored by this name too, the history stays as long as it was.
-    record(run, evaluator.score(find_network(str(run / "best"), evaluator.cache)).document, config.selection)
-    assert [e.checkpoint for e in read_history(run)] == ["step_0000001", "step_0000002", "step_0000003"]
+    record(RunFolder(run), evaluator.score(find_network(str(run / "best"), evaluator.cache)).document, config.selection)
+    assert [e.checkpoint for e in read_history(RunFolder(run))] == ["step_0000001", "step_0000002", "step_0000003"]
     best = (run / "best").readlink()
     for file in sorted((run / best).iterdir()):
         file.unlink()
     (run / best).rmdir()
-    choice, _ = update_best(run, config.selection)
+    choice, _ = update_best(RunFolder(run), config.selection)
     assert choice is not None and choice.evaluation.checkpoint != best.name
     assert (run / "best").readlink() == Path("checkpoints") / choice.evaluation.checkpoint
 
@@ -185,15 +188,15 @@ def test_results_of_another_split_are_refused(tmp_path: Path, config: EvalConfig
     path = write_checkpoint(run, 1)
     evaluator = Evaluator(config)
     document = evaluator.score(find_network(str(path), evaluator.cache)).document
-    record(run, document, config.selection)
-    other = {**document, "checkpoint": "step_0000002", "data": {**document["data"], "split_sha256": "another"}}
+    record(RunFolder(run), document, config.selection)
+    other = replace(document, checkpoint=step_name(2), data=replace(document.data, split_sha256="another"))
     with pytest.raises(UserError, match=r"another split.*out=FOLDER"):
-        record(run, other, config.selection)
-    assert len(read_history(run)) == 1
+        record(RunFolder(run), other, config.selection)
+    assert len(read_history(RunFolder(run))) == 1
 
 
 def hold_claim(run: Path, pipe: Connection) -> None:
-    with claim(run, "x") as mine:
+    with claim(RunFolder(run), "x") as mine:
         pipe.send(mine)
         time.sleep(60)
 
@@ -204,11 +207,11 @@ def test_a_claim_is_one_process_only_and_ends_with_it(tmp_path: Path) -> None:
     other = context.Process(target=hold_claim, args=(tmp_path, theirs))
     other.start()
     assert ours.recv() is True
-    with claim(tmp_path, "x") as mine, claim(tmp_path, "y") as free:
+    with claim(RunFolder(tmp_path), "x") as mine, claim(RunFolder(tmp_path), "y") as free:
         assert (mine, free) == (False, True)
     other.kill()
     other.join()
-    with claim(tmp_path, "x") as mine:
+    with claim(RunFolder(tmp_path), "x") as mine:
         assert mine
 
 

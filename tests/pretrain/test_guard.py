@@ -24,11 +24,11 @@ from test_engine_monitor import monitored
 from backbone import load_backbone
 from backbone.release import export_release
 from eval_knn import EvalConfig, Evaluation, SelectionConfig
-from eval_knn.figures import encode_ranks
 from launch.report.collect import collect
 from pretrain.checkpoints import CheckpointConfig, CheckpointStore
 from pretrain.guard import trouble_in
 from pretrain.monitor import Monitor, MonitorConfig
+from records.evaluation import encode_ranks
 from runtime.errors import UserError
 
 QUERIES = 400
