@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -13,24 +12,15 @@ import numpy as np
 from data_pipeline.cluster import run_tasks
 from data_pipeline.config import PipelineConfig
 from data_pipeline.leakage import Guard, Thumbnail, build_guard, thumbnail_of
-from data_pipeline.leakage.guard import GuardedImage, guarded_image, set_fingerprint
+from data_pipeline.leakage.guard import GuardedImage, guarded_image
 from data_pipeline.reading import decode_picture
 from data_pipeline.screen.layout import find_layout
 from data_pipeline.sources import IMAGE_SUFFIXES, FoundFile, find_files
+from records.shards import GuardedSet, fingerprint
 from runtime.console import track, warn
 from runtime.errors import UserError, naming_path
 
 _IMAGES_PER_TASK = 200
-
-
-@dataclass(frozen=True)
-class GuardedSet:
-    """One evaluation set as the certificate names it."""
-
-    name: str
-    images: int
-    unreadable: int
-    fingerprint: str
 
 
 def read_guarded_sets(config: PipelineConfig, at_once: int) -> tuple[Guard, list[GuardedSet]]:
@@ -42,7 +32,9 @@ def read_guarded_sets(config: PipelineConfig, at_once: int) -> tuple[Guard, list
         unreadable = [image.name for image in found if image.thumbnail is None]
         for unread in unreadable:
             warn(f"the guarded image {unread} can't be read, so copies of it would not be found.")
-        sets.append(GuardedSet(name, len(found), len(unreadable), set_fingerprint(found)))
+        sets.append(
+            GuardedSet(name, len(found), len(unreadable), fingerprint((image.sha256, image.name) for image in found))
+        )
         images += found
     return build_guard(images), sets
 

@@ -15,16 +15,12 @@ import pyarrow.parquet as pq
 from data_pipeline.config import PipelineConfig
 from data_pipeline.duplicates import DuplicatesConfig, SourceHashes, copies_across
 from data_pipeline.examples import EXAMPLE_SCHEMA, choose
-from data_pipeline.guarding import GuardedSet
 from data_pipeline.leakage.compare import PARTS, THUMBNAIL_PX
 from data_pipeline.planning import Plan, settings_of
-from data_pipeline.shards import index_name
-from data_pipeline.work import FRAME_SCHEMA, PART_COLUMNS
-from runtime.files import atomic_file, read_json, write_checksums, write_json
+from data_pipeline.work import PART_COLUMNS, PART_SCHEMA
+from records.shards import PRIVATE_SOURCES, Certificate, GuardedSet, Manifest, ShardFolder, index_name
+from runtime.files import atomic_file, read_json, write_checksums
 
-FORMAT = 1
-MANIFEST, FRAMES, EXAMPLES, CHECKSUMS = "manifest.json", "manifest.parquet", "examples.parquet", "SHA256SUMS"
-PRIVATE_SOURCES = "sources.parquet"
 _EXAMPLES_PER_REASON = 24
 
 
@@ -49,7 +45,7 @@ def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
     tables, sources = [], []
     examples = [EXAMPLE_SCHEMA.empty_table()]
     for number, part in enumerate(parts):
-        table = pq.read_table(part / "frames.parquet", schema=FRAME_SCHEMA)
+        table = pq.read_table(part / "frames.parquet", schema=PART_SCHEMA)
         tables.append(table.append_column("part", pa.array([number] * len(table), pa.int32())))
         examples.append(pq.read_table(part / "examples.parquet"))
         if len(examples) > 100:  # those of all parts would not fit into memory
@@ -89,12 +85,14 @@ def write_manifest(
     """Write everything that goes with the shards; the checksums come last and mark the set as whole."""
     frames = collected.frames.sort_by([("shard", "ascending"), ("key", "ascending")])
     frames = frames.drop_columns([*PART_COLUMNS, "part"])
-    _write_table(frames, out / FRAMES)
-    _write_table(collected.examples, out / EXAMPLES)
-    write_json(out / MANIFEST, _summary(config, made, collected, sets, shards))
+    files = ShardFolder(out)
+    _write_table(frames, files.frames)
+    _write_table(collected.examples, files.examples)
+    files.write_manifest(_summary(config, made, collected, sets, shards))
     _write_table(_private_sources(collected), config.private_dir / PRIVATE_SOURCES)
     indexes = [index_name(name) for name in shards]
-    write_checksums(out, [*shards, *indexes, FRAMES, EXAMPLES, MANIFEST], CHECKSUMS)
+    described = [path.name for path in (files.frames, files.examples, files.manifest)]
+    write_checksums(out, [*shards, *indexes, *described], files.checksums.name)
 
 
 def _write_table(table: pa.Table, path: Path) -> None:
@@ -104,7 +102,7 @@ def _write_table(table: pa.Table, path: Path) -> None:
 
 def _summary(
     config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet], shards: list[str]
-) -> dict[str, Any]:
+) -> Manifest:
     corpora: dict[str, Any] = {}
     audit: Counter[str] = Counter()
     for source in collected.sources:
@@ -119,35 +117,34 @@ def _summary(
             row["dropped"][reason] = row["dropped"].get(reason, 0) + count
         audit.update(source["audit"])
     licences = sorted({source.licence for source in made.sources})
-    return {
-        "format": FORMAT,
-        "frames": collected.frames.num_rows,
-        "shards": shards,
-        "corpora": corpora,
-        "left_out": made.left_out,
-        "licences": licences,
-        "text_audit": dict(sorted(audit.items())),
-        "leakage": _certificate(config, made, collected, sets),
-        "settings": settings_of(config),
-    }
+    return Manifest(
+        shards=shards,
+        frames=collected.frames.num_rows,
+        corpora=corpora,
+        left_out=made.left_out,
+        licences=licences,
+        text_audit=dict(sorted(audit.items())),
+        leakage=_certificate(config, made, collected, sets),
+        settings=settings_of(config),
+    )
 
 
-def _certificate(config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet]) -> dict[str, Any]:
+def _certificate(config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet]) -> Certificate:
     """Which evaluation sets were kept out, how, and what was found."""
     leaks = [leak for source in collected.sources for leak in source["leaks"]]
     by_set = Counter(s.name for s in sets for leak in leaks if leak["image"].startswith(s.name + "/"))
-    return {
-        "guarded_sets": [{**dataclasses.asdict(s), "frames_dropped": by_set[s.name]} for s in sets],
-        "frames_checked": sum(source["compared"] for source in collected.sources),
-        "frames_dropped": len(leaks),
-        "images_found": sorted({leak["image"] for leak in leaks}),
-        "method": {
+    return Certificate(
+        guarded_sets=[dataclasses.replace(s, frames_dropped=by_set[s.name]) for s in sets],
+        frames_checked=sum(source["compared"] for source in collected.sources),
+        frames_dropped=len(leaks),
+        images_found=sorted({leak["image"] for leak in leaks}),
+        method={
             "quick_search": f"16x16 detail vectors of the field of view and of its middle parts {list(PARTS)}",
             "comparison": f"correlation of {THUMBNAIL_PX}x{THUMBNAIL_PX} detail pictures after affine alignment (ECC)",
             **{name: getattr(config.leakage, name) for name in ("min_similarity", "candidates", "min_correlation")},
         },
-        "known_overlaps": [dataclasses.asdict(overlap) for overlap in made.overlaps],
-    }
+        known_overlaps=[dataclasses.asdict(overlap) for overlap in made.overlaps],
+    )
 
 
 def _private_sources(collected: Collected) -> pa.Table:

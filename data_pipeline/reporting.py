@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import html
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,12 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from data_pipeline.config import PipelineConfig
-from data_pipeline.manifest import CHECKSUMS, EXAMPLES, FRAMES, MANIFEST
+from records.shards import Certificate, Manifest, ShardFolder
+from runtime import pages
 from runtime.console import say
-from runtime.errors import UserError
-from runtime.files import read_json, write_text
-
-REPORT = "report.html"
+from runtime.files import write_text
+from runtime.pages import text
 
 REASONS = {
     "no_field_of_view": "no picture found in the frame",
@@ -34,23 +31,18 @@ REASONS = {
 }
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2rem auto; padding: 0 1rem; color: #1c2428; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid #cfd8dc; }
-table { border-collapse: collapse; margin: .6rem 0; } td, th { padding: .2rem .8rem; text-align: right; }
-td:first-child, th:first-child { text-align: left; } tr:nth-child(even) { background: #f3f6f7; }
 .sheet { display: flex; flex-wrap: wrap; gap: 4px; } .sheet img { height: 104px; } .pair { margin-right: 14px; }
-.note { color: #55646b; } svg { margin: .4rem 1.2rem .4rem 0; }
+svg { margin: .4rem 1.2rem .4rem 0; }
 """
 
 
 def report(config: PipelineConfig) -> Path:
     """Write OUT/report.html from a finished set."""
-    out = config.out_dir
-    if not (out / CHECKSUMS).is_file():
-        raise UserError(f"{out} holds no finished set ({CHECKSUMS} is missing); run shard first, or check out=….")
-    manifest = read_json(out / MANIFEST)
-    frames = pq.read_table(out / FRAMES)
-    examples = pq.read_table(out / EXAMPLES).to_pylist()
+    files = ShardFolder(config.out_dir)
+    files.refuse_unfinished()
+    manifest = files.read_manifest()
+    frames = pq.read_table(files.frames)
+    examples = pq.read_table(files.examples).to_pylist()
     sections = [
         _head(manifest),
         _corpora(manifest),
@@ -59,23 +51,22 @@ def report(config: PipelineConfig) -> Path:
         _text(manifest, examples),
         _leakage(manifest, examples),
     ]
-    page = "<!doctype html><html lang=en><meta charset=utf-8><title>Shards</title>"
-    write_text(out / REPORT, page + f"<style>{_STYLE}</style>" + "".join(sections) + "</html>\n")
-    say(f"wrote {out / REPORT}")
-    return out / REPORT
+    write_text(files.report, pages.page("Shards", "".join(sections), _STYLE))
+    say(f"wrote {files.report}")
+    return files.report
 
 
-def _head(manifest: dict[str, Any]) -> str:
-    seen = sum(corpus["seen"] for corpus in manifest["corpora"].values())
-    share = 100 * manifest["frames"] / max(seen, 1)
-    licences = "; ".join(html.escape(licence) for licence in manifest["licences"])
+def _head(manifest: Manifest) -> str:
+    seen = sum(corpus["seen"] for corpus in manifest.corpora.values())
+    share = 100 * manifest.frames / max(seen, 1)
+    licences = "; ".join(text(licence) for licence in manifest.licences)
     return (
-        f"<h1>{manifest['frames']:,} frames in {len(manifest['shards'])} shards</h1>"
+        f"<h1>{manifest.frames:,} frames in {len(manifest.shards)} shards</h1>"
         f"<p>{seen:,} frames were looked at, {share:.1f}% were kept. Licences of the sources: {licences}.</p>"
     )
 
 
-def _corpora(manifest: dict[str, Any]) -> str:
+def _corpora(manifest: Manifest) -> str:
     rows = [
         [
             name,
@@ -85,11 +76,9 @@ def _corpora(manifest: dict[str, Any]) -> str:
             f"{100 * c['kept'] / max(c['seen'], 1):.1f}%",
             f"{c['broken_files']:,}",
         ]
-        for name, c in manifest["corpora"].items()
+        for name, c in manifest.corpora.items()
     ]
-    left_out = "".join(
-        f"<li>{html.escape(reason)}: {count:,} sources</li>" for reason, count in manifest["left_out"].items()
-    )
+    left_out = "".join(f"<li>{text(reason)}: {count:,} sources</li>" for reason, count in manifest.left_out.items())
     return (
         "<h2>Corpora</h2>"
         + _table(["corpus", "sources", "frames seen", "kept", "share", "broken files"], rows)
@@ -97,8 +86,8 @@ def _corpora(manifest: dict[str, Any]) -> str:
     )
 
 
-def _drops(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
-    corpora = manifest["corpora"]
+def _drops(manifest: Manifest, examples: list[dict[str, Any]]) -> str:
+    corpora = manifest.corpora
     total: Counter[str] = Counter()
     for corpus in corpora.values():
         total.update(corpus["dropped"])
@@ -107,7 +96,7 @@ def _drops(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
         for reason, count in total.most_common()
     ]
     sheets = "".join(
-        f"<h3>{html.escape(REASONS[reason])}</h3>{_sheet(examples, reason)}"
+        f"<h3>{text(REASONS[reason])}</h3>{_sheet(examples, reason)}"
         for reason, _ in total.most_common()
         if reason in REASONS and reason != "evaluation_image" and any(e["reason"] == reason for e in examples)
     )
@@ -126,8 +115,8 @@ def _kept(frames: Any, examples: list[dict[str, Any]]) -> str:
     )
 
 
-def _text(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
-    audit = manifest["text_audit"]
+def _text(manifest: Manifest, examples: list[dict[str, Any]]) -> str:
+    audit = manifest.text_audit
     rows = []
     for when, label in (("before", "as the frames came"), ("after", "in the shards")):
         read = audit.get(f"{when}_read", 0)
@@ -135,7 +124,7 @@ def _text(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
             shares = [100 * audit.get(f"{when}_{what}", 0) / read for what in ("text", "private")]
             rows.append([label, f"{read:,}", *(f"{share:.1f}%" for share in shares)])
     if not rows:
-        return "<h2>Text</h2><p class=note>No frame was read: screen.text.reader is none.</p>"
+        return "<h2>Text</h2><p class=quiet>No frame was read: screen.text.reader is none.</p>"
     left = _sheet(examples, "text_left")
     return (
         "<h2>Text</h2>"
@@ -146,22 +135,22 @@ def _text(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
     )
 
 
-def _leakage(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
-    certificate = manifest["leakage"]
-    if not certificate["guarded_sets"]:
+def _leakage(manifest: Manifest, examples: list[dict[str, Any]]) -> str:
+    certificate = manifest.leakage or Certificate()
+    if not certificate.guarded_sets:
         body = "<p><b>No evaluation set was guarded.</b></p>"
     else:
         rows = [
-            [s["name"], f"{s['images']:,}", f"{s['unreadable']:,}", f"{s['frames_dropped']:,}", s["fingerprint"][:16]]
-            for s in certificate["guarded_sets"]
+            [s.name, f"{s.images:,}", f"{s.unreadable:,}", f"{s.frames_dropped:,}", (s.fingerprint or "")[:16]]
+            for s in certificate.guarded_sets
         ]
         body = _table(["guarded set", "images", "unreadable", "frames dropped", "fingerprint"], rows)
-        method = certificate["method"]
+        method = certificate.method
         body += (
-            f"<p>{certificate['frames_checked']:,} frames were compared, {certificate['frames_dropped']:,} dropped as "
-            f"copies of {len(certificate['images_found']):,} evaluation images. "
-            f"Method: {html.escape(method['quick_search'])}; "
-            f"then {html.escape(method['comparison'])}, at least {method['min_correlation']}.</p>"
+            f"<p>{certificate.frames_checked:,} frames were compared, {certificate.frames_dropped:,} dropped as "
+            f"copies of {len(certificate.images_found):,} evaluation images. "
+            f"Method: {text(method['quick_search'])}; "
+            f"then {text(method['comparison'])}, at least {method['min_correlation']}.</p>"
         )
         pairs = [e for e in examples if e["reason"] == "evaluation_image"]
         body += (
@@ -170,16 +159,13 @@ def _leakage(manifest: dict[str, Any], examples: list[dict[str, Any]]) -> str:
             + "</div>"
         )
     known = "".join(
-        f"<li>{html.escape(o['part'])} and {html.escape(o['of'])}: {html.escape(o['what'])}</li>"
-        for o in certificate["known_overlaps"]
+        f"<li>{text(o['part'])} and {text(o['of'])}: {text(o['what'])}</li>" for o in certificate.known_overlaps
     )
     return f"<h2>Leakage</h2>{body}" + (f"<p>Known overlaps with evaluation sets:</p><ul>{known}</ul>" if known else "")
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    return pages.table(columns, rows, numbers=True)
 
 
 def _sheet(examples: list[dict[str, Any]], reason: str) -> str:
@@ -188,7 +174,7 @@ def _sheet(examples: list[dict[str, Any]], reason: str) -> str:
 
 
 def _image(jpeg: bytes) -> str:
-    return f'<img alt="" src="data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}">'
+    return pages.image(jpeg, kind="jpeg")
 
 
 def _histogram(title: str, values: np.ndarray[Any, np.dtype[Any]], bins: int = 30) -> str:
@@ -203,6 +189,6 @@ def _histogram(title: str, values: np.ndarray[Any, np.dtype[Any]], bins: int = 3
     labels = (
         f'<text x="0" y="{height + 15}">{edges[0]:.4g}</text>'
         f'<text x="{width}" y="{height + 15}" text-anchor="end">{edges[-1]:.4g}</text>'
-        f'<text x="{width / 2}" y="{height + 15}" text-anchor="middle">{html.escape(title)}</text>'
+        f'<text x="{width / 2}" y="{height + 15}" text-anchor="middle">{text(title)}</text>'
     )
     return f'<svg width="{width}" height="{height + 22}" font-size="12" font-family="system-ui">{bars}{labels}</svg>'

@@ -18,14 +18,15 @@ import ray
 
 from data_pipeline.cluster import ray_session, run_tasks
 from data_pipeline.config import PipelineConfig
-from data_pipeline.guarding import GuardedSet, guarded_files, read_guarded_sets
+from data_pipeline.guarding import guarded_files, read_guarded_sets
 from data_pipeline.identity import hashed, load_key, load_or_create_key
 from data_pipeline.leakage import Guard
-from data_pipeline.manifest import CHECKSUMS, Collected, collect, write_manifest
+from data_pipeline.manifest import Collected, collect, write_manifest
 from data_pipeline.planning import Plan, fingerprint, plan, settings_of, show
-from data_pipeline.reporting import REPORT, report
-from data_pipeline.shards import cut_into_shards, index_name, shard_name, write_shard
+from data_pipeline.reporting import report
+from data_pipeline.shards import cut_into_shards, write_shard
 from data_pipeline.work import process_unit
+from records.shards import GuardedSet, ShardFolder, index_name, shard_name
 from runtime.config import save_config
 from runtime.console import duration, progress, say, track, warn
 from runtime.errors import UserError
@@ -60,10 +61,11 @@ def shard(config: PipelineConfig) -> ShardResult:
         finished = _finished(config, run_id)
         if finished is not None:
             return finished
-        (out / CHECKSUMS).unlink(missing_ok=True)  # they say that the set is whole
+        files = ShardFolder(out)
+        files.checksums.unlink(missing_ok=True)  # they say that the set is whole
         remove_leftovers(out)
         remove_leftovers(config.private_dir)
-        save_config(config, out / "config.yaml")
+        save_config(config, files.config)
         with ray_session(config.ray) as at_once:
             guard, sets = read_guarded_sets(config, at_once)
             parts = _part_folders(made, prints, config, sets, key)
@@ -85,7 +87,8 @@ def shard(config: PipelineConfig) -> ShardResult:
 def _finished(config: PipelineConfig, run_id: str) -> ShardResult | None:
     """The result of an earlier, finished run of the same plan. A finished set of another plan is never overwritten."""
     out, private = config.out_dir, config.private_dir
-    if not (out / CHECKSUMS).is_file():
+    files = ShardFolder(out)
+    if not files.checksums.is_file():
         return None
     record = read_json(private / RUN_RECORD) if (private / RUN_RECORD).is_file() else None
     if record is None and (out / WORK).is_dir():
@@ -97,9 +100,9 @@ def _finished(config: PipelineConfig, run_id: str) -> ShardResult | None:
         )
     if (out / WORK).is_dir():
         shutil.rmtree(out / WORK)
-    if not (out / REPORT).is_file():
+    if not files.report.is_file():
         report(config)
-    shards = len(list(out.glob("shard-*.tar")))
+    shards = len(files.read_manifest().shards)
     say(f"{out} is finished: {record['frames']} frames in {shards} shards; nothing to do.")
     return ShardResult(out, int(record["frames"]), shards, did_nothing=True)
 
@@ -160,7 +163,7 @@ def _forget_other_shards(out: Path, assignment: str, names: list[str]) -> None:
         keep = {*names, *(index_name(name) for name in names)}
     else:
         keep = set()
-    for path in [*out.glob("shard-*.tar"), *out.glob("shard-*.index.json")]:
+    for path in ShardFolder(out).shard_files():
         if path.name not in keep:
             path.unlink()
     write_json(record, assignment)

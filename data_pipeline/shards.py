@@ -1,8 +1,4 @@
-"""Shards: plain tar files that `tar` and any WebDataset reader open, each with an index of where its samples lie.
-
-The index `shard-000000.index.json` lists for every sample: key, offset and size of the JPEG, offset and size of the
-JSON, all in bytes of the tar file.
-"""
+"""Shards: plain tar files that `tar` and any WebDataset reader open, each with an index of where its samples lie."""
 
 from __future__ import annotations
 
@@ -17,18 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from data_pipeline.work import PART_COLUMNS
-from runtime.files import atomic_file, write_json
+from records.shards import index_name, write_index
+from runtime.files import atomic_file
 
-INDEX_FORMAT = 1
 _BLOCK = 512
-
-
-def shard_name(number: int) -> str:
-    return f"shard-{number:06d}.tar"
-
-
-def index_name(shard: str) -> str:
-    return shard.removesuffix(".tar") + ".index.json"
 
 
 def cut_into_shards(keys: Sequence[str], sizes: Sequence[int], shard_bytes: float) -> list[list[int]]:
@@ -53,10 +41,10 @@ def write_shard(path: Path, parts: Sequence[Path], rows: pa.Table) -> str:
                 source.seek(row["offset"])
                 jpeg = source.read(row["size"])
             record = json.dumps(sample_record(row), sort_keys=True, separators=(",", ":")).encode()
-            places = [*_add(tar, f"{row['key']}.jpg", jpeg), *_add(tar, f"{row['key']}.json", record)]
-            samples.append([row["key"], *places])
+            image, text = _add(tar, f"{row['key']}.jpg", jpeg), _add(tar, f"{row['key']}.json", record)
+            samples.append((row["key"], *image, *text))
     # The index comes last: a shard counts as written when its index is there.
-    write_json(index, {"format": INDEX_FORMAT, "shard": path.name, "samples": samples})
+    write_index(path, samples, path.stat().st_size)
     return path.name
 
 

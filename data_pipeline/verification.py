@@ -15,11 +15,10 @@ import pyarrow.parquet as pq
 import simplejpeg
 
 from data_pipeline.config import PipelineConfig
-from data_pipeline.manifest import CHECKSUMS, FRAMES, MANIFEST
-from data_pipeline.shards import index_name, sample_record
+from data_pipeline.shards import sample_record
+from records.shards import ShardFolder, index_name, read_index
 from runtime.console import say, track, warn
-from runtime.errors import UserError
-from runtime.files import failed_checksums, read_json
+from runtime.files import failed_checksums
 
 
 @dataclass
@@ -34,11 +33,11 @@ class Verification:
 def verify(config: PipelineConfig) -> Verification:
     """Check checksums, indexes, decodability, duplicates and the manifest against the shards."""
     out = config.out_dir
-    if not (out / CHECKSUMS).is_file():
-        raise UserError(f"{out} holds no finished set ({CHECKSUMS} is missing); run shard first, or check out=….")
+    files = ShardFolder(out)
+    files.refuse_unfinished()
     result = Verification(faults=[f"{name}: missing or changed since it was written" for name in failed_checksums(out)])
-    if (out / MANIFEST).is_file() and (out / FRAMES).is_file():
-        _check_content(out, result)
+    if files.manifest.is_file() and files.frames.is_file():
+        _check_content(files, result)
     for fault in result.faults[:50]:
         warn(fault)
     if not result.faults:
@@ -46,12 +45,12 @@ def verify(config: PipelineConfig) -> Verification:
     return result
 
 
-def _check_content(out: Path, result: Verification) -> None:
+def _check_content(files: ShardFolder, result: Verification) -> None:
     """Shard by shard, with only that shard's rows as Python objects: a manifest may list millions."""
-    manifest = read_json(out / MANIFEST)
-    frames = pq.read_table(out / FRAMES)
+    manifest = files.read_manifest()
+    frames, out = pq.read_table(files.frames), files.path
     seen: Counter[str] = Counter()
-    for number, name in enumerate(track(manifest["shards"], "verifying", len(manifest["shards"]), "shards")):
+    for number, name in enumerate(track(manifest.shards, "verifying", len(manifest.shards), "shards")):
         if not (out / name).is_file() or not (out / index_name(name)).is_file():
             continue  # the checksums have said so
         rows = frames.filter(pc.equal(frames.column("shard"), number)).to_pylist()
@@ -60,9 +59,11 @@ def _check_content(out: Path, result: Verification) -> None:
     result.frames = sum(seen.values())
     result.faults += [f"the sample {key} is in the shards {count} times" for key, count in seen.items() if count > 1]
     listed = frames.column("key").to_pylist()
-    result.faults += [f"{FRAMES} lists {key}, which is in no shard" for key in listed if key not in seen]
-    if manifest["frames"] != len(listed):
-        result.faults.append(f"{MANIFEST} says {manifest['frames']} frames, {FRAMES} lists {len(listed)}")
+    result.faults += [f"{files.frames.name} lists {key}, which is in no shard" for key in listed if key not in seen]
+    if manifest.frames != len(listed):
+        result.faults.append(
+            f"{files.manifest.name} says {manifest.frames} frames, {files.frames.name} lists {len(listed)}"
+        )
     digests = Counter(frames.column("sha256").to_pylist())
     result.faults += [
         f"{count} frames have the same bytes ({digest})" for digest, count in digests.items() if count > 1
@@ -77,14 +78,17 @@ def _check_shard(path: Path, rows: dict[str, Any], seen: Counter[str], result: V
     except tarfile.TarError as error:
         result.faults.append(f"{path.name}: not a readable tar file ({error})")
         return
-    listed = read_json(path.with_name(index_name(path.name)))["samples"]
+    index = read_index(path)
+    listed = index.samples
+    if index.tar_bytes != path.stat().st_size:
+        result.faults.append(f"{path.name}: {path.stat().st_size} bytes, the index says {index.tar_bytes}")
     if len(members) != 2 * len(listed):
         result.faults.append(f"{path.name}: {len(members)} files, the index lists {len(listed)} samples")
     with path.open("rb") as stream:
         for key, *places in listed:
             seen[key] += 1
             contents = []
-            for suffix, offset, size in (("jpg", *places[:2]), ("json", *places[2:])):
+            for suffix, offset, size in (("jpg", places[0], places[1]), ("json", places[2], places[3])):
                 member = members.get(f"{key}.{suffix}")
                 if member is None or (member.offset_data, member.size) != (offset, size):
                     result.faults.append(f"{path.name}: the index is wrong about {key}.{suffix}")
@@ -97,7 +101,7 @@ def _check_shard(path: Path, rows: dict[str, Any], seen: Counter[str], result: V
 
 def _fault_of_sample(jpeg: bytes, record: bytes, row: dict[str, Any] | None) -> str | None:
     if row is None:
-        return f"is not listed in this shard by {FRAMES}"
+        return "is not listed in this shard by the manifest"
     if hashlib.sha256(jpeg).hexdigest() != row["sha256"]:
         return "has other bytes than the manifest says"
     try:

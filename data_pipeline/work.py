@@ -33,40 +33,13 @@ from data_pipeline.screen.layout import Layout, find_layout, find_text_places
 from data_pipeline.screen.quality import drop_reason, measure
 from data_pipeline.screen.text import read_text
 from data_pipeline.sources import Source
+from records.shards import FRAME_SCHEMA
 from runtime.errors import UserError
 from runtime.files import atomic_directory, write_json
 from runtime.image_hash import perceptual_hash
 
-FRAME_SCHEMA = pa.schema(
-    [
-        ("key", pa.string()),
-        ("corpus", pa.string()),
-        ("component", pa.string()),
-        ("source", pa.string()),
-        ("video", pa.string()),
-        ("patient", pa.string()),
-        ("organ", pa.string()),
-        ("licence", pa.string()),
-        ("frame", pa.int64()),
-        ("seconds", pa.float64()),
-        ("original_width", pa.int32()),
-        ("original_height", pa.int32()),
-        ("crop", pa.list_(pa.int32(), 4)),
-        ("shape", pa.string()),
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-        ("hash", pa.string()),
-        ("brightness", pa.float64()),
-        ("washed_out", pa.float64()),
-        ("sharpness", pa.float64()),
-        ("text_filled", pa.float64()),
-        ("sha256", pa.string()),
-        ("single", pa.bool_()),
-        ("offset", pa.int64()),
-        ("size", pa.int64()),
-    ]
-)
-# Columns that say where a frame lies inside its part; they mean nothing afterwards.
+# A frame's row while it lies in a part; the last columns say where in it, and mean nothing afterwards.
+PART_SCHEMA = pa.schema([*FRAME_SCHEMA, ("single", pa.bool_()), ("offset", pa.int64()), ("size", pa.int64())])
 PART_COLUMNS = ("single", "offset", "size")
 
 
@@ -97,7 +70,7 @@ def process_unit(unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, p
             with (folder / "frames.bin").open("wb") as stream:
                 writer = _PartWriter(stream)
                 screened += [_SourceScreen(source, unit, config, guard, key, writer).run() for source in unit.sources]
-            pq.write_table(pa.Table.from_pylist(writer.rows, FRAME_SCHEMA), folder / "frames.parquet")
+            pq.write_table(pa.Table.from_pylist(writer.rows, PART_SCHEMA), folder / "frames.parquet")
             pq.write_table(pa.Table.from_pylist(writer.examples.rows, EXAMPLE_SCHEMA), folder / "examples.parquet")
             write_json(folder / "sources.json", [vars(result) for result in screened])
     except (UserError, OSError):

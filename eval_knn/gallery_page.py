@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import html
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from eval_knn.evaluator import Evaluator, Result, shown_k
+from runtime import pages
 from runtime.files import write_text
 
 _NEIGHBOURS = 8
@@ -20,14 +19,10 @@ _MISSES, _HITS = 24, 12
 _THUMBNAIL_PX = 112
 
 _STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 1200px; padding: 0 1rem; color: #222; }
-h2 { margin-top: 2.2rem; } .row { display: flex; gap: 8px; overflow-x: auto; padding: 8px 0; }
-.row { border-bottom: 1px solid #ddd; }
-figure { margin: 0; flex: 0 0 112px; font-size: 12px; } figure.query { margin-right: 14px; }
-figure img { box-sizing: border-box; width: 112px; height: 112px; border: 4px solid #888; }
-figure img { object-fit: cover; display: block; }
+.row { display: flex; gap: 8px; overflow-x: auto; padding: 8px 0; border-bottom: 1px solid #ddd; }
+.row figure { flex: 0 0 112px; font-size: 12px; padding: 0; border: 0; } figure.query { margin-right: 14px; }
+.row img { box-sizing: border-box; width: 112px; height: 112px; border: 4px solid #888; object-fit: cover; }
 figure.same img { border-color: #2a8a3e; } figure.other img { border-color: #c0392b; }
-.pictures img { max-width: 100%; height: auto; } figcaption { overflow-wrap: anywhere; }
 """
 
 
@@ -40,25 +35,20 @@ def write_gallery_page(path: Path, result: Result, evaluator: Evaluator, picture
     k = shown_k(evaluator.config)
     at_k = document.k[str(k)]
     note = document.leakage.note
+    title = f"{document.checkpoint}: nearest neighbours"
     parts = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{html.escape(document.checkpoint)}: nearest neighbours</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{html.escape(document.checkpoint)}: nearest neighbours</h1>",
+        f"<h1>{pages.text(title)}</h1>",
         f"<p>{document.data.queries} queries, {document.data.gallery} gallery images. Top-1 at k = {k}: "
-        f"{at_k.top1:.4f}. {html.escape(note[:1].upper() + note[1:])}</p>",
+        f"{at_k.top1:.4f}. {pages.text(note[:1].upper() + note[1:])}</p>",
         "<p>Green frame: a neighbour of the query's class; red: of another. Under each: class, similarity.</p>",
     ]
     for title, mask, most in (("Misses", wrong, _MISSES), ("Hits", ~wrong, _HITS)):
         shown = _spread(np.flatnonzero(mask), truth, most)
         parts.append(f"<h2>{title}: {len(shown)} of {int(mask.sum())}</h2>")
         parts += [_row(query, result, evaluator) for query in shown]
-    parts.append("<h2>Pictures</h2><div class='pictures'>")
-    for picture in pictures:
-        encoded = base64.b64encode(picture.read_bytes()).decode()
-        parts.append(f"<p><img alt='{html.escape(picture.stem)}' src='data:image/png;base64,{encoded}'></p>")
-    parts.append("</div></body></html>")
-    write_text(path, "\n".join(parts))
+    parts.append("<h2>Pictures</h2>")
+    parts += [f"<p>{pages.image(picture.read_bytes(), picture.stem)}</p>" for picture in pictures]
+    write_text(path, pages.page(title, "\n".join(parts), _STYLE))
 
 
 def _spread(candidates: NDArray[np.int64], truth: NDArray[np.int64], most: int) -> list[int]:
@@ -91,9 +81,6 @@ def _figure(evaluator: Evaluator, row: int, kind: str, caption: str) -> str:
     image.thumbnail((2 * _THUMBNAIL_PX, 2 * _THUMBNAIL_PX), Image.Resampling.BICUBIC)
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=70)
-    encoded = base64.b64encode(buffer.getvalue()).decode()
-    name = html.escape(evaluator.images.records[row].name, quote=True)
-    return (
-        f"<figure class='{kind}'><img alt='{name}' title='{name}' src='data:image/jpeg;base64,{encoded}'>"
-        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
-    )
+    name = evaluator.images.records[row].name
+    picture = pages.image(buffer.getvalue(), name, "jpeg")
+    return f"<figure class='{kind}'>{picture}<figcaption>{pages.text(caption)}</figcaption></figure>"

@@ -9,6 +9,7 @@ from pathlib import Path
 from launch.control import cancel_run, print_logs
 from launch.demo import run_demo
 from launch.status import print_status, status_of
+from records.run import RunFolder
 from runtime.command_line import Command, run_stage
 from runtime.console import say
 
@@ -53,7 +54,7 @@ def report(arguments: argparse.Namespace, config: None) -> None:
     if arguments.pictures:
         from launch.report.pictures import draw_pictures
 
-        draw_pictures(Path(arguments.run))
+        draw_pictures(RunFolder(Path(arguments.run)))
     say(f"report: {write_report(arguments.run)}")
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from launch import slurm
-from launch.jobs import REQUEUE_EXIT_CODE, Job, events_since_submission, exit_code_file, read_job, record_event
+from launch.jobs import Job, events_since_submission, exit_code_file, read_job, record_event
+from records.run import EXIT_REQUEUE
 from runtime.console import say
 from runtime.errors import EXIT_USER_ERROR, exit_code_of
 
@@ -34,7 +35,7 @@ def verdict(
         return "done"
     if state not in ("RUNNING", "TIMEOUT"):
         return "slurm decides"
-    if exit_code == REQUEUE_EXIT_CODE:
+    if exit_code == EXIT_REQUEUE:
         return "requeue"
     if restarts_freely and exit_code in _ENDED_BY_WARNING:
         return "requeue"
@@ -49,7 +50,7 @@ def crashes_in_a_row(events: list[dict[str, Any]]) -> int:
     count = 0
     for event in reversed(events):
         if event["event"] == "ended":
-            if event["exit_code"] in (0, REQUEUE_EXIT_CODE):
+            if event["exit_code"] in (0, EXIT_REQUEUE):
                 break
             count += 1
     return count
@@ -58,7 +59,7 @@ def crashes_in_a_row(events: list[dict[str, Any]]) -> int:
 def record_end(job: Job, exit_code: int, state: str = "RUNNING") -> Verdict:
     """Write the end into the job's history, with the verdict."""
     past = crashes_in_a_row(events_since_submission(job))
-    crashed = exit_code not in (0, REQUEUE_EXIT_CODE) and state in ("RUNNING", "TIMEOUT")
+    crashed = exit_code not in (0, EXIT_REQUEUE) and state in ("RUNNING", "TIMEOUT")
     decision = verdict(exit_code, past + crashed, job.max_restarts, state, job.restarts_freely)
     record_event(job, "ended", exit_code=exit_code, state=state, verdict=decision)
     return decision

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from runtime.errors import UserError, naming_path
-from runtime.files import make_directory, read_json, write_json
+from runtime.files import make_directory, read_json, read_json_lines, write_json
 
-# A stage that saved its work and wants to go on later ends with this code (sysexits.h: EX_TEMPFAIL).
-REQUEUE_EXIT_CODE = 75
 # In a job's words: replaced by the address of its own Ray cluster when that is up.
 RAY_ADDRESS = "{ray_address}"
 FORMAT = 1
@@ -104,24 +101,12 @@ def record_event(job: Job, event: str, **details: Any) -> None:
 
 def events_of(folder: Path | str) -> list[dict[str, Any]]:
     path = Path(folder) / "events.jsonl"
-    return list(json_lines(path)) if path.is_file() else []
+    return read_json_lines(path) if path.is_file() else []
 
 
 def events_since_submission(job: Job) -> list[dict[str, Any]]:
     """The job's own events: a run that is submitted again keeps the history of the jobs before."""
     return [event for event in events_of(job.folder) if event.get("submitted") == job.submitted]
-
-
-def json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a .jsonl file. A last line that is still being written is left out."""
-    with naming_path("read", path):
-        lines = path.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError as error:
-            if number < len(lines):
-                raise UserError(f"cannot read {path}: line {number} is not valid JSON ({error.msg}).") from error
 
 
 def exit_code_file(job: Job) -> Path:

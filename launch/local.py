@@ -15,7 +15,8 @@ from pathlib import Path
 from types import FrameType
 
 from launch.ending import record_end
-from launch.jobs import REQUEUE_EXIT_CODE, Job, read_job, record_event
+from launch.jobs import Job, read_job, record_event
+from records.run import EXIT_REQUEUE
 
 # From the request to end until the ranks are killed.
 GRACE_SECONDS = 60.0
@@ -93,7 +94,7 @@ class Supervisor:
         crashed_at: float | None = None
         first_failure: int | None = None
         while any(rank.poll() is None for rank in self.ranks):
-            failed = [_exit_code(rank) for rank in self.ranks if rank.returncode not in (None, 0, REQUEUE_EXIT_CODE)]
+            failed = [_exit_code(rank) for rank in self.ranks if rank.returncode not in (None, 0, EXIT_REQUEUE)]
             if crashed_at is None and failed:
                 # What the others end with from here on is our doing and says nothing about the job.
                 crashed_at, first_failure = time.monotonic(), max(failed)

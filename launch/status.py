@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from launch import slurm
-from launch.jobs import REQUEUE_EXIT_CODE, Job, events_since_submission, find_runs, jobs_of, log_files, read_job
+from launch.jobs import Job, events_since_submission, find_runs, jobs_of, log_files, read_job
 from launch.local import is_supervised
 from launch.progress import Progress, progress_of
+from records.run import EXIT_REQUEUE, RunFolder
 from runtime.console import duration, say, table, warn
 from runtime.errors import UserError
 
@@ -114,7 +115,7 @@ def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState] |
         nodes=state.nodes,
         exit_code=last_end["exit_code"] if last_end else None,
         last_error=last_error(job, number)
-        if failed or (last_end and last_end["exit_code"] not in (0, REQUEUE_EXIT_CODE))
+        if failed or (last_end and last_end["exit_code"] not in (0, EXIT_REQUEUE))
         else None,
     )
 
@@ -148,7 +149,7 @@ def status_of(root: Path | str) -> list[RunStatus]:
     runs = find_runs(root)
     jobs = {run: jobs_of(run) for run in runs}
     states = iter(states_of([job for run in runs for job in jobs[run]]))
-    return [RunStatus(str(run), [next(states) for _ in jobs[run]], progress_of(run)) for run in runs]
+    return [RunStatus(str(run), [next(states) for _ in jobs[run]], progress_of(RunFolder(run))) for run in runs]
 
 
 def print_status(runs: list[RunStatus], as_json: bool) -> None:

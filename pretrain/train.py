@@ -28,6 +28,7 @@ from pretrain.step import Stepper, StepResult
 from pretrain.warm_start import WarmSchedule
 from pretrain.world import World, joined_world
 from records.documents import as_document
+from records.run import RunFolder, RunInfo
 from runtime.config import save_config
 from runtime.console import duration, log_to, say, table, warn
 from runtime.errors import UserError
@@ -81,6 +82,7 @@ class Trainer:
         self._stop_requested = False
         if world.is_first:
             save_config(config, self.run / CONFIG_NAME)
+            RunFolder(self.run).write_info(RunInfo(total_steps=self.end, order_version=1))
 
     def train(self) -> int:
         """Run the steps that are left; after a roll-back, those since the checkpoint that it went to."""

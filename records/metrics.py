@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line per logged step, appended; after a resume no step is there twice."""
+"""The figures of a run: one line per logged step, appended; after a resume no step is there twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from runtime.errors import naming_path
-from runtime.files import write_bytes
+from runtime.files import read_json_lines, write_bytes
 
 
 class MetricsFile:
@@ -43,10 +43,7 @@ class MetricsFile:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of a metrics file; a torn last line is left out."""
-    with naming_path("read", path):
-        lines = path.read_text(encoding="utf-8").split("\n")
-    # What stands after the last newline was torn off by a kill; it is empty in a whole file.
-    return [json.loads(line) for line in lines[:-1]]
+    return read_json_lines(path)
 
 
 def metric_lines(lines: list[dict[str, Any]]) -> bytes:

@@ -190,6 +190,21 @@ class RunFolder:
         write_document(self.rollbacks, Rollbacks(entries))
 
 
+def patch_picture(run: RunFolder, step: int) -> Path:
+    """What the features of a step's checkpoint see, as a picture."""
+    return run.pictures / f"patches_{step_name(step)}.png"
+
+
+def patch_pictures(run: RunFolder) -> list[tuple[int, Path]]:
+    """(step, picture) of those that were drawn, in the order of training."""
+    found = []
+    for path in run.pictures.glob("patches_*.png"):
+        step = step_of(path.stem.removeprefix("patches_"))
+        if step is not None:
+            found.append((step, path))
+    return sorted(found)
+
+
 def is_whole_checkpoint(path: Path) -> bool:
     """A checkpoint folder that its writer has finished: its real name, with its description and its index."""
     return not path.name.startswith(".") and (path / DESCRIPTION_NAME).is_file() and (path / METADATA_NAME).is_file()

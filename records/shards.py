@@ -133,6 +133,12 @@ class ShardFolder:
     def report(self) -> Path:
         return self.path / "report.html"
 
+    def refuse_unfinished(self) -> None:
+        if not self.checksums.is_file():
+            raise UserError(
+                f"{self.path} holds no finished set ({self.checksums.name} is missing); run shard first, or check out."
+            )
+
     def shard_files(self) -> list[Path]:
         """The tars and indexes that are there, of a finished set or not."""
         return [*self.path.glob("shard-*.tar"), *self.path.glob("shard-*.index.json")]

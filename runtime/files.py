@@ -89,6 +89,22 @@ def read_json(path: Path | str) -> Any:
         raise UserError(f"cannot read {path}: it is not valid JSON (line {error.lineno}: {error.msg}).") from error
 
 
+def read_json_lines(path: Path | str) -> list[Any]:
+    """The values of a .jsonl file. A last line without its end (torn by a kill, or being written) is left out."""
+    path = Path(path)
+    with naming_path("read", path):
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    values = []
+    for number, line in enumerate(lines, 1):
+        try:
+            values.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise UserError(
+                f"cannot read {path}: line {number} is not valid JSON ({error.msg}); restore or remove the line."
+            ) from error
+    return values
+
+
 @contextmanager
 def atomic_directory(path: Path | str) -> Iterator[Path]:
     """A folder that appears at `path`, complete, only when the block ends without an error.

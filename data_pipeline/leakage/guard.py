@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,9 +88,3 @@ def guarded_image(name: str, sha256: str, thumbnail: Thumbnail | None) -> Guarde
     """An image with the vectors of all its parts."""
     vectors = None if thumbnail is None else np.stack([descriptor(thumbnail, part) for part in PARTS])
     return GuardedImage(name, sha256, thumbnail, vectors)
-
-
-def set_fingerprint(images: Sequence[GuardedImage]) -> str:
-    """One checksum for the content of a guarded set, whatever its folder is called."""
-    lines = sorted(f"{image.sha256}  {Path(image.name).name}\n" for image in images)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()

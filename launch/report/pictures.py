@@ -12,29 +12,31 @@ from typing import Any
 import yaml
 
 from launch.jobs import job_folder
-from launch.progress import selected_checkpoint
+from records.evaluation import read_selection
+from records.run import RunFolder, patch_picture
 from runtime.console import say, warn
 from runtime.files import make_directory
 
 IMAGES = 4
 
 
-def draw_pictures(run: Path) -> None:
+def draw_pictures(run: RunFolder) -> None:
     """Run `backbone show` on every kept checkpoint, and `eval_knn --pictures` on the chosen one."""
     with tempfile.TemporaryDirectory() as scratch:
         images = _first_images(run, Path(scratch))
-        for checkpoint in sorted(run.glob("checkpoints/step_*")):
-            out = make_directory(run / "pictures") / f"patches_{checkpoint.name}.png"
+        make_directory(run.pictures)
+        for step in reversed(run.steps()):
+            out = patch_picture(run, step)
             if images and not out.exists():
-                _run(["backbone", "show", str(checkpoint), *map(str, images), "--out", str(out)])
-        chosen, config = selected_checkpoint(run), _evaluation_config(run, Path(scratch))
-        if chosen is not None and config is not None and (run / "checkpoints" / chosen).is_dir():
-            _run(["eval_knn", str(run / "checkpoints" / chosen), str(config), "--pictures"])
+                _run(["backbone", "show", str(run.checkpoint(step)), *map(str, images), "--out", str(out)])
+        selected, config = run.selected(), _evaluation_config(run, Path(scratch))
+        if selected is not None and config is not None and read_selection(run) is not None:
+            _run(["eval_knn", str(selected), str(config), "--pictures"])
 
 
-def _evaluation_config(run: Path, scratch: Path) -> Path | None:
+def _evaluation_config(run: RunFolder, scratch: Path) -> Path | None:
     """How the run's checkpoints were evaluated: by a monitor's own job, or by the training itself."""
-    of_job = job_folder(run, "watch") / "config.yaml"
+    of_job = job_folder(run.path, "watch") / "config.yaml"
     if of_job.is_file():
         return of_job
     inline = _config_of(run).get("monitor", {})
@@ -45,13 +47,13 @@ def _evaluation_config(run: Path, scratch: Path) -> Path | None:
     return path
 
 
-def _config_of(run: Path) -> dict[str, Any]:
-    return dict(yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8")))
+def _config_of(run: RunFolder) -> dict[str, Any]:
+    return dict(yaml.safe_load(run.config.read_text(encoding="utf-8")))
 
 
-def _first_images(run: Path, scratch: Path) -> list[Path]:
+def _first_images(run: RunFolder, scratch: Path) -> list[Path]:
     """A few frames of the first shard."""
-    shards = sorted(Path(_config_of(run)["data"]["shards"]).rglob("*.tar"))
+    shards = sorted(Path(_config_of(run)["data"]["shards"]).glob("*.tar"))
     found: list[Path] = []
     if shards:
         with tarfile.open(shards[0]) as archive:

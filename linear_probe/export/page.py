@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-from html import escape
-
 from linear_probe.export.tables import main_table
 from linear_probe.run import Benchmark
+from runtime import pages
+from runtime.pages import text
 from scoring.intervals import with_interval
-
-_STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1a2230; }
-table { border-collapse: collapse; margin: 1rem 0; } .wide { overflow-x: auto; }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid #d5dbe3; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; white-space: pre; } td.best { font-weight: 700; }
-img { max-width: 100%; height: auto; } .note { color: #5a6675; }
-"""
 
 
 def page(benchmark: Benchmark, pictures: dict[str, bytes]) -> str:
     """`pictures` by file name (roc_TASK….png, confusion_TASK….png)."""
-    parts = ["<h1>PanEndoX linear probe</h1>", f"<p>Protocol: {escape(benchmark.protocol)}. ", _split_line(benchmark)]
+    parts = ["<h1>PanEndoX linear probe</h1>", f"<p>Protocol: {text(benchmark.protocol)}. ", _split_line(benchmark)]
     head, rows, best = main_table(benchmark)
     parts += ["<h2>Macro-AUC with 95% intervals over groups</h2>", _table(head, rows, best)]
-    parts += [f'<p class="note">Not evaluable: {escape(n)} ({escape(w)}).</p>' for n, w in benchmark.skipped.items()]
+    parts += [f'<p class="quiet">Not evaluable: {text(n)} ({text(w)}).</p>' for n, w in benchmark.skipped.items()]
     parts += ["<h2>Networks</h2>", _models(benchmark)]
     if benchmark.paired:
         tests = [
@@ -35,17 +26,11 @@ def page(benchmark: Benchmark, pictures: dict[str, bytes]) -> str:
             _table(["task", "networks", "difference", "p", "p, corrected over tasks (Holm)"], tests),
         ]
     for task in benchmark.tasks:
-        parts += [f"<h2>{escape(task.title)}</h2>", _summary(benchmark, task.name), _classes(benchmark, task.name)]
+        parts += [f"<h2>{text(task.title)}</h2>", _summary(benchmark, task.name), _classes(benchmark, task.name)]
         for name, content in pictures.items():
             if name.removeprefix("roc_").removeprefix("confusion_").split(".")[0] == task.name:
-                encoded = base64.b64encode(content).decode()
-                parts.append(f'<p><img alt="{escape(name)}" src="data:image/png;base64,{encoded}"></p>')
-    body = "\n".join(parts)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>PanEndoX linear probe</title><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
-    )
+                parts.append(f"<p>{pages.image(content, name)}</p>")
+    return pages.page("PanEndoX linear probe", "\n".join(parts))
 
 
 def _split_line(benchmark: Benchmark) -> str:
@@ -58,12 +43,7 @@ def _split_line(benchmark: Benchmark) -> str:
 
 
 def _table(head: list[str], rows: list[list[str]], best: list[list[bool]] | None = None) -> str:
-    lines = ["<tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>"]
-    for i, row in enumerate(rows):
-        marks = best[i] if best else [False] * len(row)
-        cells = zip(row, marks, strict=True)
-        lines.append("<tr>" + "".join(f"<td{' class=best' if b else ''}>{escape(c)}</td>" for c, b in cells) + "</tr>")
-    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>"
+    return pages.table(head, rows, numbers=True, best=best)
 
 
 def _models(benchmark: Benchmark) -> str:
@@ -114,10 +94,10 @@ def _summary(benchmark: Benchmark, task: str) -> str:
         rows.append(
             [
                 model,
-                *(_text(f[name]) for name in names),
-                f"{_text(f['calibration']['before']['ece'])} → {_text(f['calibration']['after']['ece'])}",
-                f"{_text(f['calibration']['before']['brier'])} → {_text(f['calibration']['after']['brier'])}",
-                _text(unseen["macro"]) if unseen else "no overlap known",
+                *(_number(f[name]) for name in names),
+                f"{_number(f['calibration']['before']['ece'])} → {_number(f['calibration']['after']['ece'])}",
+                f"{_number(f['calibration']['before']['brier'])} → {_number(f['calibration']['after']['brier'])}",
+                _number(unseen["macro"]) if unseen else "no overlap known",
                 f["chosen"]["head"],
             ]
         )
@@ -137,7 +117,7 @@ def _classes(benchmark: Benchmark, task: str) -> str:
         [
             f"dataset {name}",
             str(datasets[name]["images"]),
-            *(_text(o.figures["per_dataset"][name]["macro"]) for o in by_model.values()),
+            *(_number(o.figures["per_dataset"][name]["macro"]) for o in by_model.values()),
         ]
         for name in datasets
     ]
@@ -150,5 +130,5 @@ def _auc(figures: dict[str, float | None]) -> str:
     return with_interval(figures["auc"], figures["low"], figures["high"])
 
 
-def _text(value: float | None) -> str:
+def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"

@@ -1,0 +1,83 @@
+"""HTML pages that need no other file and no network: the frame, tables, pictures inside the page.
+
+Text is escaped by the functions here; what they return is HTML. A page adds its own few lines of style.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fafafa; margin: 0; }
+main { max-width: 80rem; margin: 0 auto; padding: 1rem; }
+h1 { margin: 0.5rem 0 0; font-size: 1.6rem; overflow-wrap: anywhere; }
+h2 { margin: 2rem 0 0.5rem; font-size: 1.2rem; }
+.quiet { color: #666; }
+.card, figure { background: #fff; border: 1px solid #e3e3e3; border-radius: 8px; padding: 0.75rem; margin: 0; }
+figcaption { color: #666; font-size: 0.85rem; overflow-wrap: anywhere; }
+img, svg { max-width: 100%; height: auto; }
+.scroll { overflow-x: auto; }
+.scroll + .scroll { margin-top: 1rem; }
+table { border-collapse: collapse; font-size: 0.9rem; }
+td, th { text-align: left; padding: 0.25rem 0.75rem 0.25rem 0; border-bottom: 1px solid #eee; vertical-align: top; }
+table.numbers td, table.numbers th { text-align: right; white-space: nowrap; }
+table.numbers td:first-child, table.numbers th:first-child { text-align: left; white-space: pre; }
+td.best { font-weight: 700; }
+pre { background: #fff; border: 1px solid #e3e3e3; border-radius: 8px; padding: 0.75rem; overflow-x: auto; }
+pre { font-size: 0.8rem; }
+""".strip()
+
+
+def page(title: str, body: str, style: str = "") -> str:
+    """A whole document; `body` is HTML, `style` comes after the common one."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{text(title)}</title>\n'
+        f'<link rel="icon" href="data:,">\n<style>\n{STYLE}\n{style.strip()}\n</style>\n</head>\n'
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def text(value: Any) -> str:
+    return html.escape(str(value), quote=True)
+
+
+def section(title: str, body: str) -> str:
+    """Nothing when there is no body."""
+    return f"<section><h2>{text(title)}</h2>{body}</section>" if body else ""
+
+
+def details(title: str, body: str) -> str:
+    """Folded until somebody opens it."""
+    return f"<details><summary>{text(title)}</summary>{body}</details>"
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: bool = False,
+    best: Sequence[Sequence[bool]] | None = None,
+) -> str:
+    """`numbers` sets all columns but the first to the right; `best` marks cells."""
+    head = "".join(f"<th>{text(column)}</th>" for column in columns)
+    lines = []
+    for number, row in enumerate(rows):
+        marks = best[number] if best is not None else [False] * len(row)
+        cells = (f"<td{' class=best' if mark else ''}>{text(c)}</td>" for c, mark in zip(row, marks, strict=True))
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    kind = ' class="numbers"' if numbers else ""
+    body = "\n".join(lines)
+    return f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def image(content: bytes, alt: str = "", kind: str = "png") -> str:
+    """A picture inside the page; `kind`: png, jpeg, …"""
+    return f'<img alt="{text(alt)}" title="{text(alt)}" src="{data_url(content, kind)}">'
+
+
+def data_url(content: bytes, kind: str = "png") -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
