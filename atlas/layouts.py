@@ -13,8 +13,8 @@ from pathlib import Path
 
 from atlas.mapping import Mapping
 from runtime.errors import UserError, naming_path
+from runtime.images import is_image
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp")
 # How far below a given folder a dataset's own folder is looked for.
 _MAX_DEPTH = 3
 
@@ -112,7 +112,7 @@ def _match_rules(found: Found) -> tuple[list[Match], int]:
     for folder, subfolders, files in os.walk(found.source):
         subfolders.sort()
         for file in sorted(files):
-            if not file.lower().endswith(IMAGE_SUFFIXES):
+            if not is_image(file):
                 continue
             path = Path(folder) / file
             match = _match(path, path.relative_to(found.source).as_posix(), found.mapping)

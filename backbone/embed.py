@@ -19,8 +19,7 @@ from backbone.load import LoadedBackbone
 from backbone.preprocessing import open_image
 from runtime.errors import UserError, naming_path
 from runtime.files import atomic_file
-
-IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"}
+from runtime.images import is_image
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def _images_of(source: Path) -> Iterator[tuple[str, Path | _Member]]:
         for path in sorted(source.rglob("*")):
             if path.suffix == ".tar":
                 yield from _members_of(path)
-            elif path.suffix.lower() in IMAGE_SUFFIXES and path.is_file():
+            elif is_image(path) and path.is_file():
                 yield path.relative_to(source).as_posix(), path
     elif source.is_file():
         yield source.name, source
@@ -75,7 +74,7 @@ def _members_of(shard: Path) -> Iterator[tuple[str, _Member]]:
     try:
         with naming_path("read", shard), tarfile.open(shard, "r:") as archive:
             for member in archive:
-                if member.isfile() and Path(member.name).suffix.lower() in IMAGE_SUFFIXES:
+                if member.isfile() and is_image(member.name):
                     yield f"{shard.name}/{member.name}", _Member(shard, member.name, member.offset_data, member.size)
     except tarfile.TarError as error:
         raise UserError(f"cannot read the shard {shard}: it is not a whole tar file; make it again.") from error

@@ -15,10 +15,11 @@ from data_pipeline.leakage import Guard, Thumbnail, build_guard, thumbnail_of
 from data_pipeline.leakage.guard import GuardedImage, guarded_image
 from data_pipeline.reading import decode_picture
 from data_pipeline.screen.layout import find_layout
-from data_pipeline.sources import IMAGE_SUFFIXES, FoundFile, find_files
+from data_pipeline.sources import FoundFile, find_files
 from records.shards import GuardedSet, fingerprint
 from runtime.console import track, warn
 from runtime.errors import UserError, naming_path
+from runtime.images import is_image
 
 _IMAGES_PER_TASK = 200
 
@@ -45,7 +46,7 @@ def guarded_files(config: PipelineConfig) -> dict[Path, list[FoundFile]]:
     for folder in (Path(name).absolute() for name in config.leakage.guard):
         if not folder.is_dir():
             raise UserError(f"leakage.guard: the folder {folder} does not exist; check the path, or remove it.")
-        found[folder] = [file for file in find_files(folder) if Path(file.path).suffix.lower() in IMAGE_SUFFIXES]
+        found[folder] = [file for file in find_files(folder) if is_image(file.path)]
         if not found[folder]:
             raise UserError(f"leakage.guard: {folder} holds no images; check the path, or remove it.")
     return found

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from runtime.errors import UserError, naming_path
+from runtime.images import IMAGE_SUFFIXES
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".avi", ".mpg", ".mpeg", ".mov", ".mkv", ".wmv", ".m4v", ".webm"})
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp"})
 
 Kind = Literal["video", "sequence", "image"]
 

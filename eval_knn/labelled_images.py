@@ -28,8 +28,8 @@ from runtime.console import progress, warn
 from runtime.errors import UserError, naming_path
 from runtime.files import read_json, write_json
 from runtime.image_hash import perceptual_hash
+from runtime.images import IMAGE_SUFFIXES, is_image
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 # Change it when records of the same files would be different from before.
 _FORMAT = 1
 
@@ -127,9 +127,7 @@ def _scan_folders(root: Path, memory: Path) -> list[ImageRecord]:
     files: list[tuple[Path, str]] = []
     for folder in folders:
         inside = sorted(
-            path
-            for path in folder.rglob("*")
-            if path.suffix.lower() in IMAGE_ENDINGS and not path.name.startswith(".") and path.is_file()
+            path for path in folder.rglob("*") if is_image(path) and not path.name.startswith(".") and path.is_file()
         )
         if not inside:
             warn(f"the class '{folder.name}' at {folder} has no images and is left out.")
@@ -160,7 +158,7 @@ def _shard_records(root: Path, path: Path, config: DataConfig) -> Iterator[Image
     except tarfile.TarError as error:
         raise UserError(f"cannot read the shard {path}: {error}; copy or make it again.") from error
     for key, members in samples.items():
-        image = next((member for ending, member in members.items() if ending in IMAGE_ENDINGS), None)
+        image = next((member for ending, member in members.items() if ending in IMAGE_SUFFIXES), None)
         if image is None:
             continue
         details: dict[str, Any] = {}

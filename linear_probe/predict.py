@@ -9,13 +9,13 @@ from pathlib import Path
 
 import torch
 
-from atlas.layouts import IMAGE_SUFFIXES
 from backbone.features import device_of
 from linear_probe.head_file import check_fits, load_head, probabilities
 from linear_probe.models import load_model
 from runtime.console import say, track
 from runtime.errors import UserError
 from runtime.files import write_text
+from runtime.images import is_image
 
 COLUMNS = ("file", "category", "confidence", "time_ms")
 
@@ -55,7 +55,7 @@ def _files(images: list[str]) -> list[Path]:
     for word in images:
         path = Path(word)
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
+            inside = sorted(p for p in path.rglob("*") if is_image(p))
             if not inside:
                 raise UserError(f"{path}: there are no pictures in this folder.")
             files += inside

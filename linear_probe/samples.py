@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas.build import NEAR_DUPLICATE_BITS, Row, content_groups
-from atlas.layouts import IMAGE_SUFFIXES, Item, read_table_of_files
+from atlas.layouts import Item, read_table_of_files
 from atlas.pictures import measure_all
 from atlas.taxonomy import Label
 from runtime.console import track
 from runtime.errors import UserError
+from runtime.images import is_image
 from scoring.groups import linked_groups
 
 
@@ -92,7 +93,7 @@ def _class_folders(folder: Path) -> list[Item]:
         for child in sorted(folder.iterdir())
         if child.is_dir()
         for path in sorted(child.rglob("*"))
-        if path.suffix.lower() in IMAGE_SUFFIXES
+        if is_image(path)
     ]
     if len({item.labels for item in items}) < 2:
         raise UserError(f"{folder}: a task needs at least two folders with pictures, one for each class.")

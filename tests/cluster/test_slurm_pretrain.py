@@ -21,6 +21,7 @@ from launch.stages import pretrain_job
 from launch.status import is_live, job_state
 from launch.submit import submit
 from pretrain.config import PretrainConfig
+from records.run import RunFolder
 from runtime.config import load_config
 
 sys.path.insert(0, str(HERE.parent / "pretrain"))
@@ -156,5 +157,5 @@ def test_interrupted_training_ends_with_the_same_bits(
             slurm.start_node("n2")
     if interrupt in (preempt, let_the_time_run_out):
         assert ends_of(job) == [75, 0], "it did not save when it was asked to"
-    progress = progress_of(run)
+    progress = progress_of(RunFolder(run))
     assert progress is not None and (progress.step, progress.total_steps) == (STEPS, STEPS)

@@ -18,6 +18,7 @@ from launch.jobs import Job, record_event
 from launch.progress import progress_of
 from launch.report import write_report
 from launch.report.pictures import draw_pictures
+from records.run import RunFolder
 from runtime.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "pretrain"))
@@ -67,7 +68,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (run / "pictures").mkdir()
     for checkpoint in run.glob("checkpoints/step_*"):  # drawing them is backbone's part, and takes a while
         Image.new("RGB", (40, 30), (200, 30, 30)).save(run / "pictures" / f"patches_{checkpoint.name}.png")
-    draw_pictures(run)
+    draw_pictures(RunFolder(run))
     assert write_report(run) == run / "report.html"
     return run
 
@@ -96,7 +97,7 @@ def test_the_page_needs_nothing_from_outside(run: Path) -> None:
 
 
 def test_progress_of_the_run(run: Path) -> None:
-    progress = progress_of(run)
+    progress = progress_of(RunFolder(run))
     assert progress is not None
     assert (progress.step, progress.total_steps, progress.seconds_left) == (12, 12, 0)
     assert progress.metric == "top1_k10" and 0 <= (progress.best_knn or -1) <= 1
