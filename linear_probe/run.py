@@ -31,7 +31,8 @@ from runtime.console import say
 from runtime.errors import UserError
 from runtime.files import safe_name
 from scoring.classification import Floats, Targets
-from scoring.intervals import holm, paired_p_value, with_interval
+from scoring.intervals import paired_p_value, with_interval
+from scoring.paired_tests import holm
 
 
 @dataclass

@@ -86,14 +86,3 @@ def paired_p_value(replicates_a: Floats, replicates_b: Floats) -> float:
     below = (np.sum(difference <= 0) + 1) / (len(difference) + 1)
     above = (np.sum(difference >= 0) + 1) / (len(difference) + 1)
     return float(min(1.0, 2 * min(below, above)))
-
-
-def holm(p_values: dict[str, float]) -> dict[str, float]:
-    """Holm's correction for testing several hypotheses; NaN stays NaN and isn't counted."""
-    known = sorted((p, name) for name, p in p_values.items() if not np.isnan(p))
-    adjusted = {name: float("nan") for name in p_values}
-    largest = 0.0
-    for position, (p, name) in enumerate(known):
-        largest = max(largest, min(1.0, p * (len(known) - position)))
-        adjusted[name] = largest
-    return adjusted
