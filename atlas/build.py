@@ -18,10 +18,10 @@ from atlas.layouts import Found, Item, find_datasets, read_items
 from atlas.mapping import Mapping, load_mappings
 from atlas.pictures import Measured, measure_all
 from atlas.taxonomy import Label
-from backbone.preprocessing import UnreadableImageError
 from runtime.console import track, warn
 from runtime.errors import UserError, naming_path
 from runtime.files import atomic_file
+from runtime.images import UnreadableImageError
 from scoring.groups import near_duplicate_groups
 
 FORMAT = 1

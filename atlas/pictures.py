@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from backbone.preprocessing import UnreadableImageError, open_image
 from runtime.image_hash import perceptual_hash
+from runtime.images import UnreadableImageError, open_image
 
 # Quality is measured at one size, so that large and small copies of a picture score alike.
 _QUALITY_SIDE_PX = 256

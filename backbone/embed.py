@@ -16,10 +16,9 @@ from PIL import Image
 
 from backbone.features import FeatureKind, extract_features
 from backbone.load import LoadedBackbone
-from backbone.preprocessing import open_image
 from runtime.errors import UserError, naming_path
 from runtime.files import atomic_file
-from runtime.images import is_image
+from runtime.images import is_image, open_image
 
 
 @dataclass(frozen=True)

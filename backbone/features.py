@@ -18,9 +18,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from backbone.preprocessing import Preprocessing, UnreadableImageError
+from backbone.preprocessing import Preprocessing
 from runtime.console import progress
 from runtime.errors import UserError
+from runtime.images import UnreadableImageError
 
 # Batches that are decoded while the network is busy with an earlier one.
 _BATCHES_AHEAD = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -16,37 +16,10 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from runtime.errors import UserError
+from runtime.images import RESAMPLING_NUMBERS, Interpolation, open_image
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
-Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
-_RESAMPLING = {
-    "nearest": Image.Resampling.NEAREST,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
-}
-
-
-class UnreadableImageError(UserError):
-    """A file that is no picture, or only a part of one."""
-
-
-def open_image(source: Path | str | Any, name: str | None = None) -> Image.Image:
-    """Decode a whole picture to RGB. `source` is a path or an open binary file; `name` is what an error calls it."""
-    try:
-        with Image.open(source) as image:
-            return image.convert("RGB")
-    except FileNotFoundError:
-        raise UnreadableImageError(
-            f"cannot read the image {name or source}: it does not exist; check the path."
-        ) from None
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
-        # Pillow reports damage by any of these, SyntaxError included (a broken PNG).
-        raise UnreadableImageError(
-            f"cannot read the image {name or source}: {str(error).rstrip('.')}; replace or remove the file."
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -89,7 +62,7 @@ class Preprocessing:
         if self.squash:
             size = (self.resize_px, self.resize_px)
         if size != image.size:
-            image = image.resize(size, _RESAMPLING[self.interpolation])
+            image = image.resize(size, Image.Resampling(RESAMPLING_NUMBERS[self.interpolation]))
         return _centre_crop(image, self.crop_px)
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from PIL import Image
 from torch import Tensor
 
 from backbone.load import load_backbone
-from backbone.preprocessing import open_image
 from backbone.release_formats import Export
 from backbone.torchvision_shim import ensure_torchvision
 from runtime.errors import UserError
+from runtime.images import open_image
 
 TOLERANCE = 1e-5
 # onnxruntime fuses operations in its own way.

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from backbone.load import LoadedBackbone
-from backbone.preprocessing import open_image
 from backbone.vit import Block, VisionTransformer
 from runtime.errors import UserError
 from runtime.files import atomic_file
+from runtime.images import open_image
 
 
 @torch.no_grad()

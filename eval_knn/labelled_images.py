@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from backbone.preprocessing import UnreadableImageError, open_image
 from runtime.config import option
 from runtime.console import progress, warn
 from runtime.errors import UserError, naming_path
 from runtime.files import read_json, write_json
 from runtime.image_hash import perceptual_hash
-from runtime.images import IMAGE_SUFFIXES, is_image
+from runtime.images import IMAGE_SUFFIXES, UnreadableImageError, is_image, open_image
 
 # Change it when records of the same files would be different from before.
 _FORMAT = 1

@@ -23,13 +23,14 @@ from torch import Tensor, nn
 
 from backbone import Preprocessing, VisionTransformer, load_backbone, vit_config, vit_names
 from backbone.load import weights_checksum
-from backbone.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Interpolation
+from backbone.preprocessing import IMAGENET_MEAN, IMAGENET_STD
 from backbone.torchvision_shim import ensure_torchvision
 from backbone.weight_files import read_tensors
 from linear_probe.endofm import endofm_from
 from linear_probe.endossl import endossl_from, read_flax_teacher
 from runtime.errors import UserError
 from runtime.files import read_json
+from runtime.images import Interpolation
 
 _PIXELS_SIDE = 16
 _UNTRAINED_SEED = 0

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from backbone import VisionTransformer, vit_config
 from backbone.feature_cache import FeatureCache, FeatureKey
 from backbone.features import FeatureKind, extract_features
-from backbone.preprocessing import Preprocessing, UnreadableImageError
+from backbone.preprocessing import Preprocessing
 from runtime.errors import UserError
+from runtime.images import UnreadableImageError
 
 SMALL = Preprocessing(resize_px=64, crop_px=56)
 

@@ -17,7 +17,8 @@ from torch.distributed.fsdp import fully_shard
 from backbone import VisionTransformer, vit_config
 from backbone.feature_cache import FeatureCache, FeatureKey
 from backbone.features import extract_features
-from backbone.preprocessing import Preprocessing, UnreadableImageError
+from backbone.preprocessing import Preprocessing
+from runtime.images import UnreadableImageError
 
 SMALL = Preprocessing(resize_px=32, crop_px=28)
 RANKS = 4

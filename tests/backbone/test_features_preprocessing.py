@@ -12,9 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from backbone.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing, UnreadableImageError, open_image
+from backbone.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
 from backbone.torchvision_shim import ensure_torchvision
 from runtime.errors import UserError
+from runtime.images import UnreadableImageError, open_image
 
 
 @pytest.fixture(scope="module")
