@@ -38,9 +38,10 @@ test: $(STAMP)  ## all tests but the slow ones
 test-slow: $(STAMP)  ## only the slow tests
 	@$(BIN)/python -m pytest -m slow
 
-lint: $(STAMP)  ## ruff and mypy
+lint: $(STAMP)  ## ruff, import-linter and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/mypy
 
 format: $(STAMP)  ## let ruff rewrite the sources

@@ -21,8 +21,8 @@ from atlas.taxonomy import Label
 from runtime.console import track, warn
 from runtime.errors import UserError, naming_path
 from runtime.files import atomic_file
+from runtime.groups import near_duplicate_groups
 from runtime.images import UnreadableImageError
-from scoring.groups import near_duplicate_groups
 
 FORMAT = 1
 # Re-encoded or resized copies differ in fewer than 20 of the 256 bits. Frames of one scene, a moment apart, differ in

@@ -7,18 +7,18 @@ import hmac
 import os
 from pathlib import Path
 
+from records.shards import PrivateFolder
 from runtime.errors import UserError, naming_path
 from runtime.files import TEMPORARY_MARK, make_directory
 
-KEY_NAME = "key"
 _KEY_BYTES = 32
 
 
 def load_or_create_key(private_dir: Path) -> bytes:
     """The secret of this output. It is made once, readable by its owner only. The caller holds the folder's lock."""
-    path = make_directory(private_dir) / KEY_NAME
+    path = PrivateFolder(make_directory(private_dir)).key
     if not path.exists():
-        temporary = path.with_name(f".{KEY_NAME}{TEMPORARY_MARK}{os.getpid()}")
+        temporary = path.with_name(f".{path.name}{TEMPORARY_MARK}{os.getpid()}")
         with naming_path("write the key", path):
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as stream:
@@ -30,7 +30,7 @@ def load_or_create_key(private_dir: Path) -> bytes:
 
 
 def load_key(private_dir: Path) -> bytes:
-    path = private_dir / KEY_NAME
+    path = PrivateFolder(private_dir).key
     with naming_path("read the key", path):
         text = path.read_text(encoding="ascii").strip()
     try:

@@ -17,8 +17,8 @@ from data_pipeline.duplicates import DuplicatesConfig, SourceHashes, copies_acro
 from data_pipeline.examples import EXAMPLE_SCHEMA, choose
 from data_pipeline.leakage.compare import PARTS, THUMBNAIL_PX
 from data_pipeline.planning import Plan, settings_of
-from data_pipeline.work import PART_COLUMNS, PART_SCHEMA
-from records.shards import PRIVATE_SOURCES, Certificate, GuardedSet, Manifest, ShardFolder, index_name
+from data_pipeline.work import PART_COLUMNS, PART_EXAMPLES, PART_FRAMES, PART_SCHEMA
+from records.shards import Certificate, GuardedSet, Manifest, PrivateFolder, ShardFolder, index_name
 from runtime.files import atomic_file, read_json, write_checksums
 
 _EXAMPLES_PER_REASON = 24
@@ -45,9 +45,9 @@ def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
     tables, sources = [], []
     examples = [EXAMPLE_SCHEMA.empty_table()]
     for number, part in enumerate(parts):
-        table = pq.read_table(part / "frames.parquet", schema=PART_SCHEMA)
+        table = pq.read_table(part / PART_FRAMES, schema=PART_SCHEMA)
         tables.append(table.append_column("part", pa.array([number] * len(table), pa.int32())))
-        examples.append(pq.read_table(part / "examples.parquet"))
+        examples.append(pq.read_table(part / PART_EXAMPLES))
         if len(examples) > 100:  # those of all parts would not fit into memory
             examples = [choose(pa.concat_tables(examples), _EXAMPLES_PER_REASON)]
         sources += read_json(part / "sources.json")
@@ -89,7 +89,7 @@ def write_manifest(
     _write_table(frames, files.frames)
     _write_table(collected.examples, files.examples)
     files.write_manifest(_summary(config, made, collected, sets, shards))
-    _write_table(_private_sources(collected), config.private_dir / PRIVATE_SOURCES)
+    _write_table(_private_sources(collected), PrivateFolder(config.private_dir).sources)
     indexes = [index_name(name) for name in shards]
     described = [path.name for path in (files.frames, files.examples, files.manifest)]
     write_checksums(out, [*shards, *indexes, *described], files.checksums.name)

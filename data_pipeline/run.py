@@ -26,7 +26,7 @@ from data_pipeline.planning import Plan, fingerprint, plan, settings_of, show
 from data_pipeline.reporting import report
 from data_pipeline.shards import cut_into_shards, write_shard
 from data_pipeline.work import process_unit
-from records.shards import GuardedSet, ShardFolder, index_name, shard_name
+from records.shards import GuardedSet, PrivateFolder, ShardFolder, index_name, shard_name
 from runtime.config import save_config
 from runtime.console import duration, progress, say, track, warn
 from runtime.errors import UserError
@@ -34,7 +34,6 @@ from runtime.files import make_directory, read_json, remove_leftovers, write_jso
 from runtime.locks import directory_lock
 
 WORK = "work"
-RUN_RECORD = "run.json"
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def shard(config: PipelineConfig) -> ShardResult:
                 raise UserError(f"no frame of {config.data_root} passed the screens; {_most_frequent(collected)}.")
             names = _write_shards(collected, parts, config, at_once)
         write_manifest(out, config, made, collected, sets, names)
-        write_json(config.private_dir / RUN_RECORD, {"run": run_id, "frames": collected.frames.num_rows})
+        write_json(PrivateFolder(config.private_dir).finished, {"run": run_id, "frames": collected.frames.num_rows})
         shutil.rmtree(out / WORK)
         report(config)
     count, took = collected.frames.num_rows, duration(time.monotonic() - began)
@@ -86,17 +85,17 @@ def shard(config: PipelineConfig) -> ShardResult:
 
 def _finished(config: PipelineConfig, run_id: str) -> ShardResult | None:
     """The result of an earlier, finished run of the same plan. A finished set of another plan is never overwritten."""
-    out, private = config.out_dir, config.private_dir
+    out, private = config.out_dir, PrivateFolder(config.private_dir)
     files = ShardFolder(out)
     if not files.checksums.is_file():
         return None
-    record = read_json(private / RUN_RECORD) if (private / RUN_RECORD).is_file() else None
+    record = read_json(private.finished) if private.finished.is_file() else None
     if record is None and (out / WORK).is_dir():
         return None  # killed after the checksums, before the record: the last steps are done again
     if record is None or record["run"] != run_id:
         raise UserError(
             f"{out} holds a finished set made from other files or settings, or with another key; choose another out, "
-            f"or remove it and {private / RUN_RECORD}."
+            f"or remove it and {private.finished}."
         )
     if (out / WORK).is_dir():
         shutil.rmtree(out / WORK)

@@ -1,7 +1,7 @@
 """One unit of work: read its sources, screen their frames, write what passes to a part folder.
 
 A part folder appears whole or not at all. It holds `frames.bin` (JPEGs end to end), `frames.parquet` (one row each),
-`sources.json` (counts, problems, audit) and `examples.parquet` (small pictures for the report).
+`sources.json` (counts, problems, audit) and `pictures.parquet` (small pictures for the report).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from runtime.image_hash import perceptual_hash
 # A frame's row while it lies in a part; the last columns say where in it, and mean nothing afterwards.
 PART_SCHEMA = pa.schema([*FRAME_SCHEMA, ("single", pa.bool_()), ("offset", pa.int64()), ("size", pa.int64())])
 PART_COLUMNS = ("single", "offset", "size")
+PART_FRAMES, PART_EXAMPLES = "frames.parquet", "pictures.parquet"
 
 
 @dataclass
@@ -70,8 +71,8 @@ def process_unit(unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, p
             with (folder / "frames.bin").open("wb") as stream:
                 writer = _PartWriter(stream)
                 screened += [_SourceScreen(source, unit, config, guard, key, writer).run() for source in unit.sources]
-            pq.write_table(pa.Table.from_pylist(writer.rows, PART_SCHEMA), folder / "frames.parquet")
-            pq.write_table(pa.Table.from_pylist(writer.examples.rows, EXAMPLE_SCHEMA), folder / "examples.parquet")
+            pq.write_table(pa.Table.from_pylist(writer.rows, PART_SCHEMA), folder / PART_FRAMES)
+            pq.write_table(pa.Table.from_pylist(writer.examples.rows, EXAMPLE_SCHEMA), folder / PART_EXAMPLES)
             write_json(folder / "sources.json", [vars(result) for result in screened])
     except (UserError, OSError):
         # A worker of a driver that was killed may still have been at this unit, and have been faster.

@@ -21,7 +21,7 @@ from runtime.config import option
 from runtime.console import say, warn
 from runtime.errors import UserError
 from runtime.files import read_json, write_json
-from scoring.groups import linked_groups, near_duplicate_groups
+from runtime.groups import linked_groups, near_duplicate_groups
 
 Integers = NDArray[np.int64]
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from data_pipeline.config import PipelineConfig
 from eval_knn.config import EvalConfig
 from launch.cluster import ClusterConfig
-from launch.jobs import job_folder, read_job
+from launch.jobs import is_job, read_job
 from launch.stages import StageJob, export_job, pretrain_job, probe_job, shard_job, watch_job
 from launch.status import is_live, job_state
 from launch.submit import describe_dry_run, submit
 from linear_probe.run import ProbeConfig
 from pretrain.config import PretrainConfig
+from records.run import RunFolder
 from runtime.config import load_config, option, required
 from runtime.console import say
 
@@ -103,12 +104,12 @@ def run_chain(config: ChainConfig, cluster: ClusterConfig, dry_run: bool = False
 
 def _standing(run: Path, stage: str) -> str | None:
     """ "done", the number of a live job, or None for a stage that must be submitted."""
-    folder = job_folder(run, stage)
-    if not (folder / "job.json").is_file():
+    folder = RunFolder(run).job(stage)
+    if not is_job(folder):
         return None
     state = job_state(folder)
     if is_live(state):
         return state.job_id
     output = read_job(folder).output
-    there = output is None or Path(output).exists()
-    return "done" if state.state == "COMPLETED" and there else None
+    is_left = output is None or Path(output).exists()
+    return "done" if state.state == "COMPLETED" and is_left else None

@@ -13,6 +13,7 @@ from pathlib import Path
 from launch import slurm
 from launch.jobs import Job, events_since_submission, jobs_of, log_files, record_event
 from launch.status import JobState, is_live, states_of
+from records.run import RunFolder
 from runtime.console import say
 from runtime.errors import UserError
 
@@ -83,7 +84,7 @@ def _show(content: bytes) -> None:
 
 
 def _chosen(run: Path | str, stage: str | None) -> list[Job]:
-    jobs = [job for job in jobs_of(run) if stage in (None, job.stage)]
+    jobs = [job for job in jobs_of(RunFolder(Path(run))) if stage in (None, job.stage)]
     if not jobs:
         wanted = f"no {stage} job" if stage else "no jobs"
         raise UserError(f"{run} has {wanted}; 'python -m launch status' lists the runs that have.")

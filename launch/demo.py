@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
@@ -12,11 +11,10 @@ from pathlib import Path
 
 from records.run import RunFolder, step_name
 from records.shards import ShardFolder
+from runtime.config import CONFIGS
 from runtime.console import duration, say
 from runtime.errors import UserError
 from runtime.files import make_directory
-
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 
 @dataclass(frozen=True)
@@ -82,10 +80,7 @@ def demo_steps(folder: Path) -> list[Step]:
 
 
 def _config(name: str) -> str:
-    path = CONFIGS / name
-    if not path.is_file():
-        raise UserError(f"{path} is missing; run the demo from a clone of the repository.")
-    return os.path.relpath(path)
+    return str(Path(CONFIGS.name) / name)
 
 
 def run_demo(folder: Path) -> None:

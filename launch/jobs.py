@@ -9,12 +9,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from records.run import RunFolder
+from records.run import find_runs as runs_below
 from runtime.errors import UserError, naming_path
 from runtime.files import make_directory, read_json, read_json_lines, write_json
 
 # In a job's words: replaced by the address of its own Ray cluster when that is up.
 RAY_ADDRESS = "{ray_address}"
 FORMAT = 1
+_RECORD = "job.json"
+_EVENTS = "events.jsonl"
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,11 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        return job_folder(self.run, self.stage)
+        return RunFolder(Path(self.run)).job(self.stage)
 
     @property
     def record(self) -> Path:
-        return self.folder / "job.json"
+        return self.folder / _RECORD
 
     @property
     def command(self) -> str:
@@ -59,36 +63,34 @@ class Job:
         return replace(self, job_id=job_id)
 
 
-def job_folder(run: Path | str, stage: str) -> Path:
-    return Path(run) / "jobs" / stage
+def is_job(folder: Path) -> bool:
+    return (folder / _RECORD).is_file()
 
 
 def read_job(folder: Path | str) -> Job:
-    path = Path(folder) / "job.json"
+    path = Path(folder) / _RECORD
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise UserError(f"cannot read {path}: its format is {content.get('format')}, this version knows {FORMAT}.")
     return Job(**content)
 
 
-def jobs_of(run: Path | str) -> list[Job]:
+def jobs_of(run: RunFolder) -> list[Job]:
     """The jobs of a run, in the order of their submission."""
-    found = [read_job(path.parent) for path in (Path(run) / "jobs").glob("*/job.json")]
-    return sorted(found, key=lambda job: job.submitted)
+    jobs = [read_job(path.parent) for path in run.jobs.glob(f"*/{_RECORD}")]
+    return sorted(jobs, key=lambda job: job.submitted)
 
 
-def find_runs(root: Path | str) -> list[Path]:
-    """Run directories at or below `root`: those that have jobs or a training's metrics."""
-    root = Path(root)
-    if not root.is_dir():
+def find_runs(root: Path | str) -> list[RunFolder]:
+    """Runs at or below `root`."""
+    if not Path(root).is_dir():
         raise UserError(f"there are no runs at {root}: the folder does not exist; name the folder that holds them.")
-    marks = [*root.rglob("jobs/*/job.json"), *root.rglob("metrics.jsonl")]
-    return sorted({path.parents[2] if path.name == "job.json" else path.parent for path in marks})
+    return runs_below(Path(root))
 
 
 def record_event(job: Job, event: str, **details: Any) -> None:
     """Append one line to the job's history. Short lines in append mode don't mix, whoever writes."""
-    path = make_directory(job.folder) / "events.jsonl"
+    path = make_directory(job.folder) / _EVENTS
     content = {"time": time.time(), "submitted": job.submitted, "event": event, **details}
     line = json.dumps(content, sort_keys=True) + "\n"
     with naming_path("write", path):
@@ -100,7 +102,7 @@ def record_event(job: Job, event: str, **details: Any) -> None:
 
 
 def events_of(folder: Path | str) -> list[dict[str, Any]]:
-    path = Path(folder) / "events.jsonl"
+    path = Path(folder) / _EVENTS
     return read_json_lines(path) if path.is_file() else []
 
 

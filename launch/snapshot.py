@@ -9,8 +9,12 @@ from pathlib import Path
 from runtime.errors import UserError
 from runtime.files import atomic_directory
 
-PACKAGES = ("backbone", "data_pipeline", "eval_knn", "launch", "linear_probe", "pretrain", "runtime")
 SOURCE = Path(__file__).resolve().parent.parent
+# All that the wheel installs: jobs run any stage, and some read configs that lie beside the code.
+PACKAGES = (
+    *("atlas", "backbone", "challenge", "configs", "data_pipeline", "eval_knn", "launch", "linear_probe", "pretrain"),
+    *("records", "runtime", "scoring", "vqa"),
+)
 
 
 def take_snapshot(folder: Path, source: Path = SOURCE) -> Path:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from launch.cluster import ClusterConfig
-from launch.jobs import RAY_ADDRESS, Job, job_folder
+from launch.jobs import RAY_ADDRESS, Job
 from launch.submit import describe
+from records.run import RunFolder
 from runtime.config import config_to_yaml
 
 
@@ -29,26 +30,26 @@ def shard_job(config: Any, cluster: ClusterConfig, run: Path | None = None, afte
     if on_slurm:
         words.append(f"ray.address={RAY_ADDRESS}")
     job = describe("shard", run, words, cluster, uses_ray=on_slurm, restarts_freely=True, output=out, after=after)
-    return StageJob(job, {"config.yaml": config_to_yaml(config)})
+    return StageJob(job, _stored(config))
 
 
 def pretrain_job(config: Any, cluster: ClusterConfig, after: list[str] | None = None) -> StageJob:
     """`python -m pretrain`, one process per GPU."""
     run = Path(config.run.dir)
     words = ["pretrain", str(_config_file(run, "pretrain"))]
-    job = describe("pretrain", run, words, cluster, output=run / "checkpoints", after=after)
-    return StageJob(job, {"config.yaml": config_to_yaml(config)})
+    job = describe("pretrain", run, words, cluster, output=RunFolder(run).checkpoints, after=after)
+    return StageJob(job, _stored(config))
 
 
 def watch_job(config: Any, run: Path, cluster: ClusterConfig, after: list[str] | None = None) -> StageJob:
     """The kNN monitor; it ends one evaluation after the run's training job."""
     words = ["launch.watching", str(run.absolute()), str(_config_file(run, "watch"))]
-    job = describe("watch", run, words, cluster, restarts_freely=True, output=run / "best", after=after)
-    return StageJob(job, {"config.yaml": config_to_yaml(config)})
+    job = describe("watch", run, words, cluster, restarts_freely=True, output=RunFolder(run).best, after=after)
+    return StageJob(job, _stored(config))
 
 
 def export_job(run: Path, to: Path, more: list[str], cluster: ClusterConfig, after: list[str]) -> StageJob:
-    words = ["backbone", "export", str(run.absolute() / "best"), "--to", str(to.absolute()), *more]
+    words = ["backbone", "export", str(RunFolder(run.absolute()).best), "--to", str(to.absolute()), *more]
     return StageJob(describe("export", run, words, cluster, output=to, after=after))
 
 
@@ -60,9 +61,13 @@ def probe_job(
     run = run or out
     words = ["linear_probe", *weights, str(_config_file(run, "probe"))]
     job = describe("probe", run, words, cluster, output=out / "results.json", after=after)
-    return StageJob(job, {"config.yaml": config_to_yaml(config)})
+    return StageJob(job, _stored(config))
 
 
 def _config_file(run: Path, stage: str) -> Path:
-    """The resolved config, stored with the job: later edits of the user's file don't change a queued job."""
-    return job_folder(run.absolute(), stage) / "config.yaml"
+    return RunFolder(run.absolute()).job_config(stage)
+
+
+def _stored(config: Any) -> dict[str, str]:
+    """The file that `_config_file` names, in the job's folder."""
+    return {RunFolder(Path()).config.name: config_to_yaml(config)}

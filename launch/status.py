@@ -13,7 +13,7 @@ from launch import slurm
 from launch.jobs import Job, events_since_submission, find_runs, jobs_of, log_files, read_job
 from launch.local import is_supervised
 from launch.progress import Progress, progress_of
-from records.run import EXIT_REQUEUE, RunFolder
+from records.run import EXIT_REQUEUE
 from runtime.console import duration, say, table, warn
 from runtime.errors import UserError
 
@@ -149,7 +149,7 @@ def status_of(root: Path | str) -> list[RunStatus]:
     runs = find_runs(root)
     jobs = {run: jobs_of(run) for run in runs}
     states = iter(states_of([job for run in runs for job in jobs[run]]))
-    return [RunStatus(str(run), [next(states) for _ in jobs[run]], progress_of(RunFolder(run))) for run in runs]
+    return [RunStatus(str(run.path), [next(states) for _ in jobs[run]], progress_of(run)) for run in runs]
 
 
 def print_status(runs: list[RunStatus], as_json: bool) -> None:

@@ -20,6 +20,7 @@ from launch.jobs import Job, read_job
 from launch.local import run_here, start_in_background
 from launch.snapshot import SOURCE, take_snapshot
 from launch.status import UNKNOWN, is_live, job_state
+from records.run import RunFolder
 from runtime.console import say, warn
 from runtime.errors import UserError
 from runtime.files import write_text
@@ -92,7 +93,7 @@ def submit(job: Job, cluster: ClusterConfig, files: dict[str, str] | None = None
         slurm.require_slurm()
     with directory_lock(job.folder):
         refuse_second(job)
-        job = replace(job, code=str(take_snapshot(Path(job.run) / "jobs" / "code")), submitted=time.time())
+        job = replace(job, code=str(take_snapshot(RunFolder(Path(job.run)).job("code"))), submitted=time.time())
         for name, content in (files or {}).items():
             write_text(job.folder / name, content)
         if cluster.kind == "slurm":

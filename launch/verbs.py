@@ -11,15 +11,15 @@ from launch.chain import ChainConfig, run_chain
 from launch.cluster import ClusterConfig, load_cluster
 from launch.plan.hardware import GPUS, gpu_named
 from launch.plan.page import Machine, make_plan, print_plan
-from launch.snapshot import SOURCE
 from launch.stages import StageJob, pretrain_job, probe_job, shard_job, watch_job
 from launch.submit import describe_dry_run, submit
 from linear_probe.run import ProbeConfig
 from pretrain.config import PretrainConfig
 from runtime.command_line import Command
+from runtime.config import CONFIGS
 from runtime.errors import UserError
 
-SLURM_FILE = SOURCE / "configs" / "cluster" / "slurm.yaml"
+SLURM_FILE = CONFIGS / "cluster" / "slurm.yaml"
 
 
 def _cluster_options(parser: argparse.ArgumentParser) -> None:

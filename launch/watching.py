@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from launch.jobs import job_folder
+from launch.jobs import is_job
 from launch.status import is_live, job_state
+from records.run import RunFolder
 from runtime.console import say
 from runtime.errors import exit_code_of
 
@@ -33,14 +34,14 @@ def follow(run: Path, config: Path) -> int:
         # Results are whole or absent, so the monitor may be ended anywhere; the last pass does again what it was at.
         monitor.terminate()
         monitor.wait()
-    say("the training is over; the last look at its checkpoints")
+    say("the training is over; its last checkpoints are evaluated")
     return subprocess.run([*command, "watch.idle_seconds=0"], check=False).returncode
 
 
 def training_is_live(run: Path) -> bool:
     """False for a run that was not launched: what is there is then evaluated once."""
-    folder = job_folder(run, "pretrain")
-    return (folder / "job.json").is_file() and is_live(job_state(folder))
+    folder = RunFolder(run).job("pretrain")
+    return is_job(folder) and is_live(job_state(folder))
 
 
 def _end(number: int, frame: FrameType | None) -> None:

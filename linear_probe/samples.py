@@ -16,8 +16,8 @@ from atlas.pictures import measure_all
 from atlas.taxonomy import Label
 from runtime.console import track
 from runtime.errors import UserError
+from runtime.groups import linked_groups
 from runtime.images import is_image
-from scoring.groups import linked_groups
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,14 @@ class RunFolder:
     def jobs(self) -> Path:
         return self.path / "jobs"
 
+    def job(self, stage: str) -> Path:
+        """The record of a stage that was launched for this run, with its logs and its stored config."""
+        return self.jobs / stage
+
+    def job_config(self, stage: str) -> Path:
+        """The resolved config that the stage's job reads: later edits of the user's file don't change a queued job."""
+        return self.job(stage) / self.config.name
+
     def is_run(self) -> bool:
         return self.checkpoints.is_dir()
 
@@ -188,6 +196,14 @@ class RunFolder:
 
     def write_rollbacks(self, entries: list[Rollback]) -> None:
         write_document(self.rollbacks, Rollbacks(entries))
+
+
+def find_runs(root: Path) -> list[RunFolder]:
+    """Runs at or below `root`: folders that have jobs or a training's metrics."""
+    names = RunFolder(Path())
+    with_jobs = {path.parent for path in root.rglob(names.jobs.name) if path.is_dir() and any(path.iterdir())}
+    trained = {path.parent for path in root.rglob(names.metrics.name)}
+    return [RunFolder(path) for path in sorted(with_jobs | trained)]
 
 
 def patch_picture(run: RunFolder, step: int) -> Path:

@@ -21,7 +21,6 @@ from runtime.errors import UserError
 MANIFEST_FORMAT = 1
 # 1 had no `tar_bytes`.
 INDEX_FORMAT = 2
-PRIVATE_SOURCES = "sources.parquet"
 
 # One row of the manifest per frame.
 FRAME_SCHEMA = pa.schema(
@@ -148,6 +147,28 @@ class ShardFolder:
 
     def write_manifest(self, manifest: Manifest) -> None:
         write_document(self.manifest, manifest)
+
+
+@dataclass(frozen=True)
+class PrivateFolder:
+    """What belongs to a shard set and is never published: it leads from hashes back to files and patients."""
+
+    path: Path
+
+    @property
+    def key(self) -> Path:
+        """The secret of the keyed hashes."""
+        return self.path / "key"
+
+    @property
+    def sources(self) -> Path:
+        """Real paths beside published hashes."""
+        return self.path / "sources.parquet"
+
+    @property
+    def finished(self) -> Path:
+        """Which plan the finished set is of."""
+        return self.path / "run.json"
 
 
 def shard_name(number: int) -> str:

@@ -31,6 +31,7 @@ from runtime.files import write_text
 
 T = TypeVar("T")
 
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 COMMAND_LINE = "command line"
 
 
@@ -109,7 +110,7 @@ def _item_type(hint: Any) -> type | None:
 
 def load_config(schema: type[T], path: Path | str | None = None, overrides: list[str] | None = None) -> T:
     """A config object from a YAML file and `key=value` overrides. Every mistake is a `UserError` of one sentence."""
-    layers: list[tuple[str, dict[str, Any]]] = _read_with_bases(Path(path), ()) if path is not None else []
+    layers: list[tuple[str, dict[str, Any]]] = _read_with_bases(_shipped(Path(path)), ()) if path is not None else []
     for override in overrides or []:
         layers.append((COMMAND_LINE, _parse_override(override)))
     config = OmegaConf.structured(schema)
@@ -155,6 +156,12 @@ def config_to_yaml(config: Any) -> str:
 
 def save_config(config: Any, path: Path | str) -> None:
     write_text(path, config_to_yaml(config))
+
+
+def _shipped(path: Path) -> Path:
+    """`configs/…` means the files that come with the package, wherever a command is typed."""
+    shipped = CONFIGS.parent / path
+    return shipped if path.parts[:1] == (CONFIGS.name,) and not path.exists() and shipped.is_file() else path
 
 
 def _read_with_bases(path: Path, seen: tuple[Path, ...]) -> list[tuple[str, dict[str, Any]]]:

@@ -75,7 +75,7 @@ def collect(run: RunFolder) -> RunData:
     text = run.config.read_text(encoding="utf-8") if run.config.is_file() else ""
     config = yaml.safe_load(text) or {}
     metrics = read_metrics(run.metrics)
-    jobs = jobs_of(run.path)
+    jobs = jobs_of(run)
     shards = ShardFolder(Path(config.get("data", {}).get("shards", "")))
     return RunData(
         run=run,

@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from launch.jobs import job_folder
 from records.evaluation import read_selection
 from records.run import RunFolder, patch_picture
 from runtime.console import say, warn
@@ -36,7 +35,7 @@ def draw_pictures(run: RunFolder) -> None:
 
 def _evaluation_config(run: RunFolder, scratch: Path) -> Path | None:
     """How the run's checkpoints were evaluated: by a monitor's own job, or by the training itself."""
-    of_job = job_folder(run.path, "watch") / "config.yaml"
+    of_job = run.job_config("watch")
     if of_job.is_file():
         return of_job
     inline = _config_of(run).get("monitor", {})

@@ -16,6 +16,7 @@ from launch.chain import ChainConfig, run_chain
 from launch.cluster import ClusterConfig
 from launch.jobs import jobs_of
 from launch.status import is_live, print_status, states_of, status_of
+from records.run import RunFolder
 from runtime.config import load_config
 
 sys.path.insert(0, str(HERE.parent / "pretrain"))
@@ -59,12 +60,14 @@ def write_files(folder: Path, corpus: Path) -> tuple[Path, Path]:
 
 
 def states(run: Path) -> dict[str, str]:
-    jobs = jobs_of(run)
+    jobs = jobs_of(RunFolder(run))
     return {job.stage: state.state for job, state in zip(jobs, states_of(jobs), strict=True)}
 
 
 def wait_until_over(run: Path, seconds: float) -> None:
-    wait_for(lambda: not any(is_live(state) for state in states_of(jobs_of(run))), seconds, "all jobs are over")
+    wait_for(
+        lambda: not any(is_live(state) for state in states_of(jobs_of(RunFolder(run)))), seconds, "all jobs are over"
+    )
 
 
 def logs(run: Path) -> str:
@@ -113,6 +116,6 @@ def test_a_failed_stage_stops_what_needs_it_and_is_all_that_is_submitted_again(
     said = capsys.readouterr().out
     assert said.count("cancelled (Dependency") == 3, said
     assert "shard: error:" in said, "why nothing goes on"
-    (shard,) = (state for state in states_of(jobs_of(run)) if state.stage == "shard")
+    (shard,) = (state for state in states_of(jobs_of(RunFolder(run))) if state.stage == "shard")
     assert shard.requeues == 0 and "missing" in (shard.last_error or ""), "the user's mistake is not tried again"
     assert run_chain(config, cluster)[:2] == ["shard", "pretrain"]

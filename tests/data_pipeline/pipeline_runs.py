@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from data_pipeline import PipelineConfig, load_config
-from data_pipeline.identity import KEY_NAME
+from records.shards import PrivateFolder
 
 SYNTHETIC_YAML = Path(__file__).resolve().parents[2] / "configs" / "corpora" / "synthetic.yaml"
 KEY = bytes(range(32)).hex() + "\n"
@@ -35,7 +35,7 @@ def config_for(corpus: Path, out: Path, *overrides: str, only: tuple[str, ...] =
         config.corpora = {name: config.corpora[name] for name in only}
         config.leakage.guard = [f"{corpus}/kvasir-dataset-v2/ulcerative-colitis"]
     config.private_dir.mkdir(parents=True, exist_ok=True)
-    (config.private_dir / KEY_NAME).write_text(KEY)
+    PrivateFolder(config.private_dir).key.write_text(KEY)
     return config
 
 

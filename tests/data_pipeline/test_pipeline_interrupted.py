@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pipeline_runs import KEY, WITHOUT_TEXT, checksums_of
 
-from data_pipeline.identity import KEY_NAME
+from records.shards import PrivateFolder
 
 ONE_CORPUS = """
 data_root: {corpus}
@@ -32,7 +32,7 @@ class Driver:
         self._config, self.out = config, out
         private = out.with_name(out.name + "-private")
         private.mkdir(parents=True)
-        (private / KEY_NAME).write_text(KEY)
+        PrivateFolder(private).key.write_text(KEY)
 
     def start(self) -> subprocess.Popen[str]:
         words = ["-m", "data_pipeline", "shard", str(self._config), f"out={self.out}", "ray.workers=2", *WITHOUT_TEXT]

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scoring.groups import connected_groups, linked_groups, near_duplicate_groups
+from runtime.groups import connected_groups, linked_groups, near_duplicate_groups
 
 
 @given(st.integers(1, 30), st.data())
