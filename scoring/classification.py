@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring import rates
+from scoring.rates import Counts
+
 Floats = NDArray[np.float64]
 Targets = NDArray[np.bool_]
 
@@ -95,25 +98,22 @@ class ClassFigures:
 
 
 def class_figures(targets: Targets, decisions: Targets) -> ClassFigures:
-    tp = (targets & decisions).sum(0).astype(np.float64)
-    fp = (~targets & decisions).sum(0).astype(np.float64)
-    fn = (targets & ~decisions).sum(0).astype(np.float64)
-    tn = (~targets & ~decisions).sum(0).astype(np.float64)
-    # As scikit-learn: a constant answer has no correlation with anything, 0.
-    spread = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    mcc = np.divide(tp * tn - fp * fn, spread, out=np.zeros_like(tp), where=spread > 0)
-    return ClassFigures(
-        sensitivity=_ratio(tp, tp + fn),
-        specificity=_ratio(tn, tn + fp),
-        ppv=_ratio(tp, tp + fp),
-        npv=_ratio(tn, tn + fn),
-        f1=_ratio(2 * tp, 2 * tp + fp + fn),
-        mcc=mcc,
+    found = rates.all_rates(
+        Counts.of(
+            tp=(targets & decisions).sum(0),
+            fp=(~targets & decisions).sum(0),
+            fn=(targets & ~decisions).sum(0),
+            tn=(~targets & ~decisions).sum(0),
+        )
     )
-
-
-def _ratio(part: Floats, whole: Floats) -> Floats:
-    return np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
+    return ClassFigures(
+        sensitivity=found["recall"],
+        specificity=found["specificity"],
+        ppv=found["precision"],
+        npv=found["npv"],
+        f1=found["f1"],
+        mcc=found["mcc"],
+    )
 
 
 def expected_calibration_error(confidence: Floats, correct: Targets, bins: int = CALIBRATION_BINS) -> float:
