@@ -11,8 +11,6 @@ import numpy as np
 
 from data_pipeline.cluster import run_tasks
 from data_pipeline.config import PipelineConfig
-from data_pipeline.leakage import Guard, Thumbnail, build_guard, thumbnail_of
-from data_pipeline.leakage.guard import GuardedImage, guarded_image
 from data_pipeline.reading import decode_picture
 from data_pipeline.screen.layout import find_layout
 from data_pipeline.sources import FoundFile, find_files
@@ -20,6 +18,8 @@ from records.shards import GuardedSet, fingerprint
 from runtime.console import track, warn
 from runtime.errors import UserError, naming_path
 from runtime.images import is_image
+from runtime.leakage import Guard, Thumbnail, build_guard, thumbnail_of
+from runtime.leakage.guard import GuardedImage, guarded_image
 
 _IMAGES_PER_TASK = 200
 

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from data_pipeline.config import PipelineConfig
 from data_pipeline.duplicates import DuplicatesConfig, SourceHashes, copies_across
 from data_pipeline.examples import EXAMPLE_SCHEMA, choose
-from data_pipeline.leakage.compare import PARTS, THUMBNAIL_PX
 from data_pipeline.planning import Plan, settings_of
 from data_pipeline.work import PART_COLUMNS, PART_EXAMPLES, PART_FRAMES, PART_SCHEMA
 from records.shards import Certificate, GuardedSet, Manifest, PrivateFolder, ShardFolder, index_name
 from runtime.files import atomic_file, read_json, write_checksums
+from runtime.leakage.compare import PARTS, THUMBNAIL_PX
 
 _EXAMPLES_PER_REASON = 24
 

@@ -20,7 +20,6 @@ from data_pipeline.cluster import ray_session, run_tasks
 from data_pipeline.config import PipelineConfig
 from data_pipeline.guarding import guarded_files, read_guarded_sets
 from data_pipeline.identity import hashed, load_key, load_or_create_key
-from data_pipeline.leakage import Guard
 from data_pipeline.manifest import Collected, collect, write_manifest
 from data_pipeline.planning import Plan, fingerprint, plan, settings_of, show
 from data_pipeline.reporting import report
@@ -31,6 +30,7 @@ from runtime.config import save_config
 from runtime.console import duration, progress, say, track, warn
 from runtime.errors import UserError
 from runtime.files import make_directory, read_json, remove_leftovers, write_json
+from runtime.leakage import Guard
 from runtime.locks import directory_lock
 
 WORK = "work"

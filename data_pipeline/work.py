@@ -26,17 +26,17 @@ from data_pipeline.decode import Frame
 from data_pipeline.duplicates import RepeatedFrames
 from data_pipeline.examples import EXAMPLE_SCHEMA, Examples
 from data_pipeline.identity import hashed
-from data_pipeline.leakage import Guard, Match, thumbnail_of
 from data_pipeline.planning import Unit
 from data_pipeline.reading import SourceReader
 from data_pipeline.screen.layout import Layout, find_layout, find_text_places
-from data_pipeline.screen.quality import drop_reason, measure
 from data_pipeline.screen.text import read_text
 from data_pipeline.sources import Source
 from records.shards import FRAME_SCHEMA
 from runtime.errors import UserError
 from runtime.files import atomic_directory, write_json
 from runtime.image_hash import perceptual_hash
+from runtime.leakage import Guard, Match, thumbnail_of
+from runtime.screen.quality import drop_reason, measure
 
 # A frame's row while it lies in a part; the last columns say where in it, and mean nothing afterwards.
 PART_SCHEMA = pa.schema([*FRAME_SCHEMA, ("single", pa.bool_()), ("offset", pa.int64()), ("size", pa.int64())])

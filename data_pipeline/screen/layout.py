@@ -10,10 +10,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.screen.field_of_view import FieldOfView, FieldOfViewConfig, detect_field_of_view
-from data_pipeline.screen.position_box import Box, position_box
-from data_pipeline.screen.shrink import shrink
 from data_pipeline.screen.text import fill, fill_mask, find_text
+from runtime.screen.field_of_view import FieldOfView, FieldOfViewConfig, detect_field_of_view
+from runtime.screen.position_box import Box, position_box
+from runtime.screen.shrink import shrink
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 Mask = NDArray[np.uint8]  # [H, W], 0 or 255

@@ -155,8 +155,8 @@ def test_guarded_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_source_that_vanished_after_planning_is_reported(pictures: Path, tmp_path: Path) -> None:
     from data_pipeline import plan
-    from data_pipeline.leakage import build_guard
     from data_pipeline.work import process_unit
+    from runtime.leakage import build_guard
 
     (pictures / "film.mp4").write_bytes(b"x")
     config = config_of(pictures, tmp_path / "out")
@@ -170,7 +170,7 @@ def test_a_part_that_another_worker_finished_meanwhile_is_taken(
     pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from data_pipeline import plan, work
-    from data_pipeline.leakage import build_guard
+    from runtime.leakage import build_guard
 
     config = config_of(pictures, tmp_path / "out")
     (unit,) = plan(config).units

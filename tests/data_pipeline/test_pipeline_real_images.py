@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from data_pipeline import PipelineConfig
 from data_pipeline.guarding import read_guarded_images, thumbnail_of_frame
-from data_pipeline.leakage import Guard, Match, build_guard
 from data_pipeline.screen.layout import find_layout, find_text_places
 from data_pipeline.screen.text import TextFinding, read_text
+from runtime.leakage import Guard, Match, build_guard
 
 Image = NDArray[np.uint8]
 
@@ -184,7 +184,7 @@ def test_text_rates_on_all_images(real_images: Path) -> None:
 
 @pytest.mark.slow
 def test_quality_screens_keep_real_images(real_images: Path) -> None:
-    from data_pipeline.screen.quality import drop_reason, measure
+    from runtime.screen.quality import drop_reason, measure
 
     config = PipelineConfig()
     dropped = []

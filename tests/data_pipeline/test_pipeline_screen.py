@@ -13,16 +13,16 @@ from data_pipeline import PipelineConfig
 from data_pipeline.decode import probe_frames
 from data_pipeline.duplicates import DuplicatesConfig, RepeatedFrames, SourceHashes, copies_across
 from data_pipeline.guarding import thumbnail_of_frame
-from data_pipeline.leakage import LeakageConfig, build_guard
-from data_pipeline.leakage.guard import guarded_image
-from data_pipeline.screen.field_of_view import FieldOfViewConfig, detect_field_of_view
 from data_pipeline.screen.layout import find_layout, find_text_places
-from data_pipeline.screen.position_box import position_box
-from data_pipeline.screen.quality import QualityConfig, drop_reason, measure
-from data_pipeline.screen.shrink import shrink
 from data_pipeline.screen.text import TextConfig, read_text
 from data_pipeline.synthesize.devices import TEAL
 from data_pipeline.synthesize.truth import Geometry, Source, Truth, read_truth
+from runtime.leakage import LeakageConfig, build_guard
+from runtime.leakage.guard import guarded_image
+from runtime.screen.field_of_view import FieldOfViewConfig, detect_field_of_view
+from runtime.screen.position_box import position_box
+from runtime.screen.quality import QualityConfig, drop_reason, measure
+from runtime.screen.shrink import shrink
 
 Image = NDArray[np.uint8]
 

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.screen.shrink import shrink
+from runtime.screen.shrink import shrink
 
 # OpenCV hue runs to 180; the display's ground is a saturated green-blue that neither tissue nor dye shows so flatly.
 _LOWEST = np.array([76, 120, 70], np.uint8)

@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.screen.shrink import shrink
 from runtime.config import option
+from runtime.screen.shrink import shrink
 
 # Sharpness depends on the picture's size, so it is measured at one.
 _MEASURED_PX = 256

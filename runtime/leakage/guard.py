@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.leakage.compare import DESCRIPTOR_PX, PARTS, Thumbnail, correlation_when_aligned, descriptor
 from runtime.config import option
+from runtime.leakage.compare import DESCRIPTOR_PX, PARTS, Thumbnail, correlation_when_aligned, descriptor
 
 
 @dataclass

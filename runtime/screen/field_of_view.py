@@ -14,9 +14,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.screen.position_box import position_box_mask
-from data_pipeline.screen.shrink import shrink
 from runtime.config import option
+from runtime.screen.position_box import position_box_mask
+from runtime.screen.shrink import shrink
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 
