@@ -50,10 +50,10 @@ def update_best(run: RunFolder, selection: SelectionConfig) -> tuple[Choice | No
     with claim(run, "selection", wait=True):
         history = read_history(run)
         stop = should_stop(history, selection)
-        kept = [e for e in history if is_whole_checkpoint(run.checkpoints / e.checkpoint)]
+        kept = {e.checkpoint for e in history if is_whole_checkpoint(run.checkpoints / e.checkpoint)}
         if not kept:
             return None, stop
-        choice = select(kept, selection)
+        choice = select(history, selection, kept)
         write_selection(
             run,
             SelectionDocument(

@@ -5,10 +5,10 @@ Pure functions on a history: a list of `Evaluation`, one per checkpoint, in the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,23 @@ from runtime.config import option
 from runtime.errors import UserError
 from scoring.intervals import Interval, group_weights, percentile_interval
 
+# 0.7813 − 0.002 is not 0.7793 in binary.
+_ROUNDING = 1e-9
+
 
 @dataclass
 class SelectionConfig:
     """How the checkpoint is chosen and when training stops."""
 
     metric: str = option("What is compared: top1_k20, top5_k100, mcc_k20, … (metric and k) or rankme.", "top1_k20")
-    equal_if: Literal["within_noise", "exact"] = option(
-        "When a checkpoint counts as equal to the best: not worse beyond noise (paired bootstrap), or the same value.",
-        "within_noise",
+    equal_within: float = option(
+        "A checkpoint may be chosen when its metric is at most this below the highest of the whole run; 0: the same.",
+        0.002,
     )
     tie_breaks: list[str] = option(
-        "What decides among equals, in this order; then the earlier checkpoint.", ["rankme", "top1_k20"]
+        "What decides among those before the metric itself does, in this order; label-free figures such as rankme "
+        "decide nothing unless they are named here.",
+        [],
     )
     confidence: float = option("Confidence of 'beyond noise'.", 0.95)
     bootstrap_samples: int = option("Samples of the paired bootstrap.", 2000)
@@ -40,9 +45,10 @@ class SelectionConfig:
     def check(self) -> None:
         for name in (self.metric, *self.tie_breaks):
             split_metric(name)
-        if self.patience_evaluations < 0 or self.minimum_gain < 0 or self.bootstrap_samples < 1:
+        if min(self.patience_evaluations, self.minimum_gain, self.equal_within) < 0 or self.bootstrap_samples < 1:
             raise UserError(
-                "selection: patience_evaluations and minimum_gain must not be negative, bootstrap_samples at least 1."
+                "selection: patience_evaluations, minimum_gain and equal_within must not be negative, "
+                "bootstrap_samples at least 1."
             )
         if not 0 < self.confidence < 1:
             raise UserError(f"selection.confidence must lie between 0 and 1, not {self.confidence}.")
@@ -84,7 +90,7 @@ class Choice:
     index: int
     evaluation: Evaluation
     why: str
-    equals: tuple[str, ...]  # checkpoints that counted as equal to the best, itself included
+    equals: tuple[str, ...]  # checkpoints that might have been chosen, itself included
     comparisons: tuple[Comparison, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,28 +111,51 @@ class Stop:
     why: str
 
 
-def select(history: Sequence[Evaluation], config: SelectionConfig | None = None) -> Choice:
-    """The checkpoint to keep.
+def select(
+    history: Sequence[Evaluation], config: SelectionConfig | None = None, available: Collection[str] | None = None
+) -> Choice:
+    """The checkpoint to keep; `available` names those whose files are still there (None: all).
 
-    1. The best value of the metric. 2. All checkpoints that count as equal to it. 3. Among these the tie-breaks decide
-    in turn (larger is better), at last the earlier checkpoint.
+    Everything is measured by the highest value of the whole history, also of checkpoints that are gone: were it only
+    the highest that is left, a falling run could be followed down in steps that are each within the noise.
+
+    1. Those at most `equal_within` below the highest, and not below step 0 beyond noise. 2. Among these the tie-breaks
+    decide, then the metric, then its mean over all k that were evaluated, at last the earlier checkpoint.
     """
     config = config or SelectionConfig()
     _check_history(history)
     values = [_value(evaluation, config.metric) for evaluation in history]
-    best = int(np.argmax(values))
-    equals = [i for i in range(len(history)) if _equal(history, values, i, best, config)]
-    chosen, deciding = _break_ties(history, equals, config.tie_breaks)
+    highest = int(np.argmax(values))
+    present = [i for i, e in enumerate(history) if available is None or e.checkpoint in available]
+    if not present:
+        raise UserError("nothing to select from: none of the evaluated checkpoints is there any more.")
+    equals = [i for i in present if _may_be_chosen(history, values, i, highest, config)]
+    lost = not equals
+    if lost:  # whoever removed the best by hand gets the best of the rest
+        most = max(values[i] for i in present)
+        equals = [i for i in present if values[i] == most]
+    chosen, deciding = _break_ties(history, equals, config)
     low, high = _own_interval(history[chosen], config)
     around = "" if np.isnan(low) else f" ({100 * config.confidence:g}% interval {low:.4f} to {high:.4f})"
     why = f"{config.metric} {values[chosen]:.4f}{around}"
-    if len(equals) == 1:
+    if lost:
+        why += f" is the highest that is left; {history[highest].checkpoint} had {values[highest]:.4f} and is gone"
+    elif len(equals) == 1:
         why += f" is the highest of {len(history)}" if len(history) > 1 else " is the only one"
     else:
-        manner = "not below the best beyond noise" if config.equal_if == "within_noise" else "exactly the best"
-        why += f"; {len(equals)} of {len(history)} are {manner} ({values[best]:.4f}); {deciding}"
+        why += f"; {len(equals)} of {len(history)} are within {config.equal_within:g} of the highest"
+        why += f" ({values[highest]:.4f}); {deciding}"
     names = tuple(history[i].checkpoint for i in equals)
     return Choice(chosen, history[chosen], why, names, _compare_with_others(history, chosen, config))
+
+
+def must_stay(history: Sequence[Evaluation], config: SelectionConfig | None = None) -> set[str]:
+    """Checkpoints that must not be removed: the highest ever seen, and what would be chosen now."""
+    config = config or SelectionConfig()
+    if not history:
+        return set()
+    values = [_value(evaluation, config.metric) for evaluation in history]
+    return {history[int(np.argmax(values))].checkpoint, select(history, config).evaluation.checkpoint}
 
 
 def should_stop(history: Sequence[Evaluation], config: SelectionConfig | None = None) -> Stop:
@@ -221,24 +250,36 @@ def _right(evaluation: Evaluation, metric: str) -> NDArray[np.bool_] | None:
     return np.asarray(decode_ranks(evaluation.ranks[str(k)]) < (1 if kind == "top1" else 5))
 
 
-def _equal(history: Sequence[Evaluation], values: list[float], i: int, best: int, config: SelectionConfig) -> bool:
-    if i == best or values[i] == values[best]:
+def _may_be_chosen(
+    history: Sequence[Evaluation], values: list[float], i: int, highest: int, config: SelectionConfig
+) -> bool:
+    if i == highest or values[i] == values[highest]:
         return True
-    if config.equal_if == "exact":
+    if values[i] < values[highest] - config.equal_within - _ROUNDING:
         return False
-    _, low, _ = paired_bootstrap(history[best], history[i], config.metric, config.confidence, config.bootstrap_samples)
-    return bool(low <= 0)  # nan: the noise is not known, so only the same value is equal
+    if history[0].step != 0:
+        return True
+    _, _, above = paired_bootstrap(history[i], history[0], config.metric, config.confidence, config.bootstrap_samples)
+    return not above < 0  # nan: the noise is not known
 
 
-def _break_ties(history: Sequence[Evaluation], equals: list[int], tie_breaks: list[str]) -> tuple[int, str]:
+def _break_ties(history: Sequence[Evaluation], equals: list[int], config: SelectionConfig) -> tuple[int, str]:
+    kind, k = split_metric(config.metric)
+    by_all_k = [] if k is None else [f"mean {kind} over all k"]
     left = equals
-    for name in tie_breaks:
-        values = {i: _value(history[i], name) for i in left}
+    for name in (*config.tie_breaks, config.metric, *by_all_k):
+        values = {i: _mean_over_k(history[i], kind) if name in by_all_k else _value(history[i], name) for i in left}
         most = max(values.values())
         left = [i for i in left if values[i] == most]
         if len(left) == 1:
             return left[0], f"{name} {most:.4g} decides"
     return left[0], "the earliest is taken"
+
+
+def _mean_over_k(evaluation: Evaluation, kind: str) -> float:
+    """The same figure for all numbers of neighbours: two checkpoints rarely agree in every one."""
+    values = [_value(evaluation, name) for name in evaluation.values if name.startswith(f"{kind}_k")]
+    return float(np.mean(values))
 
 
 def _own_interval(evaluation: Evaluation, config: SelectionConfig) -> tuple[float, float]:

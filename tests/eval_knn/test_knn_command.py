@@ -228,5 +228,5 @@ def test_damaged_cache_is_replaced(command: Run, config: EvalConfig, tmp_path: P
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "configs" / "eval").glob("*.yaml")), ids=lambda path: path.stem)
 def test_configs_load(path: Path) -> None:
     loaded = load_config(EvalConfig, path)
-    published = SelectionConfig(metric="top5_k100", equal_if="exact", tie_breaks=["top1_k20", "rankme"])
+    published = SelectionConfig(metric="top5_k100", equal_within=0.0, tie_breaks=["top1_k20", "rankme"])
     assert loaded.selection == (published if path.stem == "kvasir_published" else SelectionConfig())

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from eval_knn import EvalConfig
-from eval_knn.selection import Evaluation, SelectionConfig, paired_bootstrap, select, should_stop
+from eval_knn.selection import (
+    Evaluation,
+    SelectionConfig,
+    against_start,
+    must_stay,
+    paired_bootstrap,
+    select,
+    should_stop,
+)
 from records.evaluation import encode_ranks
 from runtime.config import load_config
 from runtime.errors import UserError
@@ -61,10 +69,12 @@ def test_rising_takes_the_last_and_goes_on() -> None:
     assert (previous.role, previous.checkpoint) == ("previous", "step_4")
 
 
-def test_flat_takes_the_label_free_best_of_the_equals_and_stops() -> None:
+def test_flat_stays_at_its_top_within_the_stated_gain_and_stops() -> None:
     choice = select(FLAT)
-    assert len(choice.equals) == len(FLAT), "differences of half a percent in 1000 queries are noise"
-    assert choice.index == 2 and "rankme 64 decides" in choice.why
+    assert choice.equals == ("step_1", "step_3", "step_6"), "within 0.002 of 0.704"
+    assert choice.index == 1 and "top1_k20 0.704 decides" in choice.why
+    asked = select(FLAT, SelectionConfig(tie_breaks=["rankme"]))
+    assert asked.index == 3 and "rankme 62 decides" in asked.why, "the 64 of step_2 is more than 0.002 below"
     assert {c.verdict for c in choice.comparisons} == {"no difference beyond noise"}
     assert [should_stop(FLAT[:n], SelectionConfig(minimum_gain=0.01)).stop for n in range(1, 9)] == [False] * 5 + [
         True
@@ -94,8 +104,71 @@ def test_saturated_top5_is_decided_by_top1() -> None:
 
 def test_exact_equality_and_earliest_as_the_last_word() -> None:
     history = recorded([0.7, 0.7, 0.6])
-    choice = select(history, SelectionConfig(equal_if="exact"))
+    choice = select(history, SelectionConfig(equal_within=0.0))
     assert choice.equals == ("step_0", "step_1") and choice.index == 0 and "earliest" in choice.why
+
+
+def test_the_other_numbers_of_neighbours_decide_between_equal_values() -> None:
+    history = [
+        Evaluation(name, step, {"top1_k10": at_10, "top1_k20": 0.7, "top1_k200": 0.6, "top5_k20": top5, "rankme": 9.0})
+        for step, (name, at_10, top5) in enumerate([("a", 0.70, 0.99), ("b", 0.72, 0.90), ("c", 0.71, 0.99)])
+    ]
+    choice = select(history)
+    assert choice.evaluation.checkpoint == "b" and "mean top1 over all k" in choice.why
+
+
+# As it was once recorded: the score falls while RankMe rises, each time within the noise of the checkpoint before.
+FALLING = recorded([0.766, 0.737, 0.708, 0.682], [32, 51, 70, 88])
+
+
+@pytest.mark.parametrize("keep", [1, 2, 4])
+def test_a_falling_run_is_not_followed_downhill(keep: int) -> None:
+    """Checkpoint by checkpoint, with the old ones removed as training removes them."""
+    config, disk = SelectionConfig(), []
+    for n in range(1, len(FALLING) + 1):
+        history = FALLING[:n]
+        disk.append(history[-1].checkpoint)
+        stay = must_stay(history[:-1], config)
+        disk = [name for name in disk if name in stay or name in disk[-keep:]]
+        assert select(history, config, disk).evaluation.checkpoint == "step_0"
+    assert against_start(FALLING, config)["step_3"].verdict == "worse beyond noise"
+    assert should_stop(FALLING, SelectionConfig(patience_evaluations=3)).stop
+
+
+def test_a_label_free_figure_that_was_asked_for_moves_the_choice_by_the_stated_gain_at_most() -> None:
+    noisy = recorded([0.760, 0.759, 0.7585, 0.757, 0.756, 0.755], [30, 40, 50, 60, 70, 80])
+    config = SelectionConfig(tie_breaks=["rankme"], equal_within=0.002)
+    for n in range(1, len(noisy) + 1):
+        chosen = select(
+            noisy[:n], config, {e.checkpoint for e in noisy[max(0, n - 2) : n]} | must_stay(noisy[: n - 1], config)
+        )
+        assert 0.760 - (chosen.evaluation.values["top1_k20"] or 0) <= 0.002 + 1e-9
+    assert must_stay(noisy, config) == {"step_0", "step_2"}, "the highest stays although another one is chosen"
+
+
+def test_noise_around_a_plateau_stays_at_its_top_and_a_slow_rise_is_followed() -> None:
+    random = np.random.default_rng(3)
+    plateau = recorded([0.70, *(0.76 + random.normal(0, 0.004, 20)).round(3)])
+    top = max(e.values["top1_k20"] or 0 for e in plateau)
+    for n in range(2, len(plateau) + 1):
+        chosen = select(plateau[:n]).evaluation.values["top1_k20"] or 0
+        assert chosen == max(e.values["top1_k20"] or 0 for e in plateau[:n])
+    assert select(plateau).evaluation.values["top1_k20"] == top
+    slow = recorded([0.700 + 0.001 * n for n in range(30)])
+    assert [select(slow[:n]).index for n in range(1, 31)] == list(range(30))
+
+
+def test_nothing_below_the_start_beyond_noise_is_chosen_however_wide_the_gain() -> None:
+    wide = SelectionConfig(equal_within=0.2, tie_breaks=["rankme"])
+    assert select(FALLING, wide).evaluation.checkpoint == "step_0"
+
+
+def test_a_best_that_was_removed_by_hand_is_named() -> None:
+    choice = select(COLLAPSING, available={"step_3", "step_1", "step_7"})
+    assert choice.evaluation.checkpoint == "step_1"
+    assert "step_2 had 0.7800 and is gone" in choice.why
+    with pytest.raises(UserError, match="none of the evaluated checkpoints"):
+        select(COLLAPSING, available=set())
 
 
 def test_small_rises_add_up() -> None:

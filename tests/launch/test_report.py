@@ -53,7 +53,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "monitor__evaluation__cache": folder / "cache",
         "monitor__evaluation__ks": "[5,10]",
         "monitor__evaluation__selection__metric": "top1_k10",
-        "monitor__evaluation__selection__tie_breaks": "[rankme]",
         "monitor__evaluation__bootstrap__samples": 50,
         "checkpoint__keep_last": 9,
     }

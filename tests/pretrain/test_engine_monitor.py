@@ -31,7 +31,6 @@ def monitored(run: Path, shards: Path, classes: Path, **changes: object) -> list
         "monitor__evaluation__ks": "[1,3]",
         "monitor__evaluation__features__threads": 1,
         "monitor__evaluation__selection__metric": "top1_k3",
-        "monitor__evaluation__selection__tie_breaks": "[rankme]",
         "monitor__evaluation__selection__patience_evaluations": 0,
     }
     return words_of(run, shards, **{**settings, **changes})
