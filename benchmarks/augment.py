@@ -23,8 +23,8 @@ import torch
 from PIL import Image
 
 from backbone.torchvision_shim import ensure_torchvision
-from pretrain.augment import AugmentConfig, augment_jpeg, augment_preset
-from pretrain.batch import IMAGENET_MEAN, IMAGENET_STD, normalise
+from pretrain.data.augment import AugmentConfig, augment_jpeg, augment_preset
+from pretrain.data.batch import IMAGENET_MEAN, IMAGENET_STD, normalise
 
 
 def reference_recipe(config: AugmentConfig) -> Callable[[bytes], list[torch.Tensor]]:

@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 
 from backbone import Execution, vit_config
-from pretrain.build import ShardingConfig, build_objective, make_mesh, prepare_optimizer, training_state
-from pretrain.checkpoints import CheckpointConfig, CheckpointStore
-from pretrain.heads import HeadConfig
-from pretrain.objective import ObjectiveConfig
-from pretrain.parameter_groups import OptimizerConfig, build_optimizer
-from pretrain.world import joined_world
+from pretrain.objective.heads import HeadConfig
+from pretrain.objective.objective import ObjectiveConfig
+from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer
+from pretrain.parallel.build import ShardingConfig, build_objective, make_mesh, prepare_optimizer, training_state
+from pretrain.parallel.world import joined_world
+from pretrain.run.checkpoints import CheckpointConfig, CheckpointStore
 
 
 def main() -> None:

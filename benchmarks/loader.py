@@ -20,12 +20,12 @@ import torch
 import webdataset as wds
 
 from backbone import vit_config
-from pretrain.augment import AugmentConfig, augment_jpeg
-from pretrain.batch import collate
-from pretrain.loader import BatchConfig, DataConfig, Loader, RankBatches, Requests
-from pretrain.masking import MaskConfig, masks_of_step
-from pretrain.order import DataOrder
-from pretrain.shards import open_shards
+from pretrain.data.augment import AugmentConfig, augment_jpeg
+from pretrain.data.batch import collate
+from pretrain.data.loader import BatchConfig, DataConfig, Loader, RankBatches, Requests
+from pretrain.data.masking import MaskConfig, masks_of_step
+from pretrain.data.order import DataOrder
+from pretrain.data.shards import open_shards
 
 BATCH = 32
 VIT = vit_config("vit_large_patch14", drop_path=0.4)

@@ -22,12 +22,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from backbone import Tokens, VisionTransformer, ViTConfig, vit_config
 from backbone.attention import pack
-from pretrain.batch import Batch, make_batch
-from pretrain.heads import HeadConfig
-from pretrain.masking import MaskConfig, masks_of_step
-from pretrain.objective import Objective, ObjectiveConfig, training_step
-from pretrain.parameter_groups import OptimizerConfig, build_optimizer
-from pretrain.schedules import StepValues
+from pretrain.data.batch import Batch, make_batch
+from pretrain.data.masking import MaskConfig, masks_of_step
+from pretrain.objective.heads import HeadConfig
+from pretrain.objective.objective import Objective, ObjectiveConfig, training_step
+from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer
+from pretrain.optimizer.schedules import StepValues
 
 DROP_PATH = 0.3
 LOCAL_CROPS = 8

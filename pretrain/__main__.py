@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from pretrain.config import PretrainConfig
-from pretrain.estimate import flops_per_image
-from pretrain.setup import memory_of
+from pretrain.plan.memory import flops_per_image
+from pretrain.run.setup import memory_of
 from pretrain.train import pretrain
 from runtime.command_line import Command, run_stage
 from runtime.console import say, table

@@ -6,19 +6,19 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 from backbone import Execution, ViTConfig, vit_config
-from pretrain.augment import AugmentConfig
-from pretrain.build import ShardingConfig
-from pretrain.checkpoints import CheckpointConfig
-from pretrain.guard import GuardConfig
-from pretrain.health import HealthConfig
-from pretrain.loader import BatchConfig, DataConfig
-from pretrain.logs import LogConfig
-from pretrain.masking import MaskConfig
-from pretrain.monitor import MonitorConfig
-from pretrain.objective import ObjectiveConfig
-from pretrain.parameter_groups import OptimizerConfig
-from pretrain.schedules import ScheduleConfig, parse_duration
-from pretrain.warm_start import WarmStartConfig
+from pretrain.data.augment import AugmentConfig
+from pretrain.data.loader import BatchConfig, DataConfig
+from pretrain.data.masking import MaskConfig
+from pretrain.judging.health import HealthConfig
+from pretrain.judging.monitor import MonitorConfig
+from pretrain.judging.regression_guard import GuardConfig
+from pretrain.objective.objective import ObjectiveConfig
+from pretrain.optimizer.parameter_groups import OptimizerConfig
+from pretrain.optimizer.schedules import ScheduleConfig, parse_duration
+from pretrain.optimizer.warm_start import WarmStartConfig
+from pretrain.parallel.build import ShardingConfig
+from pretrain.run.checkpoints import CheckpointConfig
+from pretrain.run.logs import LogConfig
 from runtime.config import option, required
 
 

@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from backbone import Preprocessing
-from pretrain.build import prepare_optimizer, training_state
-from pretrain.checkpoints import CheckpointStore
 from pretrain.config import PretrainConfig
-from pretrain.drop_path import subsets_of_step
-from pretrain.guard import Trouble
-from pretrain.health import collapse_figures
-from pretrain.loader import LoadedBatch, Loader, RankBatches, Requests, shards_of
-from pretrain.logs import RunLog
-from pretrain.monitor import Monitor, Verdict
-from pretrain.parameter_groups import build_optimizer
-from pretrain.roll_back import RollBacks
-from pretrain.schedules import StepValues, resolve_schedule, steps_of
-from pretrain.setup import CONFIG_NAME, memory_of, order_of, refuse_changed_config, run_lock, starting_objective
-from pretrain.signals import EXIT_REQUEUE, StopRequest, stop_signals
-from pretrain.speed import Clock
-from pretrain.step import Stepper, StepResult
-from pretrain.warm_start import WarmSchedule
-from pretrain.world import World, joined_world
+from pretrain.data.loader import LoadedBatch, Loader, RankBatches, Requests, shards_of
+from pretrain.judging.health import collapse_figures
+from pretrain.judging.monitor import Monitor, Verdict
+from pretrain.judging.regression_guard import Trouble
+from pretrain.judging.rollback import RollBacks
+from pretrain.objective.drop_path import subsets_of_step
+from pretrain.optimizer.parameter_groups import build_optimizer
+from pretrain.optimizer.schedules import StepValues, resolve_schedule, steps_of
+from pretrain.optimizer.step import Stepper, StepResult
+from pretrain.optimizer.warm_start import WarmSchedule
+from pretrain.parallel.build import prepare_optimizer, training_state
+from pretrain.parallel.world import World, joined_world
+from pretrain.run.checkpoints import CheckpointStore
+from pretrain.run.logs import RunLog
+from pretrain.run.setup import CONFIG_NAME, memory_of, order_of, refuse_changed_config, run_lock, starting_objective
+from pretrain.run.signals import EXIT_REQUEUE, StopRequest, stop_signals
+from pretrain.run.speed import Clock
 from records.documents import as_document
 from records.run import RunFolder, RunInfo
 from runtime.config import save_config

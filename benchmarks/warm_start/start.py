@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from backbone import Preprocessing, VisionTransformer, ViTConfig
 from backbone.release_formats import Export
 from benchmarks.warm_start.source_domain import CLASSES, SIDE_PX, draw_picture
-from pretrain.batch import normalise
+from pretrain.data.batch import normalise
 from runtime.console import say
 from runtime.files import atomic_file
 

@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 from torch._dynamo.utils import counters
 
-from pretrain import step as step_module
-from pretrain.loader import LoadedBatch
-from pretrain.objective import Objective
+from pretrain.data.loader import LoadedBatch
+from pretrain.objective.objective import Objective
+from pretrain.optimizer import step as step_module
 from runtime.console import rank
 
 BAD_STEP = 3

@@ -96,6 +96,32 @@ def words_of(run: Path, shards: Path, **changes: Any) -> list[str]:
     return [f"{name}={'null' if value is None else value}" for name, value in values.items()]
 
 
+def write_classes(folder: Path) -> Path:
+    """Two classes of pictures, bright noise and dark noise."""
+    rng = np.random.default_rng(0)
+    for name, top in (("bright", 255), ("dark", 60)):
+        (folder / name).mkdir(parents=True)
+        for number in range(8):
+            picture = rng.integers(0, top, (40, 40, 3), np.uint8)
+            (folder / name / f"{number}.jpg").write_bytes(simplejpeg.encode_jpeg(picture))
+    return folder
+
+
+def monitored(run: Path, shards: Path, classes: Path, **changes: object) -> list[str]:
+    settings = {
+        "schedule__total": "9 steps",
+        "monitor__mode": "inline",
+        "monitor__every_steps": 4,
+        "monitor__evaluation__data__path": classes,
+        "monitor__evaluation__cache": classes.parent / "cache",
+        "monitor__evaluation__ks": "[1,3]",
+        "monitor__evaluation__features__threads": 1,
+        "monitor__evaluation__selection__metric": "top1_k3",
+        "monitor__evaluation__selection__patience_evaluations": 0,
+    }
+    return words_of(run, shards, **{**settings, **changes})
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from backbone import vit_config
-from pretrain.batch import Batch, make_batch
-from pretrain.heads import HeadConfig
-from pretrain.objective import Objective, ObjectiveConfig
-from pretrain.parameter_groups import OptimizerConfig, build_optimizer
-from pretrain.schedules import StepValues
+from pretrain.data.batch import Batch, make_batch
+from pretrain.objective.heads import HeadConfig
+from pretrain.objective.objective import Objective, ObjectiveConfig
+from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer
+from pretrain.optimizer.schedules import StepValues
 
 OPTIMIZER = OptimizerConfig(layerwise_decay=0.9, patch_embed_lr_multiplier=0.2)
 CLIP_NORM = 3.0

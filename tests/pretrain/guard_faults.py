@@ -6,10 +6,10 @@ import os
 import signal
 from typing import Any
 
-from pretrain import roll_back
-from pretrain import step as step_module
-from pretrain.checkpoints import CheckpointStore
-from pretrain.loader import LoadedBatch
+from pretrain.data.loader import LoadedBatch
+from pretrain.judging import rollback as roll_back
+from pretrain.optimizer import step as step_module
+from pretrain.run.checkpoints import CheckpointStore
 
 # Above it a step is at the tests' full learning rate, below it the rate was lowered.
 FULL_RATE = 2e-4

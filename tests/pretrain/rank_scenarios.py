@@ -15,15 +15,15 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from pretrain.batch import Batch, make_batch
-from pretrain.clipping import clip_per_submodule
-from pretrain.distributed import gather_rows, rank, world_size
-from pretrain.health import collapse_figures
-from pretrain.losses import koleo_loss
-from pretrain.objective import Objective, training_step
-from pretrain.parameter_groups import set_step_values
-from pretrain.sharding import shard_objective
-from pretrain.targets import Centering, SinkhornKnopp
+from pretrain.data.batch import Batch, make_batch
+from pretrain.judging.health import collapse_figures
+from pretrain.objective.losses import koleo_loss
+from pretrain.objective.objective import Objective, training_step
+from pretrain.objective.targets import Centering, SinkhornKnopp
+from pretrain.optimizer.clipping import clip_per_submodule
+from pretrain.optimizer.parameter_groups import set_step_values
+from pretrain.parallel.collectives import gather_rows, rank, world_size
+from pretrain.parallel.sharding import shard_objective
 
 Result = dict[str, Any]
 

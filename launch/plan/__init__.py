@@ -1,1 +1,0 @@
-"""What a training run will need, before it is submitted."""

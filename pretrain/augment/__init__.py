@@ -1,7 +1,0 @@
-"""Multi-crop augmentation: one plan of random values per image, applied on the CPU or in batches on the GPU."""
-
-from pretrain.augment.config import AugmentConfig, augment_preset
-from pretrain.augment.cpu import augment_jpeg, crops_of
-from pretrain.augment.plan import Plan, draw_plan
-
-__all__ = ["AugmentConfig", "Plan", "augment_jpeg", "augment_preset", "crops_of", "draw_plan"]

@@ -1,0 +1,1 @@
+"""Shards to batches: which samples a step sees, their bytes, their crops and masks."""

@@ -1,0 +1,109 @@
+"""One rank's batch: crops in crop-major order, masks, and where the masked patches lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pretrain.data.masking import BoolArray
+from runtime.errors import UserError
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass
+class Batch:
+    """Crop-major: all images' first crops, then all images' second crops, and so on."""
+
+    global_crops: Tensor  # [2B, 3, H, W]
+    local_crops: Tensor  # [L·B, 3, h, w]; L may be 0
+    masks: Tensor  # [2B, N] bool
+    masked_positions: Tensor  # [M] where masks.flatten() is true; made here, so that the GPU need not be waited for
+    masked_weights: Tensor  # [M] 1 / masked patches of the same crop
+    groups: int = 1  # equal groups of images, one after another; KoLeo looks for neighbours within a group
+    subsets: list[Tensor] | None = None  # drop path of the global and the local crops, each [depth, 2, chosen]
+
+    @property
+    def images(self) -> int:
+        return len(self.global_crops) // 2
+
+    @property
+    def local_crops_per_image(self) -> int:
+        return len(self.local_crops) // self.images
+
+    def pin_memory(self) -> Batch:
+        """The batch in page-locked memory, from which it travels to a GPU while that computes."""
+        return replace(
+            self,
+            global_crops=self.global_crops.pin_memory(),
+            local_crops=self.local_crops.pin_memory(),
+            masks=self.masks.pin_memory(),
+            masked_positions=self.masked_positions.pin_memory(),
+            masked_weights=self.masked_weights.pin_memory(),
+            subsets=None if self.subsets is None else [s.pin_memory() for s in self.subsets],
+        )
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The batch on `device`, its 8-bit crops normalised there: a quarter of the bytes travel."""
+        return Batch(
+            normalise(self.global_crops.to(device, non_blocking=True)),
+            normalise(self.local_crops.to(device, non_blocking=True)),
+            self.masks.to(device, non_blocking=True),
+            self.masked_positions.to(device, non_blocking=True),
+            self.masked_weights.to(device, non_blocking=True),
+            self.groups,
+            None if self.subsets is None else [s.to(device, non_blocking=True) for s in self.subsets],
+        )
+
+
+def make_batch(global_crops: Tensor, local_crops: Tensor, masks: BoolArray | Tensor) -> Batch:
+    """A batch from crop-major crops [2B, 3, H, W] and [L·B, 3, h, w] and masks [2B, N]."""
+    if len(global_crops) == 0 or len(global_crops) % 2:
+        raise UserError(f"a batch holds two global crops per image, these are {len(global_crops)} crops.")
+    if len(local_crops) % (len(global_crops) // 2):
+        raise UserError(
+            f"{len(local_crops)} local crops do not divide evenly over {len(global_crops) // 2} images; "
+            "give every image the same number."
+        )
+    masks = torch.as_tensor(masks)
+    if len(masks) != len(global_crops):
+        raise UserError(f"{len(masks)} masks do not fit {len(global_crops)} global crops; give one mask per crop.")
+    positions = masks.flatten().nonzero().flatten()  # [M]
+    per_crop = masks.sum(dim=1)  # [2B]
+    weights = (1.0 / per_crop.clamp_min(1))[:, None].expand_as(masks)[masks]  # [M]
+    return Batch(global_crops, local_crops, masks, positions, weights)
+
+
+def collate(
+    samples: Sequence[tuple[Sequence[np.ndarray], Sequence[np.ndarray]]], masks: BoolArray, local_px: int = 98
+) -> Batch:
+    """A batch from per-image (global crops, local crops), each crop an array [H, W, 3] of bytes."""
+    global_crops = _crop_major([sample[0] for sample in samples])
+    local_crops = _crop_major([sample[1] for sample in samples])
+    if local_crops is None:
+        local_crops = torch.zeros(0, 3, local_px, local_px, dtype=torch.uint8)
+    if global_crops is None:
+        raise UserError("a batch needs at least one image.")
+    return make_batch(global_crops, local_crops, masks)
+
+
+def _crop_major(crops: Sequence[Sequence[np.ndarray]]) -> Tensor | None:
+    """Per-image lists of crops [H, W, 3] → [crops·B, 3, H, W] with the crop as the slow index."""
+    ordered = [crop for same_crop in zip(*crops, strict=True) for crop in same_crop]
+    if not ordered:
+        return None
+    return torch.from_numpy(np.stack(ordered)).permute(0, 3, 1, 2).contiguous()
+
+
+def normalise(crops: Tensor) -> Tensor:
+    """Bytes 0…255 → ImageNet-normalised floats; float crops are taken as normalised already."""
+    if crops.dtype != torch.uint8:
+        return crops
+    mean = torch.tensor(IMAGENET_MEAN, device=crops.device).mul_(255)[:, None, None]  # [3, 1, 1]
+    std = torch.tensor(IMAGENET_STD, device=crops.device).mul_(255)[:, None, None]
+    return crops.float().sub_(mean).div_(std)

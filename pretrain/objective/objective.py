@@ -1,0 +1,268 @@
+"""The DINOv2 objective: student, teacher, targets and losses joined into one training step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from backbone import Execution, Tokens, VisionTransformer, ViTConfig, draw_subsets
+from pretrain.data.batch import Batch
+from pretrain.objective.anchors import feature_loss, gram_loss
+from pretrain.objective.ema import update_teacher
+from pretrain.objective.heads import HeadConfig, ProjectionHead
+from pretrain.objective.losses import dino_global_loss, dino_local_loss, ibot_loss, koleo_loss
+from pretrain.objective.targets import Centering, SinkhornKnopp
+from pretrain.optimizer.clipping import clip_per_submodule
+from pretrain.optimizer.parameter_groups import set_step_values
+from pretrain.optimizer.schedules import Ease, StepValues
+from runtime.config import option
+from runtime.errors import UserError
+
+_RECIPE = Ease()
+
+
+@dataclass
+class ObjectiveConfig:
+    """The defaults are the reference's ViT-L/14 recipe; what the reference lacks is off."""
+
+    dino_head: HeadConfig = option("Head of the cls tokens.", HeadConfig(prototypes=131072, bottleneck=384))
+    ibot_head: HeadConfig = option("Head of the patches.", HeadConfig(prototypes=131072, bottleneck=256))
+    separate_ibot_head: bool = option("false: patches use the DINO head, and ibot_head is ignored.", True)
+    targets: Literal["sinkhorn", "centering"] = option("How teacher scores become targets.", "sinkhorn")
+    dino_weight: float = option("Weight of the DINO losses.", 1.0)
+    ibot_weight: float = option("Weight of the iBOT loss.", 1.0)
+    koleo_weight: float = option("Weight of the KoLeo loss of each global crop.", 0.1)
+    koleo_across_ranks: bool = option("Look for KoLeo's nearest neighbour on all ranks (from DINOv3).", False)
+    gram_weight: float = option("Weight of Gram anchoring to the starting weights (from DINOv3); 0 is off.", 0.0)
+    feature_weight: float = option("Weight of matching the starting weights' features; 0 is off.", 0.0)
+    compute_type: Literal["float32", "bfloat16", "float16"] = option(
+        "Type of the matrix products (autocast). Losses are fp32 always.", "float32"
+    )
+
+    def check(self) -> None:
+        weights = (self.dino_weight, self.ibot_weight, self.koleo_weight, self.gram_weight, self.feature_weight)
+        if min(weights) < 0:
+            raise UserError(
+                "dino_weight, ibot_weight, koleo_weight, gram_weight and feature_weight must not be negative."
+            )
+
+    @property
+    def anchored(self) -> bool:
+        """Whether the starting weights are kept as a third network."""
+        return self.gram_weight > 0 or self.feature_weight > 0
+
+
+class Objective(nn.Module):
+    """Student, teacher and what makes targets of the teacher's scores.
+
+    The loss of a batch of B images with 2 global and L local crops each, K prototypes, terms = 2 + 2L:
+
+        s_global, s_local = student(masked global crops, local crops)          one packed pass
+        t_global          = teacher(global crops), no gradient
+        t_cls, t_patch    = targets(teacher heads(cls tokens, patches at the masked places), teacher temperature)
+
+        dino_local  = Σ_l Σ_g mean_b CE(t_cls[g], head(s_local.cls[l])) / terms
+        dino_global = mean over (A, B), (B, A) of CE(t_cls[other crop], head(s_global.cls)) · 2 / terms
+        ibot        = Σ_masked CE(t_patch, head(s_global.patches)) / (masked patches of the crop) / 2B
+        koleo       = 0.1 · Σ_g −mean_b log distance(s_global.cls[g, b], its nearest neighbour in the group)
+        total       = dino_local + dino_global + ibot + koleo                  all in fp32
+
+    State-dict keys: `student.backbone.*`, `student.dino_head.*`, `student.ibot_head.*`, the same below `teacher`,
+    `dino_targets.center` and `ibot_targets.center` with centering, `gram_anchor.*` with Gram or feature anchoring.
+    """
+
+    def __init__(self, vit: ViTConfig, config: ObjectiveConfig, execution: Execution | None = None) -> None:
+        super().__init__()
+        config.check()
+        self.config = config
+        self.student = _network(vit, config, execution)
+        # The teacher is never differentiated, so recomputing its blocks would only cost time.
+        plain = replace(execution or Execution(), checkpoint_blocks=False)
+        self.teacher = _network(replace(vit, drop_path=0.0), config, plain)
+        patch_prototypes = (config.ibot_head if config.separate_ibot_head else config.dino_head).prototypes
+        # Cls and patch centers are apart even when the head is shared.
+        self.dino_targets = _targets(config, config.dino_head.prototypes)
+        self.ibot_targets = _targets(config, patch_prototypes)
+        # The starting weights, for either kind of anchoring.
+        self.gram_anchor = VisionTransformer(replace(vit, drop_path=0.0), plain) if config.anchored else None
+        for frozen in (self.teacher, self.gram_anchor):
+            if frozen is not None:
+                frozen.requires_grad_(False)
+        self.copy_student()
+        self.train()
+
+    @torch.no_grad()
+    def copy_student(self) -> None:
+        """Teacher = student, and the Gram anchor = the student's backbone: how every training starts."""
+        self.teacher.load_state_dict(self.student.state_dict())
+        if self.gram_anchor is not None:
+            self.gram_anchor.load_state_dict(self.student["backbone"].state_dict())
+
+    def train(self, mode: bool = True) -> Objective:
+        """Only the student ever trains; the teacher and the anchor stay in eval()."""
+        super().train(mode)
+        self.teacher.eval()
+        if self.gram_anchor is not None:
+            self.gram_anchor.eval()
+        return self
+
+    def forward(
+        self,
+        batch: Batch,
+        teacher_temperature: float,
+        generator: torch.Generator | None = None,
+        ease: Ease = _RECIPE,
+    ) -> dict[str, Tensor]:
+        """The weighted losses of a batch; `total` is the sum of the others.
+
+        `generator` draws the drop-path subsets where the batch brings none; `ease` scales iBOT's and the anchor's loss.
+        """
+        config, B, L = self.config, batch.images, batch.local_crops_per_image
+        _check_batch(config, batch)
+        dino_targets, ibot_targets = self.targets(batch, teacher_temperature)  # [2, B, K], [M, K']
+        with self._autocast(batch):
+            global_tokens, local_cls = self._student_tokens(batch, generator)  # Tokens of 2B crops, [L·B, D]
+            cls_scores, patch_scores = self._scores(
+                self.student,
+                torch.cat([global_tokens.cls, local_cls]),  # [2B + L·B, D]
+                _at(global_tokens.patches, batch.masked_positions),  # [M, D]
+            )  # [2B + L·B, K], [M, K']
+        K = cls_scores.shape[1]
+        global_scores = cls_scores[: 2 * B].reshape(2, B, K)  # [2, B, K]
+        local_scores = cls_scores[2 * B :].reshape(L, B, K)  # [L, B, K]
+        losses = {
+            "dino_local": config.dino_weight * dino_local_loss(dino_targets, local_scores),
+            "dino_global": config.dino_weight * dino_global_loss(dino_targets, global_scores, L),
+            "ibot": config.ibot_weight * ease.ibot * ibot_loss(ibot_targets, patch_scores, batch.masked_weights, 2 * B),
+        }
+        if config.koleo_weight > 0:
+            losses["koleo"] = config.koleo_weight * self._koleo(global_tokens.cls, batch.groups)
+        if self.gram_anchor is not None:
+            losses |= self._anchor_losses(global_tokens, batch, ease.anchor)
+        losses["total"] = torch.stack(list(losses.values())).sum()
+        return losses
+
+    @torch.no_grad()
+    def targets(self, batch: Batch, temperature: float) -> tuple[Tensor, Tensor]:
+        """Target distributions of the cls tokens [2, B, K] and of the masked patches [M, K']."""
+        with self._autocast(batch):
+            tokens: Tokens = self.teacher["backbone"](batch.global_crops)  # the teacher sees every patch
+            cls_scores, patch_scores = self._scores(
+                self.teacher, tokens.cls, _at(tokens.patches, batch.masked_positions)
+            )  # [2B, K], [M, K']
+        cls_targets: Tensor = self.dino_targets(cls_scores, temperature)  # jointly over both crops, [2B, K]
+        return cls_targets.reshape(2, batch.images, -1), self.ibot_targets(patch_scores, temperature)
+
+    def _koleo(self, cls: Tensor, groups: int) -> Tensor:
+        """The sum over both crops of the mean over groups: cls tokens [2B, D], crop-major."""
+        if self.config.koleo_across_ranks:
+            return torch.stack([koleo_loss(crop, across_ranks=True) for crop in cls.chunk(2)]).sum()
+        return torch.stack([koleo_loss(group) for group in cls.chunk(2 * groups)]).sum() / groups
+
+    def update_teacher(self, momentum: float, backbone_momentum: float | None = None) -> None:
+        """Move the teacher towards the student; its backbone may have a momentum of its own."""
+        for name, part in self.teacher.items():
+            own = backbone_momentum if name == "backbone" and backbone_momentum is not None else momentum
+            update_teacher(part, self.student[name], own)
+
+    def _student_tokens(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tokens, Tensor]:
+        """Tokens of the masked global crops and the local crops' cls tokens [L·B, D], from one packed pass."""
+        backbone = self.student["backbone"]
+        assert isinstance(backbone, VisionTransformer)
+        crops: list[Tensor] = [batch.global_crops]
+        masks: list[Tensor | None] = [batch.masks]
+        if len(batch.local_crops):
+            crops.append(batch.local_crops)
+            masks.append(None)
+        sizes = [len(c) for c in crops]
+        dropping = self.training and backbone.config.drop_path > 0
+        subsets = batch.subsets
+        if dropping and subsets is None:
+            subsets = draw_subsets(backbone.config, sizes, batch.masks.device, generator)
+        members = backbone.forward_packed(crops, masks, subsets)
+        local_cls = members[1].cls if len(members) > 1 else members[0].cls[:0]
+        return members[0], local_cls
+
+    def _scores(self, network: nn.ModuleDict, cls: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
+        """Prototype scores of cls tokens [N, D] and patches [M, D]: one call per head."""
+        if self.config.separate_ibot_head:
+            return network["dino_head"](cls), network["ibot_head"](patches)
+        both = network["dino_head"](torch.cat([cls, patches]))  # [N + M, K]
+        return both[: len(cls)], both[len(cls) :]
+
+    def _anchor_losses(self, tokens: Tokens, batch: Batch, factor: float) -> dict[str, Tensor]:
+        """How far the student's view of the global crops is from that of the starting weights."""
+        config = self.config
+        assert self.gram_anchor is not None
+        with torch.no_grad(), self._autocast(batch):
+            start: Tokens = self.gram_anchor(batch.global_crops)  # cls [2B, D], patches [2B, N, D]
+        losses = {}
+        if config.gram_weight > 0:
+            losses["gram"] = config.gram_weight * factor * gram_loss(tokens.patches, start.patches)
+        if config.feature_weight > 0:
+            losses["features"] = config.feature_weight * factor * feature_loss(tokens, start, batch.masks)
+        return losses
+
+    def _autocast(self, batch: Batch) -> torch.autocast:
+        compute_type = getattr(torch, self.config.compute_type)
+        return torch.autocast(batch.masks.device.type, compute_type, enabled=compute_type != torch.float32)
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What a step did: the losses that were optimised and each submodule's gradient norm before clipping."""
+
+    losses: dict[str, Tensor]
+    gradient_norms: dict[str, Tensor]
+
+
+def training_step(
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    values: StepValues,
+    clip_norm: float = 3.0,
+    generator: torch.Generator | None = None,
+) -> StepReport:
+    """One step: losses → gradients (averaged over ranks when sharded) → clip → AdamW → teacher.
+
+    `values` are the schedule's at this step, `generator` (on the batch's device) draws the drop-path subsets.
+    """
+    set_step_values(optimizer, values)
+    optimizer.zero_grad(set_to_none=True)
+    losses = objective(batch, values.teacher_temperature, generator, values.ease)
+    losses["total"].backward()
+    norms = clip_per_submodule(objective.student, clip_norm)
+    optimizer.step()
+    objective.update_teacher(values.momentum, values.backbone_momentum)
+    return StepReport({name: loss.detach() for name, loss in losses.items()}, norms)
+
+
+def _network(vit: ViTConfig, config: ObjectiveConfig, execution: Execution | None) -> nn.ModuleDict:
+    parts: dict[str, nn.Module] = {
+        "backbone": VisionTransformer(vit, execution),
+        "dino_head": ProjectionHead(vit.width, config.dino_head),
+    }
+    if config.separate_ibot_head:
+        parts["ibot_head"] = ProjectionHead(vit.width, config.ibot_head)
+    return nn.ModuleDict(parts)
+
+
+def _targets(config: ObjectiveConfig, prototypes: int) -> nn.Module:
+    return SinkhornKnopp() if config.targets == "sinkhorn" else Centering(prototypes)
+
+
+def _at(patches: Tensor, positions: Tensor) -> Tensor:
+    """Patch tokens at flat positions: [2B, N, D], [M] → [M, D]."""
+    return patches.flatten(0, 1).index_select(0, positions)
+
+
+def _check_batch(config: ObjectiveConfig, batch: Batch) -> None:
+    if config.koleo_weight > 0 and batch.images < 2 * batch.groups and not config.koleo_across_ranks:
+        raise UserError(
+            "a batch of one image per rank has no neighbours for KoLeo; raise the batch size per rank, "
+            "set koleo_across_ranks=true (with several ranks), or set koleo_weight=0."
+        )

@@ -1,0 +1,1 @@
+"""Losses to weights: schedules, parameter groups, clipping, one step."""

@@ -1,0 +1,189 @@
+"""Going on from a backbone whose heads are gone, without losing what it knows.
+
+Fresh heads send gradients that mean nothing, and a teacher that follows such a student forgets with it. So:
+
+    heads   the backbone is frozen in student and teacher; heads and mask token learn from its features
+    ease    learning rate, weight decay, drop path, teacher momentum, layer decay and the iBOT loss go from "no change"
+            to the recipe's values
+    then    the recipe; a loss that holds the features near the starting ones stays, or fades
+
+Everything is a function of the step and of one recorded fact: the step at which the heads' phase ended.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pretrain.objective.objective import ObjectiveConfig
+from pretrain.optimizer.schedules import Ease, ResolvedSchedule, StepValues, parse_duration, steps_of
+from runtime.config import option
+from runtime.errors import UserError
+
+# Share of the heads' phase over which their learning rate rises from 0.
+_HEADS_WARMUP = 0.1
+
+
+@dataclass
+class WarmStartConfig:
+    """The start from a backbone without heads. Each part can be left out."""
+
+    when: Literal["auto", "always", "never"] = option("auto: when the run starts from init.weights.", "auto")
+    heads: str = option("Longest time for which the heads train alone; '0 steps' leaves it out.", "1 official epochs")
+    heads_plateau: float = option(
+        "End it when the loss falls by less than this share from one window to the next; 0: not before its time.", 0.0
+    )
+    heads_window: str = option("Length of such a window.", "100 steps")
+    heads_lr: float | None = option(
+        "Learning rate of the heads while they train alone, scaled as base_lr; null: schedule.base_lr.", None
+    )
+    ease: str = option("Time over which the recipe is let in afterwards; '0 steps': at once.", "4 official epochs")
+    ease_lr: bool = option("Raise the backbone's learning rate from 0.", True)
+    ease_weight_decay: bool = option("Raise the backbone's weight decay from 0.", True)
+    ease_teacher: bool = option("Lower the momentum of the teacher's backbone from 1.", True)
+    ease_drop_path: bool = option("Raise drop path from 0.", True)
+    ease_ibot: bool = option("Raise the weight of the iBOT loss from 0.", True)
+    ease_layer_decay: float = option(
+        "Further factor on the learning rate per block towards the input, at first; moves to 1. 1 leaves it out.", 0.7
+    )
+    anchor: Literal["features", "gram", "none"] = option("What is held near the starting weights.", "features")
+    anchor_weight: float = option("Weight of the anchor's loss.", 1.0)
+    anchor_fade: str | None = option(
+        "Time after the heads' phase in which the anchor fades to 0; null: it stays.", None
+    )
+
+    def check(self) -> None:
+        for name in ("heads", "heads_window", "ease", "anchor_fade"):
+            if getattr(self, name) is not None:
+                parse_duration(f"warm_start.{name}", getattr(self, name))
+        if not 0 < self.ease_layer_decay <= 1 or not 0 <= self.heads_plateau < 1 or self.anchor_weight < 0:
+            raise UserError(
+                "warm_start: ease_layer_decay must lie in 0…1 (above 0), heads_plateau in 0…1, "
+                "anchor_weight must not be negative."
+            )
+        if self.heads_lr is not None and self.heads_lr <= 0:
+            raise UserError("warm_start.heads_lr must be above 0; null takes schedule.base_lr.")
+
+    def is_on(self, starts_from_weights: bool) -> bool:
+        return self.when == "always" or (self.when == "auto" and starts_from_weights)
+
+    def anchored(self, objective: ObjectiveConfig) -> ObjectiveConfig:
+        """The objective with the warm start's anchor in it."""
+        if self.anchor == "none" or self.anchor_weight == 0:
+            return objective
+        key = "feature_weight" if self.anchor == "features" else "gram_weight"
+        if getattr(objective, key) > 0:
+            raise UserError(
+                f"objective.{key} and warm_start.anchor={self.anchor} are the same loss; leave one of them out."
+            )
+        if key == "feature_weight":
+            return replace(objective, feature_weight=self.anchor_weight)
+        return replace(objective, gram_weight=self.anchor_weight)
+
+
+class HeadsPhase:
+    """How long the heads train alone: until a number of steps, or until their loss falls no more."""
+
+    def __init__(self, longest_steps: int, window_steps: int, plateau: float) -> None:
+        self.longest_steps = longest_steps
+        self.end = longest_steps  # or earlier, once a window has said so
+        self.window_steps, self.plateau = window_steps, plateau
+        self._sum, self._count, self._before = 0.0, 0, math.inf
+
+    def note(self, step: int, loss: float) -> None:
+        """The loss of a step that was done."""
+        if self.plateau == 0 or step >= self.end or not math.isfinite(loss):
+            return
+        self._sum, self._count = self._sum + loss, self._count + 1
+        if self._count == self.window_steps:
+            mean = self._sum / self._count
+            if mean > self._before * (1 - self.plateau):
+                self.end = step + 1
+            self._sum, self._count, self._before = 0.0, 0, mean
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint has to hold for a resumed run to decide alike."""
+        before = None if math.isinf(self._before) else self._before
+        return {"end": self.end, "sum": self._sum, "count": self._count, "before": before}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.end, self._sum, self._count = int(state["end"]), float(state["sum"]), int(state["count"])
+        self._before = math.inf if state["before"] is None else float(state["before"])
+
+
+class WarmSchedule:
+    """The recipe's schedule, let in step by step."""
+
+    def __init__(
+        self, config: WarmStartConfig, recipe: ResolvedSchedule, global_batch: int, corpus_images: int | None
+    ) -> None:
+        def steps(name: str) -> int:
+            return steps_of(f"warm_start.{name}", getattr(config, name), global_batch, corpus_images)
+
+        self.config, self.recipe = config, recipe
+        self.heads = HeadsPhase(steps("heads"), max(steps("heads_window"), 1), config.heads_plateau)
+        self.ease_steps = steps("ease")
+        self.fade_steps = None if config.anchor_fade is None else steps("anchor_fade")
+        if self.longest_steps > recipe.total_steps:
+            raise UserError(
+                f"warm_start.heads ({self.heads.end} steps) and warm_start.ease ({self.ease_steps} steps) exceed "
+                f"schedule.total ({recipe.total_steps} steps); shorten them, or set warm_start.when=never."
+            )
+        peak = recipe.lr[1]
+        self._heads_lr = peak if config.heads_lr is None else config.heads_lr * math.sqrt(global_batch / 1024)
+
+    @property
+    def longest_steps(self) -> int:
+        """Steps until the recipe is in force, at the latest."""
+        return self.heads.longest_steps + self.ease_steps
+
+    def at(self, step: int) -> StepValues:
+        """The values of a step, counted from 0."""
+        values = self.recipe.at(step)
+        end = self.heads.end
+        if step < end:
+            lr = self._heads_lr * min(1.0, (step + 1) / max(1.0, _HEADS_WARMUP * end))
+            frozen = Ease(lr=0.0, weight_decay=0.0, teacher=0.0, drop_path=0.0)
+            return replace(values, heads_lr=lr, last_layer_lr=_unless_frozen(values, lr), ease=frozen)
+        share = min(1.0, (step - end + 1) / self.ease_steps) if self.ease_steps else 1.0
+        # The heads go over to the recipe's rate meanwhile; without a phase of their own they have it from the start.
+        lr = values.lr if end == 0 else self._heads_lr + share * (values.lr - self._heads_lr)
+        return replace(values, heads_lr=lr, last_layer_lr=_unless_frozen(values, lr), ease=self._ease(step, share))
+
+    def _ease(self, step: int, share: float) -> Ease:
+        config = self.config
+        return Ease(
+            lr=share if config.ease_lr else 1.0,
+            weight_decay=share if config.ease_weight_decay else 1.0,
+            teacher=share if config.ease_teacher else 1.0,
+            layer_decay=config.ease_layer_decay ** (1.0 - share),
+            drop_path=share if config.ease_drop_path else 1.0,
+            ibot=share if config.ease_ibot else 1.0,
+            anchor=self._anchor(step),
+        )
+
+    def _anchor(self, step: int) -> float:
+        if self.fade_steps is None:
+            return 1.0
+        gone = (step - self.heads.end + 1) / self.fade_steps if self.fade_steps else 1.0
+        return max(0.0, 1.0 - gone)
+
+    def describe(self) -> str:
+        config = self.config
+        until = (
+            f", or until their loss falls by less than {100 * config.heads_plateau:g}%" if config.heads_plateau else ""
+        )
+        fade = "stays" if self.fade_steps is None else f"fades over {self.fade_steps:,} steps"
+        anchor = (
+            "no anchor" if config.anchor == "none" else f"the anchor ({config.anchor}, {config.anchor_weight:g}) {fade}"
+        )
+        return (
+            f"warm start: heads alone for {self.heads.end:,} steps{until}; "
+            f"then the recipe is let in over {self.ease_steps:,} steps; {anchor}"
+        )
+
+
+def _unless_frozen(values: StepValues, lr: float) -> float:
+    """The rate of the heads' last layers, which the recipe freezes at first."""
+    return 0.0 if values.last_layer_lr == 0.0 else lr

@@ -1,0 +1,1 @@
+"""What a run keeps: its folder, checkpoints, logs; how it is stopped and resumed."""

@@ -1,0 +1,93 @@
+"""Where a run's figures go: metrics.jsonl always, W&B and TensorBoard when asked for. First rank only."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from records.metrics import MetricsFile
+from records.run import RunFolder
+from runtime.config import option
+from runtime.errors import UserError
+from runtime.files import write_text
+
+
+@dataclass
+class LogConfig:
+    """What is written down."""
+
+    every_steps: int = option("Steps between two lines on the console and in metrics.jsonl.", 10)
+    sample_keys: bool = option("Write the keys of every logged batch's samples into metrics.jsonl.", False)
+    tensorboard: bool = option("Write TensorBoard files to the run's folder.", False)
+    wandb: Literal["none", "offline", "online"] = option(
+        "Weights & Biases; offline writes to the run's folder.", "none"
+    )
+    wandb_project: str = option("W&B project.", "panendofm")
+    peak_tflops_per_rank: float | None = option("Peak of one rank's device, for the MFU; null: no MFU.", None)
+
+    def check(self) -> None:
+        if self.every_steps < 1:
+            raise UserError("log.every_steps must be at least 1.")
+
+
+class RunLog:
+    """The figures of a run, from a step on."""
+
+    def __init__(self, run: Path, config: LogConfig, first_step: int, settings: dict[str, Any]) -> None:
+        self.metrics = MetricsFile(RunFolder(run).metrics, first_step)
+        self._tensorboard: Any = None
+        self._wandb: Any = None
+        if config.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # purge_step: what was written of later steps is about to be written again.
+            self._tensorboard = SummaryWriter(str(run / "tensorboard"), purge_step=first_step)
+        if config.wandb != "none":
+            self._wandb = _start_wandb(run, config, settings)
+
+    def write(self, step: int, values: dict[str, Any]) -> None:
+        self.metrics.append(step, values)
+        flat = dict(_flat(values))
+        if self._tensorboard is not None:
+            for name, value in flat.items():
+                self._tensorboard.add_scalar(name, value, step)
+        if self._wandb is not None:
+            self._wandb.log(flat, step=step)
+
+    def close(self) -> None:
+        self.metrics.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+
+def _start_wandb(run: Path, config: LogConfig, settings: dict[str, Any]) -> Any:
+    import wandb
+
+    id_file = run / "wandb_id"
+    if not id_file.exists():
+        write_text(id_file, uuid.uuid4().hex[:12])
+    os.environ.setdefault("WANDB_SILENT", "true")
+    return wandb.init(
+        project=config.wandb_project,
+        dir=str(run),
+        id=id_file.read_text(encoding="utf-8"),
+        resume="allow",
+        mode="online" if config.wandb == "online" else "offline",
+        config=settings,
+    )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:
+    """Numbers by their dotted names."""
+    pairs: list[tuple[str, float]] = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            pairs += _flat(value, f"{prefix}{name}/")
+        elif isinstance(value, int | float):
+            pairs.append((prefix + name, float(value)))
+    return pairs

@@ -1,0 +1,222 @@
+"""The training order: a permutation each epoch, fair over corpora, videos kept apart, independent of all else."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pretrain.data.order import DataOrder
+from runtime.errors import UserError
+
+
+def corpus(frames_per_video: list[int], corpora: int) -> tuple[np.ndarray, np.ndarray]:
+    """Corpus and video numbers of samples, in a scrambled order; video v belongs to corpus v mod `corpora`."""
+    videos = np.repeat(np.arange(len(frames_per_video)), frames_per_video)
+    videos = videos[np.random.default_rng(len(videos)).permutation(len(videos))]
+    return videos % corpora, videos
+
+
+def epoch_of(order: DataOrder, epoch: int) -> list[tuple[int, int]]:
+    """(row, use) at every position of an epoch, which may begin and end inside a batch."""
+    first, last = epoch * order.epoch_images, (epoch + 1) * order.epoch_images - 1
+    steps = range(first // order.batch_images, last // order.batch_images + 1)
+    batches = [order.batch(step) for step in steps]
+    pairs = [(int(r), int(u)) for b in batches for r, u in zip(b.rows, b.uses, strict=True)]
+    return [pair for pair in pairs if pair[1] == epoch]
+
+
+sizes = st.lists(st.integers(1, 12), min_size=1, max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), st.integers(0, 3), st.integers(0, 2**63))
+def test_every_epoch_is_a_permutation(
+    frames: list[int], corpora: int, groups: int, group: int, epoch: int, seed: int
+) -> None:
+    of_corpus, videos = corpus(frames, corpora)
+    order = DataOrder(of_corpus, videos, seed, groups * group, group)
+    assert sorted(row for row, _ in epoch_of(order, epoch)) == list(range(len(videos)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**63))
+def test_no_batch_holds_two_frames_of_a_video_while_there_are_batches_enough(
+    frames: list[int], corpora: int, groups: int, group: int, seed: int
+) -> None:
+    of_corpus, videos = corpus(frames, corpora)
+    order = DataOrder(of_corpus, videos, seed, groups * group, group)
+    full_batches = order.epoch_images // order.batch_images - 1
+    for step in range(order.epoch_images // order.batch_images):
+        repeats = Counter(videos[order.batch(step).rows].tolist())
+        for video, count in repeats.items():
+            if frames[video] <= full_batches:
+                assert count == 1, f"step {step} holds {count} frames of video {video}"
+            elif full_batches > 0:  # no fewer are possible
+                assert count <= -(-frames[video] // full_batches)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 6), st.integers(1, 6), st.integers(0, 2**63))
+def test_frames_that_must_share_a_batch_go_to_different_groups(groups: int, group: int, seed: int) -> None:
+    # `group` videos, each with one frame per group in every batch: no two of them need to meet in a group.
+    videos = np.repeat(np.arange(group), groups * 3)
+    order = DataOrder(np.zeros_like(videos), videos, seed, groups * group, group)
+    for step in range(6):
+        for members in order.batch(step).rows.reshape(groups, group):
+            assert len(set(videos[members].tolist())) == group
+
+
+def test_batches_shared_by_two_epochs_hold_no_video_twice() -> None:
+    of_corpus, videos = corpus([6] * 70, 2)  # 420 samples, batches of 32: 13.1 batches an epoch
+    for seed in range(20):
+        order = DataOrder(of_corpus, videos, seed, 32, 8)
+        for epoch in (1, 2, 3):
+            rows = order.batch(epoch * 420 // 32).rows
+            assert len(set(videos[rows].tolist())) == 32, f"seed {seed}, epoch {epoch}"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0.05, 5.0), min_size=3, max_size=3), st.integers(0, 2**63))
+def test_corpora_appear_by_their_weights(weights: list[float], seed: int) -> None:
+    of_corpus, videos = corpus([3] * 200, 3)
+    order = DataOrder(of_corpus, videos, seed, 50, 10, weights)
+    share = np.array(weights) / sum(weights)
+    counts = np.array([np.bincount(of_corpus[order.batch(s).rows], minlength=3) for s in range(12)])  # one epoch
+    assert np.abs(counts.sum(0) - share * 600).max() <= 1
+    assert np.abs(counts - share * 50).max() <= 2.01  # every single batch is fair as well
+
+
+def test_a_weighted_corpus_runs_through_all_its_samples_before_it_repeats_one() -> None:
+    of_corpus, videos = np.array([0] * 30 + [1] * 10), np.arange(40)
+    order = DataOrder(of_corpus, videos, 7, 8, 4, [1.0, 3.0])  # corpus 1: 30 of an epoch's 40 samples, from 10
+    seen = [(int(r), int(u)) for s in range(20) for r, u in zip(*order.batch(s)[:2], strict=True)]
+    assert max(Counter(seen).values()) == 1  # (row, use) never repeats, so no augmentation does
+    uses = Counter(row for row, _ in seen)
+    assert {uses[row] for row in range(30, 40)} == {12}
+    assert {uses[row] for row in range(30)} <= {1, 2}
+    with pytest.raises(UserError, match=r"data\.weights"):
+        DataOrder(of_corpus, videos, 7, 8, 4, [0.0, 0.0])
+
+
+def test_a_step_can_be_asked_for_alone() -> None:
+    of_corpus, videos = corpus([5] * 30, 2)
+    forwards = DataOrder(of_corpus, videos, 3, 16, 4)
+    expected = {step: forwards.batch(step) for step in range(40)}
+    for step in (33, 0, 39, 20):  # as a resumed run does: nothing before it was asked for
+        alone = DataOrder(of_corpus, videos, 3, 16, 4).batch(step)
+        for ours, theirs in zip(alone, expected[step], strict=True):
+            assert np.array_equal(ours, theirs)
+
+
+def test_the_order_is_this_one() -> None:
+    """Frozen values: a change of the order would break every run that is under way."""
+    of_corpus, videos = corpus([4] * 6, 2)
+    order = DataOrder(of_corpus, videos, 0, 6, 3)
+    assert [order.batch(s).rows.tolist() for s in (0, 5)] == [[2, 17, 8, 21, 11, 22], [21, 7, 0, 6, 20, 9]]
+
+
+def test_epochs_and_seeds_differ() -> None:
+    of_corpus, videos = corpus([2] * 100, 1)
+    first = DataOrder(of_corpus, videos, 0, 50, 10)
+    other_seed = DataOrder(of_corpus, videos, 1, 50, 10)
+    orders = [first.batch(0).rows.tolist(), first.batch(4).rows.tolist(), other_seed.batch(0).rows.tolist()]
+    assert all(a != b for i, a in enumerate(orders) for b in orders[:i])
+    # Chance alone: about 50 · 50/200 of the first batch's samples are in the same batch of the next epoch.
+    again = np.mean([len(set(first.batch(k).rows) & set(first.batch(k + 4).rows)) for k in range(4)])
+    assert 6 < again < 20
+
+
+# Windows: (frames of each video, corpora, groups, images of a group, shards, shards of a window, seed).
+windowed = (sizes, st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(1, 9), st.integers(1, 4))
+
+
+def in_windows(
+    frames: list[int], corpora: int, groups: int, group: int, shards: int, window: int, seed: int
+) -> tuple[DataOrder, np.ndarray, np.ndarray]:
+    of_corpus, videos = corpus(frames, corpora)
+    of_shard = np.arange(len(videos)) % shards  # a fair share of everything in each, as data_pipeline deals them
+    order = DataOrder(of_corpus, videos, seed, groups * group, group, None, of_shard, window)
+    return order, videos, of_shard
+
+
+@settings(max_examples=60, deadline=None)
+@given(*windowed, st.integers(0, 3), st.integers(0, 2**63))
+def test_with_windows_an_epoch_is_a_permutation_that_goes_from_window_to_window(
+    frames: list[int], corpora: int, groups: int, group: int, shards: int, window: int, epoch: int, seed: int
+) -> None:
+    order, videos, of_shard = in_windows(frames, corpora, groups, group, shards, window, seed)
+    assert sorted(row for row, _ in epoch_of(order, epoch)) == list(range(len(videos)))
+    first, last = epoch * order.epoch_images, (epoch + 1) * order.epoch_images - 1
+    met = {}
+    for step in range(first // order.batch_images, last // order.batch_images + 1):
+        batch = order.batch(step)
+        met[step] = set(of_shard[batch.rows[batch.uses == epoch]].tolist())
+    for step in met:
+        if len(order._laps_of(step)) == 1:
+            assert met[step] <= set(order.shards_ahead(step).tolist())
+            begun = {shard for s, shards_met in met.items() if s <= step for shard in shards_met}
+            unfinished = {shard for s, shards_met in met.items() if s >= step for shard in shards_met}
+            assert len(begun & unfinished) <= window
+    assert len(set(order.shards_ahead(0).tolist())) <= 2 * min(window, shards)
+
+
+@settings(max_examples=60, deadline=None)
+@given(*windowed, st.integers(0, 2**63))
+def test_with_windows_a_video_is_spread_over_the_batches_of_each(
+    frames: list[int], corpora: int, groups: int, group: int, shards: int, window: int, seed: int
+) -> None:
+    order, videos, _ = in_windows(frames, corpora, groups, group, shards, window, seed)
+    rows, _, edges = order._draw(0)  # by position: window after window
+    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        whole = range(-(-begin // order.batch_images), end // order.batch_images)  # batches within this window alone
+        if len(whole) < 3:
+            continue
+        of_video = Counter(videos[rows[begin:end]].tolist())
+        for step in whole:
+            for video, count in Counter(videos[order.batch(step).rows].tolist()).items():
+                assert count <= -(-of_video[video] // len(whole))
+
+
+def test_with_windows_a_step_can_be_asked_for_alone() -> None:
+    arguments = ([5] * 30, 2, 4, 4, 7, 2, 3)
+    forwards = in_windows(*arguments)[0]
+    expected = {step: forwards.batch(step) for step in range(40)}
+    for step in (33, 0, 39, 20):
+        alone = in_windows(*arguments)[0].batch(step)
+        for ours, theirs in zip(alone, expected[step], strict=True):
+            assert np.array_equal(ours, theirs)
+
+
+def test_batches_shared_by_two_windows_hold_no_video_twice() -> None:
+    shared = 0
+    for seed in range(10):
+        order, videos, _ = in_windows([6] * 120, 2, 4, 8, 9, 3, seed)  # 720 samples, windows of 240, batches of 32
+        for step in range(60):
+            names = order._laps_of(step)
+            if len(names) > 1:
+                shared += 1
+                assert len(set(videos[order.batch(step).rows].tolist())) == 32, f"seed {seed}, step {step}"
+    assert shared == 40
+
+
+def test_with_windows_the_order_is_this_one() -> None:
+    """Frozen values: a change of the order would break every run that is under way."""
+    order = in_windows([4] * 6, 2, 2, 3, 4, 2, 0)[0]
+    assert [order.batch(s).rows.tolist() for s in (0, 5)] == [[6, 19, 18, 15, 7, 14], [19, 8, 0, 23, 7, 16]]
+
+
+def test_substitutes_are_a_function_of_the_position() -> None:
+    of_corpus, videos = corpus([2] * 100, 1)
+    order, again = (DataOrder(of_corpus, videos, 0, 50, 10) for _ in range(2))
+    drawn = [order.substitute(position, attempt) for position in range(40) for attempt in range(2)]
+    assert drawn == [again.substitute(position, attempt) for position in range(40) for attempt in range(2)]
+    assert len(set(drawn)) > 60
+
+
+def test_a_batch_that_does_not_divide_into_groups_is_refused() -> None:
+    with pytest.raises(UserError, match=r"batch\.group_images=3"):
+        DataOrder(np.zeros(4, int), np.arange(4), 0, 4, 3)

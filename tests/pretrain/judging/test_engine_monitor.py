@@ -1,0 +1,37 @@
+"""kNN while training: the best checkpoint and early stopping, also across a resume."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from engine_runs import metrics_of, monitored, run_ranks, write_classes
+
+
+def test_a_monitored_run_is_evaluated_once_at_each_place(shards: Path, tmp_path: Path) -> None:
+    classes, run = write_classes(tmp_path / "classes"), tmp_path / "run"
+    run_ranks(monitored(run, shards, classes, run__stop_at="4 steps"), 2)
+    evaluated = {path.name: path.stat().st_mtime_ns for path in (run / "eval").glob("knn_step_*.json")}
+    assert sorted(evaluated) == ["knn_step_0000000.json", "knn_step_0000004.json"]
+    run_ranks(monitored(run, shards, classes), 2)
+    now = {path.name: path.stat().st_mtime_ns for path in (run / "eval").glob("knn_step_*.json")}
+    assert sorted(now) == [f"knn_step_000000{step}.json" for step in (0, 4, 8, 9)]
+    assert {name: now[name] for name in evaluated} == evaluated, "a resumed run evaluated again"
+    chosen = json.loads((run / "eval" / "knn_selection.json").read_text())["checkpoint"]
+    assert (run / "best").resolve() == run.resolve() / "checkpoints" / chosen
+    lines = metrics_of(run)
+    assert [line["step"] for line in lines if "knn" in line] == [0, 4, 8, 9]
+    assert [line["step"] for line in lines] == list(range(10))
+    assert 0 <= lines[0]["knn"]["top1_k3"] <= 1
+
+
+def test_a_run_that_does_not_improve_stops_early_and_stays_stopped(shards: Path, tmp_path: Path) -> None:
+    classes, run = write_classes(tmp_path / "classes"), tmp_path / "run"
+    patience = {
+        "monitor__every_steps": 2,
+        "monitor__evaluation__selection__minimum_gain": 1.0,  # nothing counts as a gain
+        "monitor__evaluation__selection__patience_evaluations": 2,
+    }
+    words = monitored(run, shards, classes, schedule__total="40 steps", **patience)
+    assert "stopped at step 4: top1_k3 has not risen" in run_ranks(words, 1)
+    assert "nothing to do: the run has ended at step 4" in run_ranks(words, 1)

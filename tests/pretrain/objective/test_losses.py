@@ -1,0 +1,136 @@
+"""Losses and targets as formulas, beside the golden steps: written out slowly here, compared with the fast code."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from pretrain.objective.anchors import gram_loss
+from pretrain.objective.heads import HeadConfig, ProjectionHead
+from pretrain.objective.losses import cross_entropy, dino_global_loss, dino_local_loss, ibot_loss, koleo_loss
+from pretrain.objective.targets import Centering, SinkhornKnopp
+from runtime.errors import UserError
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def textbook_sinkhorn(scores: Tensor, temperature: float) -> Tensor:
+    """With every constant of the published form, in double precision."""
+    q = torch.exp(scores.double() / temperature).T  # [K, B]
+    K, B = q.shape
+    q = q / q.sum()
+    for _ in range(3):
+        q = q / q.sum(dim=1, keepdim=True) / K
+        q = q / q.sum(dim=0, keepdim=True) / B
+    return (q * B).T.float()
+
+
+def test_sinkhorn_is_the_textbooks() -> None:
+    scores = random(12, 30).tanh()
+    torch.testing.assert_close(SinkhornKnopp()(scores, 0.05), textbook_sinkhorn(scores, 0.05), rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e4, 1e6])
+def test_targets_stay_finite_with_very_large_logits(scale: float) -> None:
+    scores = random(12, 30) * scale
+    centering = Centering(30)
+    for targets in (SinkhornKnopp()(scores, 0.04), centering(scores, 0.04)):
+        assert torch.isfinite(targets).all()
+        torch.testing.assert_close(targets.sum(dim=1), torch.ones(12))
+    assert torch.isfinite(cross_entropy(targets, scores)).all()
+
+
+def test_targets_are_fp32_whatever_comes_in() -> None:
+    for make in (SinkhornKnopp(), Centering(30)):
+        assert make(random(6, 30).bfloat16(), 0.05).dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        assert cross_entropy(random(6, 30).softmax(1), random(6, 30).bfloat16()).dtype == torch.float32
+        assert koleo_loss(random(6, 30).bfloat16()).dtype == torch.float32
+        assert gram_loss(random(2, 6, 30).bfloat16(), random(2, 6, 30).bfloat16()).dtype == torch.float32
+
+
+def test_no_rows_make_no_targets() -> None:
+    assert SinkhornKnopp()(torch.zeros(0, 30), 0.05).shape == (0, 30)
+    centering = Centering(30)
+    centering(random(4, 30), 0.05)
+    before = centering.center.clone()
+    assert centering(torch.zeros(0, 30), 0.05).shape == (0, 30)
+    assert torch.equal(centering.center, before)
+
+
+def test_uniform_start_values() -> None:
+    """With uniform targets and scores: local = (2L/terms)·ln K, global = (2/terms)·ln K."""
+    K, B, L = 64, 4, 8
+    targets, terms = torch.full((2, B, K), 1 / K), 2 + 2 * L
+    assert dino_local_loss(targets, torch.zeros(L, B, K)).item() == pytest.approx(2 * L / terms * math.log(K))
+    assert dino_global_loss(targets, torch.zeros(2, B, K), L).item() == pytest.approx(2 / terms * math.log(K))
+
+
+def test_dino_losses_are_the_double_sums() -> None:
+    K, B, L = 20, 3, 4
+    targets = random(2, B, K).softmax(-1)
+    local, global_ = random(L, B, K, seed=1), random(2, B, K, seed=2)
+
+    def ce(t: Tensor, s: Tensor) -> Tensor:
+        return -(t * torch.log_softmax(s / 0.1, dim=-1)).sum(-1).mean()
+
+    terms = 2 + 2 * L
+    expected_local = sum(ce(targets[g], local[i]) for g in range(2) for i in range(L)) / terms
+    expected_global = (ce(targets[1], global_[0]) + ce(targets[0], global_[1])) / terms
+    torch.testing.assert_close(dino_local_loss(targets, local), expected_local)
+    torch.testing.assert_close(dino_global_loss(targets, global_, L), expected_global)
+
+
+def test_no_local_crops_and_no_masked_patches_are_zero() -> None:
+    empty = torch.zeros(0, 3, 20, requires_grad=True)
+    loss = dino_local_loss(random(2, 3, 20).softmax(-1), empty)
+    assert loss.item() == 0 and loss.requires_grad
+    scores = torch.zeros(0, 20, requires_grad=True)
+    assert ibot_loss(torch.zeros(0, 20), scores, torch.zeros(0), 6).item() == 0
+
+
+def test_koleo_by_hand() -> None:
+    x = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.1]])
+    unit = x / x.norm(dim=1, keepdim=True)
+    nearest = [math.dist(unit[0], unit[1]), math.dist(unit[1], unit[2]), math.dist(unit[2], unit[1])]
+    assert koleo_loss(x).item() == pytest.approx(-sum(math.log(d) for d in nearest) / 3, rel=1e-6)
+
+
+def test_koleo_refuses_a_single_image() -> None:
+    with pytest.raises(UserError, match="KoLeo needs two images or more"):
+        koleo_loss(random(1, 8))
+
+
+def test_gram_holds_the_geometry_not_the_values() -> None:
+    x = random(2, 9, 16)
+    rotation = torch.linalg.qr(random(16, 16, seed=3))[0]
+    assert gram_loss(x @ rotation, x).item() < 1e-12
+    assert gram_loss(3 * x, x).item() < 1e-12
+    y = random(2, 9, 16, seed=4)
+    differences = []
+    for a, b in zip(x, y, strict=True):
+        for i in range(9):
+            for j in range(9):
+                cosine = torch.cosine_similarity
+                differences.append((cosine(a[i], a[j], dim=0) - cosine(b[i], b[j], dim=0)).item() ** 2)
+    assert gram_loss(x, y).item() == pytest.approx(sum(differences) / len(differences), rel=1e-5)
+
+
+def test_head_initialisation_and_weight_norm() -> None:
+    torch.manual_seed(0)
+    head = ProjectionHead(32, HeadConfig(prototypes=50, bottleneck=16, layers=3, hidden=256))
+    assert torch.equal(head.last_layer.weight_g, torch.ones(50, 1)) and head.last_layer.weight_g.requires_grad
+    assert head.mlp[0].weight.std().item() == pytest.approx(0.02, rel=0.1) and not head.mlp[0].bias.any()
+    v = head.last_layer.weight_v
+    assert v.abs().max() <= 0.25 and v.std().item() == pytest.approx(0.25 / math.sqrt(3), rel=0.1)  # nn.Linear's own
+    scores = head(random(7, 32))
+    assert scores.shape == (7, 50) and scores.abs().max() <= 1  # cosines at the start
+    with torch.no_grad():
+        v *= 5  # only the direction of weight_v counts
+    torch.testing.assert_close(head(random(7, 32)), scores)
+    assert [type(m).__name__ for m in head.mlp] == ["Linear", "GELU", "Linear", "GELU", "Linear"]
