@@ -11,13 +11,12 @@ import numpy as np
 
 from data_pipeline.cluster import run_tasks
 from data_pipeline.config import PipelineConfig
-from data_pipeline.reading import decode_picture
 from data_pipeline.screen.layout import find_layout
 from data_pipeline.sources import FoundFile, find_files
 from records.shards import GuardedSet, fingerprint
 from runtime.console import track, warn
 from runtime.errors import UserError, naming_path
-from runtime.images import is_image
+from runtime.images import UnreadableImageError, decode_image, is_image
 from runtime.leakage import Guard, Thumbnail, build_guard, thumbnail_of
 from runtime.leakage.guard import GuardedImage, guarded_image
 
@@ -86,8 +85,10 @@ def read_guarded_images(folder: Path, name: str, paths: list[str], config: Pipel
 def _read_guarded_image(path: Path, name: str, config: PipelineConfig) -> GuardedImage:
     with naming_path("read the guarded image", path):
         content = path.read_bytes()
-    picture, _ = decode_picture(content)
-    thumbnail = None if picture is None else thumbnail_of_frame(picture, config)
+    try:
+        thumbnail = thumbnail_of_frame(decode_image(content, name), config)
+    except UnreadableImageError:
+        thumbnail = None  # counted and said by the caller
     return guarded_image(name, hashlib.sha256(content).hexdigest(), thumbnail)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from data_pipeline.decode import DecodeConfig, DecodeError, Frame, frames_of, probe_frames
 from data_pipeline.sources import Source
+from runtime.images import UnreadableImageError, decode_image
 
 _MAGIC = {
     "JPEG picture": (b"\xff\xd8\xff",),
@@ -18,7 +18,6 @@ _MAGIC = {
     "TIFF picture": (b"II*\0", b"MM\0*"),
     "BMP picture": (b"BM",),
 }
-_END_MARKS = {"JPEG picture": b"\xff\xd9", "PNG picture": b"IEND"}
 _SUFFIXES = {
     ".jpg": "JPEG picture",
     ".jpeg": "JPEG picture",
@@ -81,34 +80,15 @@ def _content_of(path: Path) -> str | None:
 
 
 def _read_picture(path: Path) -> tuple[NDArray[np.uint8] | None, str | None]:
-    """An RGB picture without its metadata, and what is wrong with the file, if anything."""
+    """An RGB picture [H, W, 3] without its metadata, and what is wrong with the file, if anything."""
     try:
         content = path.read_bytes()
+        picture = decode_image(content, path.name)
     except OSError as error:
         return None, f"cannot be read: {error.strerror}"
-    picture, problem = decode_picture(content)
-    if picture is None:
-        return None, problem
+    except UnreadableImageError as error:
+        return None, f"cannot be read: {error.problem}"
     actual = next((what for what, starts in _MAGIC.items() if content.startswith(starts)), None)
     expected = _SUFFIXES.get(path.suffix.lower())
     is_other = expected is not None and actual is not None and actual != expected
     return picture, f"is a {actual}, not what its name says" if is_other else None
-
-
-def decode_picture(content: bytes) -> tuple[NDArray[np.uint8] | None, str | None]:
-    """An RGB picture [H, W, 3] without its metadata, or why there is none."""
-    if not content:
-        return None, "the file is empty"
-    # OpenCV would fill what is missing with grey. Some writers add a few bytes after the end mark.
-    for what, end_mark in _END_MARKS.items():
-        if content.startswith(_MAGIC[what]) and end_mark not in content[-4096:]:
-            return None, "ends early: the picture is only partly there"
-    # The orientation tag is not applied: endoscopes have none, and it is metadata that is to be dropped.
-    how = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-    try:
-        picture = cv2.imdecode(np.frombuffer(content, np.uint8), how)
-    except cv2.error as error:  # e.g. a header that promises billions of pixels
-        return None, f"cannot be decoded: {error.err}"
-    if picture is None:
-        return None, "is not a picture, or a broken one"
-    return np.asarray(picture, np.uint8), None

@@ -83,10 +83,10 @@ def test_broken_pictures_are_reported_and_the_rest_is_kept(pictures: Path, tmp_p
     rows = pq.read_table(config.private_dir / "sources.parquet").to_pylist()
     problems = {path: why for row in rows for path, why in row["problems"]}
     assert problems == {
-        "empty.png": "the file is empty",
-        "half.jpg": "ends early: the picture is only partly there",
-        "half.png": "ends early: the picture is only partly there",
-        "text.jpg": "is not a picture, or a broken one",
+        "empty.png": "cannot be read: the file is empty",
+        "half.jpg": "cannot be read: Premature end of JPEG file",
+        "half.png": "cannot be read: image file is truncated",
+        "text.jpg": "cannot be read: it is not a picture",
         "wrong.jpg": "is a PNG picture, not what its name says",
     }
     assert verify(config).faults == []
