@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from backbone.config import architecture_name, vit_config
+from backbone.features import CLS_TOKEN, FeatureKind, device_of
 from backbone.load import load_backbone, weights_checksum
 from backbone.vit import VisionTransformer
 from runtime.command_line import Command, run_stage
@@ -69,28 +70,19 @@ def _embed_options(parser: argparse.ArgumentParser) -> None:
 
 def _embed(arguments: argparse.Namespace, config: Any) -> None:
     from backbone.embed import ImageList, embed
-    from backbone.features import FeatureKind
+    from backbone.networks import find_network
 
     images = ImageList([Path(source) for source in arguments.images_or_shards])
-    loaded = load_backbone(arguments.weights)
-    if not 1 <= arguments.layers <= loaded.model.config.depth:
-        raise UserError(f"--layers {arguments.layers}: this backbone has {loaded.model.config.depth} blocks.")
-    device = _device(arguments.device)
-    say(f"{loaded.architecture} ({loaded.source}) on {device.type}, attention {loaded.model.execution.attention}")
+    network = find_network(arguments.weights)
     kind = FeatureKind(arguments.layers, arguments.patch_mean)
+    if kind != CLS_TOKEN and not network.outputs.blocks:
+        raise UserError(f"--layers and --patch-mean: {network.name} gives one vector per image, no tokens of blocks.")
+    if network.outputs.blocks and arguments.layers > network.outputs.blocks:
+        raise UserError(f"--layers {arguments.layers}: this backbone has {network.outputs.blocks} blocks.")
+    device = device_of(arguments.device, "--device")
     out = Path(arguments.out)
-    rows, width = embed(loaded, images, out, kind, arguments.batch_size, device, arguments.half)
+    rows, width = embed(network, images, out, kind, arguments.batch_size, device, arguments.half)
     say(f"{out}: {rows} × {width} features")
-
-
-def _device(name: str | None) -> torch.device:
-    try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError:
-        raise UserError(f"--device: '{name}' is no device; use cpu, cuda or cuda:0.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"--device {name}: torch sees no GPU here; use --device cpu.")
-    return device
 
 
 def _show_options(parser: argparse.ArgumentParser) -> None:
@@ -98,12 +90,13 @@ def _show_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(arguments: argparse.Namespace, config: Any) -> None:
+    from backbone.networks import find_network
     from backbone.show import show
 
     out = Path(arguments.out)
     if out.suffix not in (".png", ".jpg", ".pdf", ".svg"):
         raise UserError(f"--out {out}: name a .png, .jpg, .pdf or .svg file.")
-    show(load_backbone(arguments.weights), [Path(image) for image in arguments.images], out)
+    show(find_network(arguments.weights), [Path(image) for image in arguments.images], out)
     say(f"{out}: {len(arguments.images)} images")
 
 
@@ -140,7 +133,7 @@ def _init(arguments: argparse.Namespace, config: Any) -> None:
     from safetensors.torch import save
 
     from backbone.preprocessing import Preprocessing
-    from backbone.release_formats import Export
+    from backbone.release import Export
 
     changes = {} if arguments.image_px is None else {"image_px": arguments.image_px}
     vit = vit_config(arguments.architecture, **changes)

@@ -1,10 +1,9 @@
-"""Run folders and their sharded checkpoints (torch.distributed.checkpoint), read without a process group."""
+"""The tensors of a sharded checkpoint (torch.distributed.checkpoint), read without a process group."""
 
 from __future__ import annotations
 
 import io
 import pickle
-import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,9 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
+from records.run import METADATA_NAME
 from runtime.errors import UserError, naming_path
-from runtime.files import read_json
 
-METADATA_NAME = ".metadata"
-DESCRIPTION_NAME = "checkpoint.json"
-FORMAT = 1
 # What torch writes into a checkpoint's metadata. Any other name in that pickle could be code.
 _METADATA_NAMES = {
     ("collections", "OrderedDict"),
@@ -31,45 +27,6 @@ _METADATA_NAMES = {
     ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
     ("torch.serialization", "_get_layout"),
 }
-_STEP = re.compile(r"step_(\d+)")
-
-
-def is_checkpoint(path: Path) -> bool:
-    return (path / METADATA_NAME).is_file()
-
-
-def is_run(path: Path) -> bool:
-    return (path / "checkpoints").is_dir()
-
-
-def run_of(checkpoint: Path) -> Path | None:
-    """The run folder that a checkpoint lies in."""
-    parent = checkpoint.resolve().parent
-    return parent.parent if parent.name == "checkpoints" else None
-
-
-def checkpoint_of_run(run: Path) -> Path:
-    """The selected checkpoint (`best`) of a run, else its latest complete one."""
-    best = run / "best"
-    if is_checkpoint(best):
-        return best
-    steps = {
-        int(match.group(1)): path
-        for path in (run / "checkpoints").iterdir()
-        if (match := _STEP.fullmatch(path.name)) and is_checkpoint(path) and (path / DESCRIPTION_NAME).is_file()
-    }
-    if not steps:
-        raise UserError(f"the run {run} has no complete checkpoint yet; wait for one, or name another run.")
-    return steps[max(steps)]
-
-
-def read_description(checkpoint: Path) -> dict[str, Any]:
-    """checkpoint.json: step, backbone sizes, leakage certificate."""
-    path = checkpoint / DESCRIPTION_NAME
-    description = read_json(path)
-    if not isinstance(description, dict) or description.get("format") != FORMAT or "vit" not in description:
-        raise UserError(f"cannot read {path}: it is not a checkpoint description of format {FORMAT}.")
-    return description
 
 
 def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:

@@ -15,7 +15,9 @@ import torch
 from PIL import Image
 
 from backbone.features import FeatureKind, extract_features
-from backbone.load import LoadedBackbone
+from backbone.networks import Network
+from backbone.vit import VisionTransformer
+from runtime.console import say
 from runtime.errors import UserError, naming_path
 from runtime.files import atomic_file
 from runtime.images import is_image, open_image
@@ -80,7 +82,7 @@ def _members_of(shard: Path) -> Iterator[tuple[str, _Member]]:
 
 
 def embed(
-    loaded: LoadedBackbone,
+    network: Network,
     images: ImageList,
     out: Path,
     kind: FeatureKind,
@@ -89,10 +91,13 @@ def embed(
     half_precision: bool = False,
 ) -> tuple[int, int]:
     """Write `key` and `features` (a list of float32) of every image; returns rows and feature width."""
+    module = network.load().to(device)
+    attention = f", attention {module.execution.attention}" if isinstance(module, VisionTransformer) else ""
+    say(f"{network.architecture} ({network.source}) on {device.type}{attention}")
     features = extract_features(
-        loaded.model.to(device),
+        module,
         images,
-        loaded.preprocessing,
+        network.preprocessing,
         batch_size,
         device,
         kind,
@@ -103,9 +108,9 @@ def embed(
     column = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(features).reshape(-1)), width)
     # What made the features goes with them.
     about = {
-        "weights_sha256": loaded.weights_sha256,
-        "architecture": loaded.architecture,
-        "preprocessing": str(loaded.preprocessing.to_dict()),
+        "weights_sha256": network.weights_sha256,
+        "architecture": network.architecture,
+        "preprocessing": str(network.preprocessing.to_dict()),
         "features": str(kind.to_dict()),
     }
     table = pa.table({"key": images.keys, "features": column}).replace_schema_metadata(about)

@@ -15,24 +15,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from backbone.checkpoint_folder import (
-    checkpoint_of_run,
-    is_checkpoint,
-    is_run,
-    read_backbone,
-    read_description,
-    run_of,
-)
+from backbone.checkpoint_folder import read_backbone
 from backbone.config import ViTConfig, architecture_name, vit_config
 from backbone.foreign import State, config_of, format_of, to_official
-from backbone.preprocessing import Preprocessing
+from backbone.preprocessing import Preprocessing, transformers_preprocessing
 from backbone.vit import Execution, VisionTransformer
 from backbone.weight_files import read_tensors
+from records.release import ReleaseFolder
+from records.run import RunFolder, is_whole_checkpoint, read_checkpoint_info, refuse_half_written, run_of
+from records.shards import Certificate
 from runtime.errors import UserError
 from runtime.files import read_json
 
-RELEASE_NAME = "release.json"
-RELEASE_FORMAT = 1
 # Our safetensors files hold this JSON text in their header: {"vit": …, "preprocessing": …}.
 HEADER_KEY = "panendofm"
 Role = Literal["teacher", "student"]
@@ -48,7 +42,7 @@ class LoadedBackbone:
     architecture: str  # e.g. vit_large_patch14
     source: str  # what was given: official, timm, transformers, panendofm, checkpoint or release
     weights_sha256: str  # of the values, not of a file: equal for the same backbone in every format
-    certificate: dict[str, Any] | None  # the leakage certificate of the data it was trained on
+    certificate: Certificate | None  # the leakage certificate of the data it was trained on
     metadata: dict[str, Any]  # path, and where known: step, run
 
 
@@ -60,7 +54,7 @@ class _Found:
     source: str
     config: ViTConfig | None = None  # None: to be read off the shapes
     preprocessing: Preprocessing | None = None
-    certificate: dict[str, Any] | None = None
+    certificate: Certificate | None = None
     metadata: dict[str, Any] | None = None
 
 
@@ -118,17 +112,18 @@ def _find(path: Path, role: Role) -> _Found:
         return _from_file(path, role)
     if not path.is_dir():
         raise UserError(f"cannot load a backbone from {path}: it does not exist; check the path.")
-    if (path / RELEASE_NAME).is_file():
-        return _from_release(path)
-    if is_checkpoint(path):
+    if ReleaseFolder(path).is_release():
+        return _from_release(ReleaseFolder(path))
+    refuse_half_written(path)
+    if is_whole_checkpoint(path):
         return _from_checkpoint(path, role)
-    if is_run(path):
-        return _from_checkpoint(checkpoint_of_run(path), role)
+    if RunFolder(path).is_run():
+        return _from_checkpoint(RunFolder(path).selected_or_latest(), role)
     if (path / "config.json").is_file():
         return _from_model_folder(path, role)
     raise UserError(
-        f"cannot load a backbone from the folder {path}: it is no run (checkpoints/), no checkpoint (.metadata), no "
-        f"release ({RELEASE_NAME}) and no transformers or timm folder (config.json); check the path."
+        f"cannot load a backbone from the folder {path}: it is no run, no checkpoint, no release and no transformers "
+        "or timm folder (config.json); check the path."
     )
 
 
@@ -152,41 +147,40 @@ def _from_file(path: Path, role: Role) -> _Found:
 
 
 def _from_checkpoint(path: Path, role: Role) -> _Found:
-    description = read_description(path)
+    info = read_checkpoint_info(path)
     run = run_of(path)
-    stored = description.get("preprocessing")
+    known = {"images_seen": info.images_seen, "shards_sha256": info.shards_sha256}
     return _Found(
         read_backbone(path, role),
         source="checkpoint",
-        config=ViTConfig.from_dict(description["vit"]),
-        preprocessing=Preprocessing.from_dict(stored) if stored else None,
-        certificate=description.get("certificate"),
+        config=ViTConfig.from_dict(info.vit),
+        preprocessing=Preprocessing.from_dict(info.preprocessing) if info.preprocessing else None,
+        certificate=info.certificate,
         metadata={
             "checkpoint": str(path),
-            "step": description.get("step"),
+            "step": info.step,
             "role": role,
-            **({"run": str(run)} if run is not None else {}),
-            **{key: description[key] for key in ("images_seen", "shards_sha256") if key in description},
+            **({"run": str(run.path)} if run is not None else {}),
+            **{key: value for key, value in known.items() if value is not None},
         },
     )
 
 
-def _from_release(path: Path) -> _Found:
-    release = read_json(path / RELEASE_NAME)
-    if not isinstance(release, dict) or release.get("format") != RELEASE_FORMAT:
-        raise UserError(f"cannot read {path / RELEASE_NAME}: it is not a release of format {RELEASE_FORMAT}.")
-    files: dict[str, str] = release["weights"]
-    kind = next((k for k in ("hub", "transformers", "timm") if k in files), None)
+def _from_release(folder: ReleaseFolder) -> _Found:
+    release = folder.read()
+    kind = next((k for k in ("hub", "transformers", "timm") if k in release.weights), None)
     if kind is None:
-        raise UserError(f"the release {path} holds no weights that can be loaded here (only: {', '.join(files)}).")
-    found = _from_file(path / files[kind], "teacher")
+        held = ", ".join(release.weights)
+        raise UserError(f"the release {folder.path} holds no weights that can be loaded here (only: {held}).")
+    found = _from_file(folder.path / release.weights[kind], "teacher")
+    source = {key: value for key, value in vars(release.source).items() if value is not None}
     return replace(
         found,
         source="release",
-        config=ViTConfig.from_dict(release["vit"]),
-        preprocessing=Preprocessing.from_dict(release["preprocessing"]),
-        certificate=release.get("certificate"),
-        metadata={"release": release.get("name"), **release.get("source", {})},
+        config=ViTConfig.from_dict(release.vit),
+        preprocessing=Preprocessing.from_dict(release.preprocessing),
+        certificate=release.certificate,
+        metadata={"release": release.name, **source},
     )
 
 
@@ -204,21 +198,13 @@ def _from_model_folder(path: Path, role: Role) -> _Found:
         config = found.config
         if config is None and heads:  # the one size that no tensor tells
             config = config_of(found.state, heads=int(heads))
-        preprocessing = _transformers_preprocessing(read_json(preprocessor)) if preprocessor.is_file() else None
+        preprocessing = None
+        if preprocessor.is_file():
+            image_px = int(values.get("image_size") or Preprocessing.crop_px)
+            preprocessing = transformers_preprocessing(read_json(preprocessor), preprocessor, image_px)
     except (UserError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"cannot read the configs in {path}: {str(error).rstrip('.')}.") from error
     return replace(found, config=config, preprocessing=preprocessing or found.preprocessing)
-
-
-def _transformers_preprocessing(values: dict[str, Any]) -> Preprocessing:
-    crop = values["crop_size"]
-    return Preprocessing(
-        resize_px=int(values["size"]["shortest_edge"]),
-        crop_px=int(crop["height"] if isinstance(crop, dict) else crop),
-        interpolation={0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}[int(values.get("resample", 3))],  # type: ignore[arg-type]
-        mean=values["image_mean"],
-        std=values["image_std"],
-    )
 
 
 # --------------------------------------------------------------------------------------------------- strictness

@@ -81,6 +81,29 @@ class Preprocessing:
         return cls(**values)
 
 
+def transformers_preprocessing(values: dict[str, Any], file: Path, image_px: int) -> Preprocessing:
+    """What a preprocessor_config.json (`file`) says: a short side and a crop, or both sides at once (squashed).
+
+    `image_px` is the side that the model's own config names, for what the file leaves out.
+    """
+    size, crop = values.get("size") or image_px, values.get("crop_size")
+    squash = isinstance(size, dict) and "shortest_edge" not in size
+    names = {number: name for name, number in RESAMPLING_NUMBERS.items()}
+    try:
+        resize_px = int(size.get("shortest_edge") or size["height"]) if isinstance(size, dict) else int(size)
+        crop_px = int(crop["height"] if isinstance(crop, dict) else crop) if crop else resize_px if squash else image_px
+        return Preprocessing(
+            resize_px,
+            crop_px,
+            names[int(values.get("resample", RESAMPLING_NUMBERS["bicubic"]))],
+            tuple(values.get("image_mean", IMAGENET_MEAN)),
+            tuple(values.get("image_std", IMAGENET_STD)),
+            squash,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{file}: its size, crop_size, resample, mean or std can't be understood ({error}).") from error
+
+
 def _centre_crop(image: Image.Image, side: int) -> Image.Image:
     width, height = image.size
     if width < side or height < side:  # black on both sides, as torchvision pads

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from backbone.load import LoadedBackbone
+from backbone.networks import Network
 from backbone.vit import Block, VisionTransformer
 from runtime.errors import UserError
 from runtime.files import atomic_file
@@ -50,29 +50,50 @@ def principal_colours(patches: Tensor) -> Tensor:
     return colours.view(*patches.shape[:2], 3).float()
 
 
-def show(loaded: LoadedBackbone, paths: Sequence[Path], out: Path) -> None:
-    """A picture with a row per image: the image, the PCA of its patches in colours, the cls token's attention."""
+@torch.no_grad()
+def show(network: Network, paths: Sequence[Path], out: Path) -> None:
+    """A picture with a row per image: the image, the PCA of its last feature map in colours, the cls token's attention.
+
+    Only a backbone of our own kind tells its attention; of other networks the first two columns are drawn.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    preprocessing, config = loaded.preprocessing, loaded.model.config
-    if preprocessing.crop_px % config.patch_px:
-        raise UserError(f"a crop of {preprocessing.crop_px} px does not divide into patches of {config.patch_px} px.")
+    preprocessing = network.preprocessing
+    if not network.outputs.maps:
+        raise UserError(f"{network.name} gives one vector per image and no feature maps to show; name another network.")
     pictures = [open_image(path) for path in paths]
-    patches, attention = patches_and_attention(loaded.model, torch.stack([preprocessing(p) for p in pictures]))
-    side = preprocessing.crop_px // config.patch_px
-    colours = principal_colours(patches).unflatten(1, (side, side)).numpy()  # type: ignore[no-untyped-call]
-    heat = attention.mean(dim=1).view(-1, side, side).numpy()
-    figure, axes = pyplot.subplots(len(paths), 3, figsize=(9, 3 * len(paths)), squeeze=False, layout="constrained")
+    module, batch = network.load(), torch.stack([preprocessing(p) for p in pictures])
+    columns: list[tuple[str, NDArray[Any]]] = []
+    if isinstance(module, VisionTransformer):
+        patches, attention = _on_grid(module, batch)
+        columns = [("attention of cls", attention.mean(dim=1).numpy())]
+    else:
+        patches = module.feature_maps(batch)[-1].permute(0, 2, 3, 1)  # type: ignore[operator]
+    colours = principal_colours(patches.flatten(1, 2)).view(*patches.shape[:3], 3).numpy()
+    columns = [("PCA of patches", colours), *columns]
+    width = 1 + len(columns)
+    size = (3 * width, 3 * len(paths))
+    figure, axes = pyplot.subplots(len(paths), width, figsize=size, squeeze=False, layout="constrained")
     for row, path in enumerate(paths):
         _draw(axes[row, 0], np.asarray(preprocessing.crop(pictures[row])), path.name[:32])
-        _draw(axes[row, 1], colours[row], "PCA of patches" if row == 0 else "")
-        _draw(axes[row, 2], heat[row], "attention of cls" if row == 0 else "")
+        for column, (title, shown) in enumerate(columns, 1):
+            _draw(axes[row, column], shown[row], title if row == 0 else "")
     with atomic_file(out) as stream:
         figure.savefig(stream, format=out.suffix.lstrip(".") or "png", dpi=110)
     pyplot.close(figure)
+
+
+def _on_grid(model: VisionTransformer, batch: Tensor) -> tuple[Tensor, Tensor]:
+    """Patch features [B, h, w, D] and attention [B, heads, h, w]."""
+    side, patch_px = batch.shape[-1], model.config.patch_px
+    if side % patch_px:
+        raise UserError(f"a crop of {side} px does not divide into patches of {patch_px} px.")
+    patches, attention = patches_and_attention(model, batch)
+    rows = side // patch_px
+    return patches.view(len(batch), rows, rows, -1), attention.view(len(batch), -1, rows, rows)
 
 
 def _draw(axis: Any, pixels: NDArray[Any], title: str) -> None:

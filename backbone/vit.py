@@ -230,6 +230,11 @@ class VisionTransformer(nn.Module):
         """The outputs of the last blocks, each through the final norm; the last block's comes last."""
         return [tokens[0] for tokens in self._layers([images], [None], None, last)]
 
+    def feature_maps(self, images: Tensor, last: int = 1) -> list[Tensor]:
+        """The patch tokens of the last blocks on their grid, [B, D, H / patch, W / patch] each, the last one last."""
+        grid = images.shape[-2] // self.config.patch_px, images.shape[-1] // self.config.patch_px
+        return [tokens.patches.mT.reshape(len(images), -1, *grid) for tokens in self.intermediate(images, last)]
+
     def _layers(
         self,
         crops: Sequence[Tensor],

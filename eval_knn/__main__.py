@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from backbone.networks import Network, find_network
 from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, Result, on_first_rank, shown_k
-from eval_knn.networks import Network, expand, find_network
 from eval_knn.report import show_choice, show_comparison, show_details
 from eval_knn.run_history import record
 from eval_knn.watch import watch
 from records.evaluation import lone_evaluation_name, pictures_folder, write_evaluation
-from records.run import run_of
+from records.run import RunFolder, run_of
 from runtime.command_line import Command, run_stage
 from runtime.console import is_main_process, say
 from runtime.errors import UserError
@@ -43,10 +43,22 @@ def main(arguments: argparse.Namespace, config: EvalConfig) -> None:
         dist.destroy_process_group()
 
 
+def checkpoints_of(word: str) -> list[str]:
+    """A run stands for its latest and its best checkpoint; every other word for itself."""
+    run = RunFolder(Path(word))
+    if not run.is_run():
+        return [word]
+    finished = run.whole_checkpoints()
+    if not finished:
+        raise UserError(f"the run {run.path} has no finished checkpoint yet; wait for its first one.")
+    latest, best = finished[-1], run.selected()
+    return [str(latest)] if best is None or best == latest.resolve() else [str(latest), str(best)]
+
+
 def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
     """Evaluate what the words name, in one table."""
     cache = config.cache_folder()
-    concrete = on_first_rank(lambda: list(dict.fromkeys(w for word in words for w in expand(word))), None)
+    concrete = on_first_rank(lambda: list(dict.fromkeys(w for word in words for w in checkpoints_of(word))), None)
     networks = [find_network(word, cache) for word in concrete]
     evaluator = Evaluator(config)
     k = shown_k(config)

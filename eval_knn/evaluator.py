@@ -20,15 +20,13 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
-from backbone.feature_cache import FeatureCache, FeatureKey
-from backbone.features import device_of, extract_features, rank_and_world
-from backbone.preprocessing import Preprocessing
+from backbone import FeatureCache, Preprocessing, extract_features, rank_and_world
+from backbone.networks import Network, network_features
 from eval_knn.config import EvalConfig
 from eval_knn.figures import figures
 from eval_knn.labelled_images import LabelledImages, find_images
 from eval_knn.leakage import leakage_note
 from eval_knn.neighbours import Neighbours, unit_rows
-from eval_knn.networks import Network
 from eval_knn.scoring import class_scores
 from eval_knn.selection import Evaluation
 from eval_knn.split import Split, load_or_make_split
@@ -75,19 +73,19 @@ class Evaluator:
     def score(self, network: Network) -> Result:
         """Figures of a network; its features are taken from the cache when they are there."""
         began = time.monotonic()
-        key = FeatureKey(
-            network.weights_sha256,
+        options = self.config.features
+        features = network_features(
+            network,
+            self.images,
             self.images.sha256,
-            network.preprocessing,
-            precision="bfloat16" if self.config.features.half_precision else "float32",
+            FeatureCache(self.cache / "features"),
+            batch_size=options.batch_size,
+            device=options.device,
+            device_key="features.device",
+            threads=options.threads,
+            half_precision=options.half_precision,
+            group=self.group,
         )
-        cache = FeatureCache(self.cache / "features")
-
-        def compute() -> torch.Tensor:
-            device = device_of(self.config.features.device, "features.device")
-            return self._extract(network.load().to(device), network.preprocessing, device, network.name)
-
-        features = cache.load_or_compute(key, compute, self.group)
         return self._figures(network, features, began)
 
     def score_model(
@@ -102,25 +100,28 @@ class Evaluator:
         began = time.monotonic()
         preprocessing = preprocessing or Preprocessing()
         network = Network(
-            name, "live model", type(model).__name__, "", preprocessing, lambda: model, step, certificate=certificate
+            name=name,
+            word=name,
+            source="live model",
+            architecture=type(model).__name__,
+            weights_sha256="",
+            preprocessing=preprocessing,
+            load=lambda: model,
+            step=step,
+            certificate=certificate,
         )
-        return self._figures(network, self._extract(model, preprocessing, None, name), began)
-
-    def _extract(
-        self, model: nn.Module, preprocessing: Preprocessing, device: torch.device | None, name: str
-    ) -> torch.Tensor:
         options = self.config.features
-        return extract_features(
+        features = extract_features(
             model,
             self.images,
             preprocessing,
             options.batch_size,
-            device,
             threads=options.threads,
             half_precision=options.half_precision,
             label=f"features of {name}",
             group=self.group,
         )
+        return self._figures(network, features, began)
 
     def _figures(self, network: Network, features: torch.Tensor, began: float) -> Result:
         config, images, split = self.config, self.images, self.split

@@ -6,8 +6,8 @@ releases carry it on. A set is recognised by its content, not by its folder's na
 
 from __future__ import annotations
 
+from backbone.networks import Network
 from eval_knn.labelled_images import LabelledImages
-from eval_knn.networks import Network
 from records.evaluation import LeakageNote
 from records.shards import fingerprint
 
@@ -15,7 +15,7 @@ from records.shards import fingerprint
 def leakage_note(network: Network, images: LabelledImages) -> LeakageNote:
     """Whether these images were kept out, and one sentence about it."""
     name = images.root.resolve().name
-    if not network.pretrained_here:
+    if network.baseline:
         return LeakageNote(None, f"{network.name} is a baseline; none of our corpora was used for it.")
     if network.certificate is None:
         return LeakageNote(

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from backbone.features import gather_rows, rank_and_world, share_of
+from backbone import gather_rows, rank_and_world, share_of
 from eval_knn.neighbours import Exclusions, Integers, Neighbours, SearchConfig, nearest, unit_rows
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from backbone.networks import find_network
 from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, shown_k
-from eval_knn.networks import find_network
 from eval_knn.report import show_choice, show_comparison
 from eval_knn.run_history import claim, pending, record
 from records.evaluation import evaluation_path

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from backbone.feature_cache import FeatureCache, FeatureKey
-from backbone.features import FeatureKind, extract_features
-from linear_probe.models import ProbeModel
+from backbone import FeatureCache, FeatureKind
+from backbone.networks import Network, network_features
 from linear_probe.samples import Sample
 
 # Blocks whose cls tokens the converged protocol looks at.
@@ -29,11 +28,12 @@ class Columns:
     stop: int
 
 
-def feature_kind(model: ProbeModel, several: bool) -> FeatureKind:
+def feature_kind(network: Network, several: bool) -> FeatureKind:
     """The last cls token; with `several`, those of the last blocks and the mean patch token beside it."""
-    if not several or not model.blocks:
+    blocks = network.outputs.blocks
+    if not several or not blocks:
         return FeatureKind()
-    return FeatureKind(layers=min(LAST_BLOCKS, model.blocks), patch_mean=True)
+    return FeatureKind(layers=min(LAST_BLOCKS, blocks), patch_mean=True)
 
 
 def columns_of(kind: FeatureKind, width: int) -> list[Columns]:
@@ -49,25 +49,13 @@ def columns_of(kind: FeatureKind, width: int) -> list[Columns]:
 
 
 def features_of(
-    model: ProbeModel, samples: Sequence[Sample], several: bool, cache: FeatureCache, batch_size: int, device: str
+    network: Network, samples: Sequence[Sample], several: bool, cache: FeatureCache, batch_size: int, device: str
 ) -> tuple[Tensor, FeatureKind]:
     """Features [N, width] of all samples, from the cache when they are there."""
-    kind = feature_kind(model, several)
+    kind = feature_kind(network, several)
     data = hashlib.sha256("\n".join(sample.sha256 for sample in samples).encode()).hexdigest()
-    key = FeatureKey(model.weights_sha256, data, model.preprocessing, kind)
-
-    def compute() -> Tensor:
-        return extract_features(
-            model.model.to(device),
-            [sample.path for sample in samples],
-            model.preprocessing,
-            batch_size=batch_size,
-            device=device,
-            kind=kind,
-            label=f"features of {model.name}",
-        )
-
-    return cache.load_or_compute(key, compute), kind
+    paths = [sample.path for sample in samples]
+    return network_features(network, paths, data, cache, kind, batch_size, device), kind
 
 
 @dataclass(frozen=True)
@@ -81,19 +69,19 @@ class Efficiency:
 
 
 @torch.no_grad()
-def measure_efficiency(model: ProbeModel, device: str) -> Efficiency:
-    network = model.model.to(device).eval()
-    side = model.preprocessing.crop_px
+def measure_efficiency(network: Network, device: str) -> Efficiency:
+    module = network.load().to(device)
+    side = network.preprocessing.crop_px
     kind = FeatureKind()
 
     def seconds(images: Tensor) -> float:
         began = time.perf_counter()
-        kind.of(network, images).cpu()  # the copy waits for the device
+        kind.of(module, images).cpu()  # the copy waits for the device
         return time.perf_counter() - began
 
     one, batch = torch.zeros(1, 3, side, side, device=device), torch.zeros(_TIMED_BATCH, 3, side, side, device=device)
     seconds(one)  # the first call of each size sets things up
     single = sorted(seconds(one) for _ in range(_TIMED_IMAGES))
-    parameters = sum(p.numel() for p in network.parameters())
+    parameters = sum(p.numel() for p in module.parameters())
     seconds(batch)
     return Efficiency(device, parameters, 1000 * single[len(single) // 2], _TIMED_BATCH / seconds(batch))

@@ -12,9 +12,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from backbone.features import FeatureKind
+from backbone import FeatureKind
+from backbone.networks import Network
 from linear_probe.features import Columns
-from linear_probe.models import ProbeModel
 from linear_probe.probe import Head
 from linear_probe.tasks import Task
 from runtime.errors import UserError
@@ -40,7 +40,7 @@ class StoredHead:
     bias: Tensor  # [C]
 
 
-def save_head(path: Path, head: Head, task: Task, model: ProbeModel, kind: FeatureKind) -> None:
+def save_head(path: Path, head: Head, task: Task, network: Network, kind: FeatureKind) -> None:
     about = {
         "format": FORMAT,
         "task": task.name,
@@ -50,9 +50,9 @@ def save_head(path: Path, head: Head, task: Task, model: ProbeModel, kind: Featu
         "kind": kind.to_dict(),
         "columns": vars(head.columns),
         "temperature": head.temperature,
-        "word": model.word,
-        "weights_sha256": model.weights_sha256,
-        "architecture": model.architecture,
+        "word": network.word,
+        "weights_sha256": network.weights_sha256,
+        "architecture": network.architecture,
     }
     tensors = {"weight": head.weight.float().contiguous().cpu(), "bias": head.bias.float().contiguous().cpu()}
     write_bytes(path, save(tensors, metadata={_KEY: json.dumps(about, sort_keys=True)}))
@@ -75,12 +75,13 @@ def load_head(path: Path) -> StoredHead:
     return StoredHead(**about, **tensors)
 
 
-def check_fits(head: StoredHead, path: Path, model: ProbeModel) -> None:
+def check_fits(head: StoredHead, path: Path, network: Network) -> None:
     """The head must have been trained on exactly these weights."""
-    if head.weights_sha256 != model.weights_sha256:
+    if head.weights_sha256 != network.weights_sha256:
         raise UserError(
             f"{path} was trained on other weights ({head.architecture}, checksum {head.weights_sha256[:12]}) than "
-            f"{model.word} ({model.architecture}, checksum {model.weights_sha256[:12]}); name those with --weights."
+            f"{network.word} ({network.architecture}, checksum {network.weights_sha256[:12]}); name those with "
+            "--weights."
         )
 
 

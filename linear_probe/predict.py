@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from backbone.features import device_of
+from backbone import device_of
+from backbone.networks import find_network
 from linear_probe.head_file import check_fits, load_head, probabilities
-from linear_probe.models import load_model
 from runtime.console import say, track
 from runtime.errors import UserError
 from runtime.files import write_text
@@ -25,17 +25,17 @@ def predict(head_path: Path, images: list[str], weights: str | None, out: Path, 
     """One row a picture and level. In a task whose classes may meet, every class above one half has a row."""
     head = load_head(head_path)
     on = device_of(device, "--device")
-    model = load_model(weights or head.word)
-    check_fits(head, head_path, model)
-    network = model.model.to(on).eval()
+    network = find_network(weights or head.word)
+    check_fits(head, head_path, network)
+    module = network.load().to(on)
     files = _files(images)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for file in track(files, "pictures", len(files), "images"):
         began = time.perf_counter()
-        batch = model.preprocessing(file)[None].to(on)  # [1, 3, H, W]
-        answer = probabilities(head, head.kind.of(network, batch).float().cpu())[0]  # [C]
+        batch = network.preprocessing(file)[None].to(on)  # [1, 3, H, W]
+        answer = probabilities(head, head.kind.of(module, batch).float().cpu())[0]  # [C]
         elapsed_ms = 1000 * (time.perf_counter() - began)
         for level, start, stop in head.levels:
             chosen = answer[start:stop]

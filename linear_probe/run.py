@@ -15,17 +15,17 @@ from torch import Tensor
 
 from atlas.build import load_atlas
 from atlas.taxonomy import load_taxonomy
-from backbone.feature_cache import FeatureCache
-from backbone.features import FeatureKind, device_of
+from backbone import FeatureCache, FeatureKind, device_of
+from backbone.networks import Network, find_networks
 from linear_probe.evaluate import TestSide, evaluate
 from linear_probe.features import columns_of, features_of, measure_efficiency
 from linear_probe.head_file import save_head
-from linear_probe.models import ProbeModel, load_models
 from linear_probe.overlap import overlapping
 from linear_probe.probe import GridConfig, Protocol, train_probe
 from linear_probe.samples import Sample, custom_samples, samples_of
 from linear_probe.split import SPLITS, TEST, Split, SplitConfig, load_split, make_split, save_split
 from linear_probe.tasks import Task, build_task, custom_task, evaluable, task_counts, task_specs, why_not_runnable
+from records.documents import as_document
 from runtime.config import option
 from runtime.console import say
 from runtime.errors import UserError
@@ -149,23 +149,23 @@ def run_benchmark(words: Sequence[str], config: ProbeConfig) -> Benchmark:
         raise UserError(
             f"{config.data}: none of the tasks can be evaluated; the first reason is: {next(iter(skipped.values()))}."
         )
-    models = load_models(list(words))
+    networks = find_networks(words)
     outcomes: dict[str, dict[str, Outcome]] = {task.name: {} for task in runnable}
     about = []
-    for model in models:
-        for task_name, outcome in _run_model(model, runnable, data, config, device).items():
-            outcomes[task_name][model.name] = outcome
+    for network in networks:
+        loaded = network.in_memory()
+        for task_name, outcome in _run_network(loaded, runnable, data, config, device).items():
+            outcomes[task_name][network.name] = outcome
         about.append(
             {
-                "name": model.name,
-                "word": model.word,
-                "architecture": model.architecture,
-                "weights_sha256": model.weights_sha256,
-                "certificate": model.certificate,
-                "efficiency": asdict(measure_efficiency(model, device)),
+                "name": network.name,
+                "word": network.word,
+                "architecture": network.architecture,
+                "weights_sha256": network.weights_sha256,
+                "certificate": None if network.certificate is None else as_document(network.certificate),
+                "efficiency": asdict(measure_efficiency(loaded, device)),
             }
         )
-        model.model.cpu()
     return Benchmark(
         config.protocol,
         runnable,
@@ -173,18 +173,18 @@ def run_benchmark(words: Sequence[str], config: ProbeConfig) -> Benchmark:
         skipped,
         about,
         outcomes,
-        paired_tests(outcomes, [model.name for model in models]),
+        paired_tests(outcomes, [network.name for network in networks]),
         data.split.report,
     )
 
 
-def _run_model(
-    model: ProbeModel, tasks: list[Task], data: Data, config: ProbeConfig, device: str
+def _run_network(
+    network: Network, tasks: list[Task], data: Data, config: ProbeConfig, device: str
 ) -> dict[str, Outcome]:
     rows = np.unique(np.concatenate([task.rows for task in tasks]))
     cache = FeatureCache(config.cache or Path(config.out) / "features")
     features, kind = features_of(
-        model,
+        network,
         [data.samples[i] for i in rows.tolist()],
         config.protocol == "converged",
         cache,
@@ -195,12 +195,12 @@ def _run_model(
     outcomes = {}
     for task in tasks:
         inside = torch.tensor([place[row] for row in task.rows.tolist()])
-        outcomes[task.name] = _run_task(model, task, features[inside], kind, data, config)
+        outcomes[task.name] = _run_task(network, task, features[inside], kind, data, config)
     return outcomes
 
 
 def _run_task(
-    model: ProbeModel, task: Task, features: Tensor, kind: FeatureKind, data: Data, config: ProbeConfig
+    network: Network, task: Task, features: Tensor, kind: FeatureKind, data: Data, config: ProbeConfig
 ) -> Outcome:
     sides = data.split.sides[task.rows]
     trained = train_probe(task, sides, features, columns_of(kind, features.shape[1]), config.protocol, config.grid)
@@ -220,11 +220,11 @@ def _run_task(
         {"head": h.description, "validation_auc": h.validation_auc, "validation_loss": h.validation_loss}
         for h in trained.tried
     ]
-    path = Path(config.out) / "heads" / safe_name(model.name) / f"{task.name}.safetensors"
-    save_head(path, trained.head, task, model, kind)
+    path = Path(config.out) / "heads" / safe_name(network.name) / f"{task.name}.safetensors"
+    save_head(path, trained.head, task, network, kind)
     auc = figures["auc"]
     say(
-        f"{model.name}, {task.name}: macro-AUC {with_interval(auc['macro'], auc['low'], auc['high'])} "
+        f"{network.name}, {task.name}: macro-AUC {with_interval(auc['macro'], auc['low'], auc['high'])} "
         f"over {auc['classes']} classes; {trained.head.description}"
     )
     return Outcome(figures, draws, side.targets, logits)

@@ -41,3 +41,11 @@ def synthetic_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not folder.exists():
             synthesize(folder, "small", seed=0)
     return folder
+
+
+@pytest.fixture(scope="session")
+def network_words(tmp_path_factory: pytest.TempPathFactory, golden: Path) -> dict[str, str]:
+    """Small weights of every family of networks: name → the word that a user types."""
+    from network_words import write_network_words
+
+    return write_network_words(tmp_path_factory.mktemp("networks"), golden)

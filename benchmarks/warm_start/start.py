@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from backbone import Preprocessing, VisionTransformer, ViTConfig
-from backbone.release_formats import Export
+from backbone.release import Export
 from benchmarks.warm_start.source_domain import CLASSES, SIDE_PX, draw_picture
 from pretrain.data.batch import normalise
 from runtime.console import say

@@ -19,6 +19,7 @@ from PIL import Image
 from backbone import load_backbone, vit_config
 from backbone.__main__ import COMMANDS
 from backbone.embed import ImageList
+from backbone.networks import find_network
 from backbone.show import patches_and_attention, principal_colours
 from runtime.command_line import run_stage
 
@@ -108,6 +109,25 @@ def test_embed(weights: Path, images: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(torch.tensor(row), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["pixels", "resnet10t-2", "tiny"])
+def test_embed_and_show_take_every_network(
+    network_words: dict[str, str], name: str, images: Path, tmp_path: Path
+) -> None:
+    word = network_words[name]
+    done = run("embed", word, images, "--out", tmp_path / "f.parquet", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    network = find_network(word)
+    row = torch.tensor(pq.read_table(tmp_path / "f.parquet")["features"].to_pylist()[0])
+    with torch.no_grad():
+        torch.testing.assert_close(row, network.load()(network.preprocessing(images / "a.png")[None])[0])
+    refused = run("embed", word, images, "--out", tmp_path / "g.parquet", "--patch-mean")
+    assert refused.returncode == 2 and "gives one vector per image" in refused.stderr
+    done = run("show", word, images / "a.png", "--out", tmp_path / "seen.png")
+    assert done.returncode == 0, done.stderr
+    with Image.open(tmp_path / "seen.png") as seen:
+        assert seen.width < 2.4 * seen.height, "two columns: it tells no attention"
+
+
 def test_embed_of_a_shard_equals_embed_of_its_images(weights: Path, images: Path, tmp_path: Path) -> None:
     shard = shard_of(images, tmp_path / "shard-000000.tar")
     arguments = ("--out", tmp_path / "f.parquet", "--layers", "2", "--patch-mean")
@@ -182,6 +202,7 @@ def test_principal_colours_separate_what_differs() -> None:
             "--layers 9: this backbone has 3",
         ),
         (["embed", "WEIGHTS", "IMAGES", "--out", "x.parquet", "--device", "tpu9"], "'tpu9' is no device"),
+        (["show", "WEIGTHS", "IMAGES"], "cannot load a network from WEIGTHS: it does not exist"),
         (["show", "WEIGHTS", "nowhere.jpg"], "cannot read the image nowhere.jpg"),
         (["show", "WEIGHTS", "IMAGES", "--out", "x.doc"], "name a .png"),
         (["export", "WEIGHTS"], "--to"),

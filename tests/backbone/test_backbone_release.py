@@ -20,15 +20,65 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from backbone import Preprocessing, load_backbone, vit_config
-from backbone.release import export_release
-from backbone.release_check import check_format, photographs
-from backbone.release_formats import WRITERS, Export, rounded, with_position_grid
-from backbone.release_snippets import hub_name
+from backbone.release import Export, export_release
+from backbone.release.check import check_format, photographs
+from backbone.release.formats import WRITERS, rounded, with_position_grid
+from backbone.release.snippets import hub_name
 from backbone.torchvision_shim import ensure_torchvision
+from records.documents import as_document
+from records.evaluation import (
+    Evaluated,
+    EvaluatedData,
+    FiguresAtK,
+    KnnDocument,
+    LeakageNote,
+    evaluation_path,
+    write_evaluation,
+)
+from records.release import ReleaseFolder
+from records.run import RunFolder
+from records.shards import Certificate, GuardedSet
 from runtime.errors import UserError
-from runtime.files import failed_checksums, read_json, write_json
+from runtime.files import failed_checksums, read_json
 
-CERTIFICATE = {"guarded": ["kvasir-dataset-v2"], "frames_dropped": 12, "examples": "/home/someone/examples"}
+CERTIFICATE = Certificate(
+    [GuardedSet("kvasir-dataset-v2")], frames_dropped=12, images_found=["/home/someone/examples/a.jpg"]
+)
+
+
+def at_k(top1: float, top5: float) -> FiguresAtK:
+    return FiguresAtK(top1, top5, top1, top1, 0.5, {"polyp": top1}, [[4]], 1, "0", 20)
+
+
+def evaluation(step: int, top1: float) -> KnnDocument:
+    """As eval_knn writes it, from a machine whose paths are nobody's business."""
+    sizes = {"classes": ["polyp"], "gallery": 60, "queries": 40, "unreadable": 0}
+    return KnnDocument(
+        checkpoint=f"step_{step:07d}",
+        step=step,
+        path=f"/home/someone/runs/a/checkpoints/step_{step:07d}",
+        source="checkpoint",
+        architecture="vit_test",
+        weights_sha256="0",
+        preprocessing={},
+        data=EvaluatedData(
+            "/home/someone/kvasir-dataset-v2",
+            "0",
+            **sizes,
+            split_file=None,
+            split_sha256="0",
+            leave_one_group_out=False,
+        ),
+        temperature=0.07,
+        interval_confidence=0.95,
+        k={"20": at_k(top1, 0.9), "100": at_k(0.7, 0.95)},
+        query_groups="0",
+        rankme=12.34,
+        alpha_req=None,
+        search_recall=None,
+        leakage=LeakageNote(True, "It was guarded."),
+        evaluated=Evaluated("now", "host", 1, 1.0),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +87,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "a"
     # A grid for 224 pixels: what the default pre-processing crops.
     config = vit_config("vit_test", image_px=224, drop_path=0.3)
-    save_checkpoint(random_model(config), run / "checkpoints" / "step_0000007", 7, CERTIFICATE)
+    save_checkpoint(random_model(config), run / "checkpoints" / "step_0000007", 7, as_document(CERTIFICATE))
     settings = {
         "init": {"weights": "/home/someone/dinov2_vitl14_pretrain.pth"},
         "data": {"shards": "/home/someone/shards"},
@@ -45,10 +95,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (run / "config.yaml").write_text(yaml.safe_dump(settings))
     for step, top1 in ((7, 0.8125), (0, 0.5)):
-        at_k = {"20": {"top1": top1, "top5": 0.9}, "100": {"top1": 0.7, "top5": 0.95}}
-        data = {"path": "/home/someone/kvasir-dataset-v2", "queries": 40, "gallery": 60}
-        document = {"step": step, "k": at_k, "rankme": 12.34, "data": data, "leakage": {"note": "It was guarded."}}
-        write_json(run / "eval" / f"knn_step_{step:07d}.json", document)
+        document = evaluation(step, top1)
+        write_evaluation(evaluation_path(RunFolder(run), document.checkpoint), document)
     return run
 
 
@@ -143,23 +191,23 @@ def test_the_model_card_says_what_is_not_known(tmp_path: Path) -> None:
 def test_a_wrong_export_is_noticed(tmp_path: Path, kind: str) -> None:
     """One tensor of the written file is changed a little: the check must see it."""
     model = random_model(vit_config("vit_test", image_px=224))
-    WRITERS[kind](Export(model, Preprocessing(), "float32"), tmp_path)
+    folder = ReleaseFolder(tmp_path)
+    WRITERS[kind](Export(model, Preprocessing(), "float32"), folder)
     with torch.no_grad():
         model.blocks[2].mlp.fc1.bias[3] += 0.05
     changed = Export(model, Preprocessing(), "float32")
     with pytest.raises(UserError, match=f"the {kind} export gives other features"):
-        check_format(kind, tmp_path, changed, photographs([]))
+        check_format(kind, folder, changed, photographs([]))
 
 
 def test_a_failed_check_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.save(random_model(vit_config("vit_test")).state_dict(), tmp_path / "weights.pth")
 
-    def write_wrongly(export: Export, folder: Path) -> str:
-        name = write_hub(export, folder)
-        tensors = load_file(folder / name)
+    def write_wrongly(export: Export, folder: ReleaseFolder) -> None:
+        write_hub(export, folder)
+        tensors = load_file(folder.weights("hub"))
         tensors["norm.bias"] += 1
-        save_file(tensors, folder / name, export.header())
-        return name
+        save_file(tensors, folder.weights("hub"), export.header())
 
     write_hub = WRITERS["hub"]
     monkeypatch.setitem(WRITERS, "hub", write_wrongly)
@@ -183,9 +231,9 @@ def test_half_precision_exports(tmp_path: Path, dtype: str) -> None:
 def test_register_release_agrees_at_any_size(tmp_path: Path) -> None:
     torch.save(random_model(vit_config("vit_test_patch14_reg4")).state_dict(), tmp_path / "weights.pth")
     release = export_release(tmp_path / "weights.pth", tmp_path / "out")
-    assert set(release["checked"]["timm"]) == {"at_56px", "at_224px"}
+    assert set(release.checked["timm"]) == {"at_56px", "at_224px"}
     for kind in ("hub", "timm", "transformers"):
-        assert max(release["checked"][kind].values()) < 1e-5
+        assert max(release.checked[kind].values()) < 1e-5
 
 
 def test_positions_can_be_stored_for_another_size(tmp_path: Path) -> None:
@@ -195,8 +243,8 @@ def test_positions_can_be_stored_for_another_size(tmp_path: Path) -> None:
     as_is = export_release(tmp_path / "weights.pth", tmp_path / "a", formats=("timm", "transformers"))
     stored = export_release(tmp_path / "weights.pth", tmp_path / "b", formats=("timm", "transformers"), image_px=224)
     for kind in ("timm", "transformers"):
-        assert as_is["checked"][kind]["at_224px"] > 1e-3
-        assert stored["checked"][kind]["at_224px"] < 1e-5
+        assert as_is.checked[kind]["at_224px"] > 1e-3
+        assert stored.checked[kind]["at_224px"] < 1e-5
     assert largest_difference(with_position_grid(model, 224), model, 224) == 0.0
     assert "agrees there" in (tmp_path / "a" / "README.md").read_text()
 

@@ -15,6 +15,8 @@ from safetensors.torch import save_file
 
 from backbone import ViTConfig, load_backbone, vit_config
 from backbone.foreign import to_timm, to_transformers, transformers_config
+from records.documents import as_document
+from records.shards import Certificate, GuardedSet
 from runtime.errors import UserError
 from runtime.files import write_json
 
@@ -158,8 +160,8 @@ def test_half_precision_files_become_float32(tmp_path: Path) -> None:
 def test_checkpoint_and_run_folders(tmp_path: Path) -> None:
     first, second = random_model(vit_config("vit_test"), 1), random_model(vit_config("vit_test"), 2)
     run = tmp_path / "runs" / "a"
-    certificate = {"status": "checked", "near_duplicates": 0}
-    save_checkpoint(first, run / "checkpoints" / "step_0000010", 10, certificate)
+    certificate = Certificate([GuardedSet("kvasir")], frames_checked=9)
+    save_checkpoint(first, run / "checkpoints" / "step_0000010", 10, as_document(certificate))
     save_checkpoint(second, run / "checkpoints" / "step_0000020", 20)
     save_checkpoint(first, run / "checkpoints" / ".step_0000030.partial-1-ab", 30)  # half-written: never taken
 

@@ -12,8 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from backbone.feature_cache import FeatureCache
-from backbone.torchvision_shim import ensure_torchvision
+from backbone import FeatureCache, ensure_torchvision
 from eval_knn import EvalConfig, SelectionConfig
 from eval_knn.__main__ import COMMAND
 from runtime.command_line import run_stage
@@ -57,6 +56,15 @@ def test_several_networks_in_one_table(command: Run, weights_file: Path, config:
     assert "no leakage certificate" in documents["small"]["leakage"]["note"] and "leakage:" in said
 
 
+def test_every_word_is_scored(command: Run, network_words: dict[str, str], config: EvalConfig) -> None:
+    code, said, error = command(*network_words.values(), "ks=[10,20]")
+    assert code == 0, error
+    documents = [json.loads(path.read_text()) for path in Path(config.out or "").glob("*.json")]
+    named = {name.removesuffix("-2") for name in network_words}
+    assert {document["checkpoint"] for document in documents} == named
+    assert said.count("not finite") == 0 and all(0 <= d["k"]["20"]["top1"] <= 1 for d in documents)
+
+
 def test_second_run_computes_nothing(
     command: Run, weights_file: Path, config: EvalConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +75,7 @@ def test_second_run_computes_nothing(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the second run must answer from the cache")
 
-    for name in ("eval_knn.evaluator.extract_features", "eval_knn.networks.load_backbone"):
+    for name in ("backbone.networks.extraction.extract_features", "backbone.networks.dinov2.load_backbone"):
         monkeypatch.setattr(name, refuse)
     code, said, _ = command(weights_file, cache)
     assert code == 0 and "from the cache" in said
@@ -84,7 +92,7 @@ def test_second_run_of_a_timm_network_does_not_build_it(
     file = tmp_path / "w.safetensors"
     save_file(timm.create_model("resnet10t").state_dict(), file)
     assert command(f"timm:resnet10t@{file}", "bootstrap.confidence=0.8")[0] == 0
-    monkeypatch.setattr("eval_knn.networks.load_timm", lambda *_: pytest.fail("the features are in the cache"))
+    monkeypatch.setattr("backbone.networks.timm_models.values_checksum", lambda *_: pytest.fail("it was built again"))
     code, said, _ = command(f"timm:resnet10t@{file}", "bootstrap.confidence=0.8")
     assert code == 0 and "from the cache" in said and "80% interval" in said
     document = json.loads(next(Path(config.out or "").glob("*.json")).read_text())

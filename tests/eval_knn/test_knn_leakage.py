@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from backbone.networks import find_network
 from eval_knn.labelled_images import DataConfig, LabelledImages, find_images
 from eval_knn.leakage import leakage_note
-from eval_knn.networks import find_network
 from records.evaluation import LeakageNote
 from records.shards import Certificate, GuardedSet, fingerprint
 from runtime.files import sha256_of

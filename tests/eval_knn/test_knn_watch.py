@@ -21,9 +21,9 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from backbone import VisionTransformer, vit_config
+from backbone.networks import find_network
 from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, select
 from eval_knn.evaluator import evaluation_of
-from eval_knn.networks import find_network
 from eval_knn.run_history import claim, record, update_best
 from eval_knn.watch import watch
 from records.evaluation import evaluation_path

@@ -14,12 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from backbone.preprocessing import Preprocessing
 from linear_probe.__main__ import COMMANDS
-from linear_probe.models import load_model, load_models
 from runtime.command_line import run_stage
 from runtime.config import load_config
-from runtime.errors import UserError
 
 Run = Callable[..., tuple[int, str]]
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -126,6 +123,18 @@ def test_atlas_probe_and_prediction(run: Run, kvasir: Path) -> None:
     assert code == 2 and "cannot read the head p.csv" in printed
 
 
+def test_every_word_is_probed(run: Run, kvasir: Path, network_words: dict[str, str]) -> None:
+    words = [*network_words.values(), "--data", str(kvasir), "--out", "r", "grid.training.max_epochs=2"]
+    code, printed = run(*words, "bootstrap_replicates=10")
+    assert code == 0, printed
+    results = json.loads(Path("r/results.json").read_text())
+    assert [model["name"] for model in results["models"]] == list(network_words)
+    assert set(results["results"]["kvasir"]) == set(network_words)
+    head = "r/heads/resnet10t-2/kvasir.safetensors"
+    code, printed = run("predict", head, str(kvasir / "polyps" / "00.jpg"))
+    assert code == 0, printed
+
+
 def test_a_task_of_ones_own_learns_what_is_there(run: Run, kvasir: Path) -> None:
     code, printed = run("pixels", "--data", str(kvasir), "--protocol", "converged", "--out", "r", *SMALL)
     assert code == 0, printed
@@ -169,8 +178,8 @@ def test_the_grid_of_layers_and_pooling_is_tried_on_a_transformer(run: Run, kvas
         (("pixels", "--data", "nowhere.parquet"), "cannot read nowhere.parquet: it does not exist"),
         (("pixels", "--data", "a.parquet", "--task", "bpps"), "there is no task 'bpps'; did you mean 'bbps'"),
         (("nowhere/weights.pth", "--data", "DATA"), "nowhere/weights.pth: it does not exist"),
-        (("timm:resnet50", "--data", "DATA"), "write timm:NAME@FILE or timm:FOLDER"),
-        (("timm:resnet51@x.pth", "--data", "DATA"), "timm has no model 'resnet51'"),
+        (("timm:resnet50", "--data", "DATA"), "no weights on this machine; name a file with timm:resnet50@FILE"),
+        (("timm:resnet51", "--data", "DATA"), "timm has no model 'resnet51'"),
         (("pixels", "--data", "DATA", "grid.learning_rates=[0]"), "grid.learning_rates must hold"),
         (("pixels", "--data", "DATA", "device=gpu"), "device: 'gpu' is no device; use cpu"),
         (("pixels", "--data", "DATA", "split.train=0.9"), "must be above 0 and add up to 1"),
@@ -209,72 +218,6 @@ def test_shipped_configs_are_valid() -> None:
     published = load_config(ProbeConfig, REPOSITORY / "configs" / "probe" / "published.yaml")
     assert published == ProbeConfig()
     assert load_config(ProbeConfig, REPOSITORY / "configs" / "probe" / "converged.yaml").protocol == "converged"
-
-
-def test_timm_weights_from_a_file_and_from_a_folder(tmp_path: Path) -> None:
-    from backbone.torchvision_shim import ensure_torchvision
-
-    ensure_torchvision()
-    import timm
-    import torch
-    from safetensors.torch import save_file
-
-    network = timm.create_model("resnet10t", num_classes=5).eval()
-    save_file(network.state_dict(), tmp_path / "w.safetensors")
-    from_file = load_model(f"timm:resnet10t@{tmp_path / 'w.safetensors'}")
-    folder = tmp_path / "hub"
-    folder.mkdir()
-    shutil.copy(tmp_path / "w.safetensors", folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps({"architecture": "resnet10t", "pretrained_cfg": {"crop_pct": 0.5}}))
-    from_folder = load_model(f"timm:{folder}")
-    assert from_file.weights_sha256 == from_folder.weights_sha256
-    assert from_folder.preprocessing.resize_px == 2 * from_folder.preprocessing.crop_px
-    images = torch.randn(2, 3, 64, 64)
-    with torch.no_grad():
-        expected = network.forward_head(network.forward_features(images), pre_logits=True)
-        torch.testing.assert_close(from_file.model(images), expected)
-    (tmp_path / "bad.safetensors").write_bytes((tmp_path / "w.safetensors").read_bytes()[:1000])
-    with pytest.raises(UserError, match=r"bad.safetensors"):
-        load_model(f"timm:resnet10t@{tmp_path / 'bad.safetensors'}")
-    with pytest.raises(UserError, match="does not fit timm's resnet14t"):
-        load_model(f"timm:resnet14t@{tmp_path / 'w.safetensors'}")
-
-
-def test_a_transformers_folder(tmp_path: Path) -> None:
-    from backbone.torchvision_shim import ensure_torchvision
-
-    ensure_torchvision()
-    import torch
-    from transformers import ViTConfig, ViTModel
-
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
-    network = ViTModel(ViTConfig(**sizes, image_size=32, patch_size=16)).eval()
-    network.save_pretrained(tmp_path / "tiny")
-    (tmp_path / "tiny" / "preprocessor_config.json").write_text(
-        json.dumps(
-            {"size": {"height": 32, "width": 32}, "resample": 2, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
-        )
-    )
-    model = load_model(f"transformers:{tmp_path / 'tiny'}")
-    assert model.preprocessing == Preprocessing(32, 32, "bilinear", (0.5,) * 3, (0.25,) * 3, squash=True)
-    images = torch.randn(2, 3, 32, 32)
-    with torch.no_grad():
-        torch.testing.assert_close(model.model(images), network(images).pooler_output)
-    (tmp_path / "tiny" / "preprocessor_config.json").write_text(
-        json.dumps({"size": {"shortest_edge": 40}, "crop_size": {"height": 32, "width": 32}, "resample": 3})
-    )
-    assert load_model(f"transformers:{tmp_path / 'tiny'}").preprocessing == Preprocessing(40, 32)
-    (tmp_path / "tiny" / "preprocessor_config.json").write_text(json.dumps({"size": {"longest_edge": 40}}))
-    with pytest.raises(UserError, match=r"preprocessor_config.json: its size, crop_size, .* can't be understood"):
-        load_model(f"transformers:{tmp_path / 'tiny'}")
-    with pytest.raises(UserError, match=r"config.json is missing; name a transformers folder"):
-        load_model(f"transformers:{tmp_path}")
-
-
-def test_names_of_equal_models_differ_and_random_weights_are_always_the_same() -> None:
-    models = load_models(["untrained:vit_test", "untrained:vit_test", "pixels"])
-    assert [m.name for m in models] == ["untrained-vit_test", "untrained-vit_test-2", "pixels"]
-    assert models[0].weights_sha256 == models[1].weights_sha256 != models[2].weights_sha256
 
 
 def test_the_module_runs() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from linear_probe import metrics
 from linear_probe.features import Columns
 from linear_probe.heads import (
     TrainingConfig,
@@ -28,6 +27,7 @@ from linear_probe.probe import GridConfig, Head, choose, train_probe
 from linear_probe.schedule import warm_restarts
 from linear_probe.split import TEST, TRAIN, VALIDATION
 from linear_probe.tasks import Level, Task
+from scoring import classification as metrics
 
 
 def test_class_weights_by_hand() -> None:

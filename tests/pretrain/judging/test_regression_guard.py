@@ -229,9 +229,9 @@ def test_what_is_worse_than_its_start_is_not_exported(shards: Path, classes: Pat
     assert not to.exists()
     export_release(worst, to, ("hub",), allow_worse_than_start=True)
     best = export_release(run / "best", tmp_path / "best", ("hub",))
-    assert best["source"]["step"] < 4
+    assert (best.source.step or 0) < 4
     mixed = export_release(worst, tmp_path / "mixed", ("hub",), start_share=0.25, allow_worse_than_start=True)
-    assert mixed["source"]["start_share"] == 0.25
+    assert mixed.source.start_share == 0.25
     ours, there, first = (
         load_backbone(path).model.state_dict()
         for path in (tmp_path / "mixed", worst, run / "checkpoints" / "step_0000000")

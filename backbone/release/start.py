@@ -8,28 +8,31 @@ from pathlib import Path
 import torch
 import yaml
 
-from backbone.checkpoint_folder import is_checkpoint
 from backbone.load import LoadedBackbone, load_backbone, weights_checksum
+from records.evaluation import WORSE, read_selection
+from records.run import RunFolder, is_whole_checkpoint
 from runtime.errors import UserError
-from runtime.files import read_json
 
-_WORSE = "worse beyond noise"
+
+def run_of_source(loaded: LoadedBackbone) -> RunFolder | None:
+    """The run that the weights are a checkpoint of."""
+    run = loaded.metadata.get("run")
+    return RunFolder(Path(run)) if run else None
 
 
 def refuse_worse_than_start(loaded: LoadedBackbone) -> None:
     """Raise when the run's own evaluations put this checkpoint below step 0. What was not evaluated passes."""
-    run, checkpoint = loaded.metadata.get("run"), loaded.metadata.get("checkpoint")
-    selection = Path(run) / "eval" / "knn_selection.json" if run else None
-    if selection is None or not selection.is_file():
+    run = run_of_source(loaded)
+    selection = read_selection(run) if run is not None else None
+    if run is None or selection is None:
         return
-    chosen = read_json(selection)
-    name = Path(str(checkpoint)).resolve().name
-    against = chosen.get("against_start", {}).get(name)
-    if against is not None and against["verdict"] == _WORSE:
+    name = Path(loaded.metadata["checkpoint"]).resolve().name
+    against = selection.against_start.get(name)
+    if against is not None and against.verdict == WORSE:
         raise UserError(
-            f"{name} of {run} is worse than the weights that it began with: {chosen['metric']} "
-            f"{against['difference']:+.4f} (interval {against['low']:+.4f} to {against['high']:+.4f}); "
-            f"export {run}/best, or add --allow-worse-than-start."
+            f"{name} of {run.path} is worse than the weights that it began with: {selection.metric} "
+            f"{against.difference:+.4f} (interval {against.low:+.4f} to {against.high:+.4f}); "
+            f"export {run.best}, or add --allow-worse-than-start."
         )
 
 
@@ -51,14 +54,13 @@ def averaged_with_start(loaded: LoadedBackbone, share: float, start: Path | str 
 
 def _start_of_run(loaded: LoadedBackbone) -> Path:
     """The run's checkpoint of step 0 where it is kept, else what its configuration names."""
-    run = loaded.metadata.get("run")
+    run = run_of_source(loaded)
     if run is None:
         raise UserError("--average-with-start needs a run's checkpoint, or the starting weights by --start WEIGHTS.")
-    first, config = Path(run) / "checkpoints" / "step_0000000", Path(run) / "config.yaml"
-    if is_checkpoint(first):
-        return first
-    stored = yaml.safe_load(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    if is_whole_checkpoint(run.checkpoint(0)):
+        return run.checkpoint(0)
+    stored = yaml.safe_load(run.config.read_text(encoding="utf-8")) if run.config.is_file() else {}
     named = (stored.get("init") or {}).get("weights")
     if not named or not Path(named).exists():
-        raise UserError(f"the starting weights of {run} are not there any more; name them by --start WEIGHTS.")
+        raise UserError(f"the starting weights of {run.path} are not there any more; name them by --start WEIGHTS.")
     return Path(named)

@@ -8,8 +8,12 @@ from typing import Any
 
 import yaml
 
-from backbone.release_formats import Export
-from backbone.release_snippets import snippets
+from backbone.release.formats import Export
+from backbone.release.snippets import snippets
+from records.documents import as_document
+from records.evaluation import KnnDocument, read_evaluations
+from records.release import ReleaseInfo
+from records.run import RunFolder
 from runtime.console import warn
 
 UNKNOWN = "Not known: {} was not found beside the weights."
@@ -24,12 +28,12 @@ _TITLES = {
 }
 
 
-def model_card(release: dict[str, Any], export: Export, run: Path | None) -> str:
+def model_card(release: ReleaseInfo, export: Export, run: RunFolder | None) -> str:
     """README.md of a release folder."""
-    config = _read_yaml(run / "config.yaml") if run is not None else None
+    config = _read_yaml(run.config) if run is not None else None
     parts = [
         _front_matter(release),
-        f"# {release['name']}",
+        f"# {release.name}",
         _summary(release),
         "**Not for diagnosis.** Research use only: this is no medical device, and no clinical value has been shown.",
         "## Model\n\n" + _model_table(release, export),
@@ -44,80 +48,80 @@ def model_card(release: dict[str, Any], export: Export, run: Path | None) -> str
     return "\n\n".join(parts) + "\n"
 
 
-def _summary(release: dict[str, Any]) -> str:
+def _summary(release: ReleaseInfo) -> str:
     use = "It turns an image into a feature vector; it does not classify, detect or diagnose."
-    if release["source"].get("step"):  # from a training run of ours, and not from its first checkpoint, at step 0
+    if release.source.step:  # from a training run of ours, and not from its first checkpoint, at step 0
         return f"A vision transformer for gastrointestinal endoscopy, trained without labels by DINOv2's method. {use}"
     return f"A vision transformer of DINOv2's architecture. How it was trained, if at all, is not known. {use}"
 
 
-def _front_matter(release: dict[str, Any]) -> str:
+def _front_matter(release: ReleaseInfo) -> str:
     values = {
-        "license": release["licence"] or "unknown",
+        "license": release.licence or "unknown",
         "pipeline_tag": "image-feature-extraction",
         "tags": ["endoscopy", "dinov2", "self-supervised", "feature-extraction"],
     }
     return f"---\n{yaml.safe_dump(values, sort_keys=False)}---"
 
 
-def _model_table(release: dict[str, Any], export: Export) -> str:
-    config, preprocessing, source = export.config, export.preprocessing, release["source"]
+def _model_table(release: ReleaseInfo, export: Export) -> str:
+    config, preprocessing, source = export.config, export.preprocessing, release.source
     parameters = sum(p.numel() for p in export.model.parameters())
     rows = {
-        "architecture": release["architecture"],
+        "architecture": release.architecture,
         "parameters": f"{parameters:,}",
         "feature width": str(config.width),
         "blocks, heads, patch": f"{config.depth}, {config.heads}, {config.patch_px} px",
         "feed-forward": config.ffn,
         "registers": str(config.registers),
         "position grid": f"{config.grid}×{config.grid} ({config.image_px} px)",
-        "values": release["dtype"],
+        "values": release.dtype,
         "pre-processing": f"resize {preprocessing.resize_px} ({preprocessing.interpolation}), centre crop "
         f"{preprocessing.crop_px}, mean {list(preprocessing.mean)}, std {list(preprocessing.std)}",
-        "made from": f"{source['kind']}" + (f", step {source['step']:,}" if "step" in source else ""),
-        "images seen": f"{source['images_seen']:,}" if "images_seen" in source else "not known",
-        "weights checksum": f"`{release['weights_sha256']}`",
+        "made from": source.kind + (f", step {source.step:,}" if source.step is not None else ""),
+        "images seen": f"{source.images_seen:,}" if source.images_seen is not None else "not known",
+        "weights checksum": f"`{release.weights_sha256}`",
     }
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows.items())
 
 
-def _loading(release: dict[str, Any], export: Export) -> str:
+def _loading(release: ReleaseInfo, export: Export) -> str:
     code = snippets(export.config, export.preprocessing)
     parts = ["Run these in the folder of this file, with a picture `image.jpg`. `features` is the cls token, [1, D]."]
-    for kind in ("panendofm", *release["weights"]):
-        if kind == "panendofm" and not {"hub", "timm", "transformers"} & release["weights"].keys():
+    for kind in ("panendofm", *release.weights):
+        if kind == "panendofm" and not {"hub", "timm", "transformers"} & release.weights.keys():
             continue
         if kind in code:
             parts.append(f"### {_TITLES[kind]}\n\n```python\n{code[kind]}\n```")
         else:
             parts.append(
                 f"### {_TITLES[kind]}\n\nThe official repository has no model of these sizes; "
-                f"`{release['weights'][kind]}` holds the tensors under its names."
+                f"`{release.weights[kind]}` holds the tensors under its names."
             )
     return "\n\n".join(parts)
 
 
-def _data(config: dict[str, Any] | None, release: dict[str, Any]) -> str:
+def _data(config: dict[str, Any] | None, release: ReleaseInfo) -> str:
     lines = []
     data = config.get("data") if config else None
     if isinstance(data, dict):
         lines.append("```yaml\n" + yaml.safe_dump(_without_paths({"data": data}), sort_keys=False) + "```")
     else:
         lines.append(UNKNOWN.format("the run's config.yaml"))
-    if "shards_sha256" in release["source"]:
-        lines.append(f"Checksum of the training shards: `{release['source']['shards_sha256']}`.")
+    if release.source.shards_sha256 is not None:
+        lines.append(f"Checksum of the training shards: `{release.source.shards_sha256}`.")
     return "\n\n".join(lines)
 
 
-def _certificate(release: dict[str, Any]) -> str:
-    if release["certificate"] is None:
+def _certificate(release: ReleaseInfo) -> str:
+    if release.certificate is None:
         return (
             "None. Whether images of an evaluation set were in the training data is not known: don't compare figures "
             "on public sets with those of other models without checking that."
         )
     return (
         "The training data was checked against evaluation sets; what was checked and how:\n\n```json\n"
-        + json.dumps(_without_paths(release["certificate"]), indent=2, ensure_ascii=False, sort_keys=True)
+        + json.dumps(_without_paths(as_document(release.certificate)), indent=2, ensure_ascii=False, sort_keys=True)
         + "\n```"
     )
 
@@ -131,44 +135,36 @@ def _training(config: dict[str, Any] | None) -> str:
     return "```yaml\n" + yaml.safe_dump(_without_paths(sections), sort_keys=False) + "```"
 
 
-def _knn_curve(run: Path | None) -> str:
-    """Rows of the run's eval/knn_*.json, in the order of training."""
-    documents = []
-    for path in sorted((run / "eval").glob("knn_*.json")) if run is not None and (run / "eval").is_dir() else []:
-        document = _read_json(path)
-        if isinstance(document, dict) and isinstance(document.get("k"), dict):
-            documents.append(document)
+def _knn_curve(run: RunFolder | None) -> str:
+    """Rows of the run's evaluations, in the order of training."""
+    documents = read_evaluations(run) if run is not None else []
     if not documents:
-        return UNKNOWN.format("a kNN evaluation of the run (eval/knn_*.json)")
-    documents.sort(key=lambda d: -1 if d.get("step") is None else d["step"])
-    columns = [(metric, k) for metric, k in (("top1", "20"), ("top5", "100")) if k in documents[0]["k"]]
-    columns = columns or [("top1", next(iter(documents[0]["k"])))]
+        return UNKNOWN.format("a kNN evaluation of the run")
+    columns = [(metric, k) for metric, k in (("top1", "20"), ("top5", "100")) if k in documents[0].k]
+    columns = columns or [("top1", next(iter(documents[0].k)))]
     head = ["step", *(f"{metric.replace('top', 'top-')}, k = {k}" for metric, k in columns), "RankMe"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for document in documents:
-        values = [_percent(document["k"].get(k, {}).get(metric)) for metric, k in columns]
-        rankme = document.get("rankme")
-        cells = [str(document.get("step")), *values, "–" if rankme is None else f"{rankme:.1f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    data = documents[-1].get("data", {})
-    lines += ["", f"On {PurePath(str(data.get('path', 'an unnamed set'))).name}: {data.get('queries', '?')} queries, "]
-    lines[-1] += f"{data.get('gallery', '?')} gallery images. " + str(documents[-1].get("leakage", {}).get("note", ""))
-    return "\n".join(lines).rstrip()
+        cells = [str(document.step), *(_percent(document, metric, k) for metric, k in columns)]
+        lines.append("| " + " | ".join([*cells, f"{document.rankme:.1f}"]) + " |")
+    last = documents[-1]
+    on = f"On {PurePath(last.data.path).name}: {last.data.queries} queries, {last.data.gallery} gallery images."
+    return "\n".join([*lines, "", f"{on} {last.leakage.note}"]).rstrip()
 
 
-def _percent(value: Any) -> str:
-    return f"{100 * value:.2f}%" if isinstance(value, int | float) else "–"
+def _percent(document: KnnDocument, metric: str, k: str) -> str:
+    return f"{100 * getattr(document.k[k], metric):.2f}%" if k in document.k else "–"
 
 
-def _checks(release: dict[str, Any], export: Export) -> str:
-    versions = ", ".join(f"{package} {version}" for package, version in release["checked_with"].items())
+def _checks(release: ReleaseInfo, export: Export) -> str:
+    versions = ", ".join(f"{package} {version}" for package, version in release.checked_with.items())
     lines = [
         f"Each format was loaded back with its package ({versions}) and compared with the backbone on photographs: "
         "largest difference of all tokens over the largest value.",
         "| format | image | difference |\n|---|---|---|\n"
         + "\n".join(
             f"| {kind} | {place.removeprefix('at_').removesuffix('px')} px | {difference:.1e} |"
-            for kind, places in release["checked"].items()
+            for kind, places in release.checked.items()
             for place, difference in places.items()
         ),
     ]
@@ -182,9 +178,9 @@ def _checks(release: dict[str, Any], export: Export) -> str:
     return "\n\n".join(lines)
 
 
-def _licence(release: dict[str, Any]) -> str:
-    if release["licence"]:
-        return f"{release['licence']}. The training corpora have licences of their own, which may limit the use."
+def _licence(release: ReleaseInfo) -> str:
+    if release.licence:
+        return f"{release.licence}. The training corpora have licences of their own, which may limit the use."
     return (
         "Not stated by whoever made this release. The training corpora and the weights that it started from have "
         "licences of their own; ask before you use it for more than research."
@@ -209,11 +205,3 @@ def _read_yaml(path: Path) -> dict[str, Any] | None:
         warn(f"{path} is not valid YAML; the model card will say that the training is not known.")
         return None
     return content if isinstance(content, dict) else None
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError:
-        warn(f"{path} is not valid JSON; the model card leaves it out.")
-        return None

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from backbone.config import architecture_name
-from backbone.load import RELEASE_FORMAT, RELEASE_NAME, LoadedBackbone, Role, load_backbone, weights_checksum
-from backbone.model_card import model_card
-from backbone.release_check import check_format, photographs
-from backbone.release_formats import DTYPES, WRITERS, Export, package_versions, rounded, with_position_grid
-from backbone.start import averaged_with_start, refuse_worse_than_start
+from backbone.load import LoadedBackbone, Role, load_backbone, weights_checksum
+from backbone.release.check import check_format, photographs
+from backbone.release.formats import DTYPES, WRITERS, Export, package_versions, rounded, with_position_grid
+from backbone.release.model_card import model_card
+from backbone.release.start import averaged_with_start, refuse_worse_than_start, run_of_source
+from records.release import WEIGHTS_FILES, ReleaseFolder, ReleaseInfo, ReleaseSource
 from runtime.console import say
 from runtime.errors import UserError
-from runtime.files import atomic_directory, write_checksums, write_json, write_text
-
-# Of what is known about the source, what may be published: no paths of the machine that it was made on.
-_PUBLIC = ("step", "role", "images_seen", "shards_sha256", "start_share")
+from runtime.files import atomic_directory, write_checksums, write_text
 
 
 def export_release(
@@ -33,7 +31,7 @@ def export_release(
     start_share: float = 0.0,
     start: Path | str | None = None,
     allow_worse_than_start: bool = False,
-) -> dict[str, Any]:
+) -> ReleaseInfo:
     """Write a release folder of the backbone at `source`, check every format in it, and return its description.
 
     With `start_share`, its weights are averaged with those that its run began with (`start` names others). What kNN has
@@ -54,19 +52,20 @@ def export_release(
             f"{export.config.patch_px}; train or export with a crop that does."
         )
     images = photographs(list(check_images))
-    with atomic_directory(to) as folder:
-        weights, checked = {}, {}
+    with atomic_directory(to) as path:
+        folder = ReleaseFolder(path)
+        checked = {}
         for kind in formats:
-            weights[kind] = WRITERS[kind](export, folder)
+            WRITERS[kind](export, folder)
             checked[kind] = check_format(kind, folder, export, images)
             figures = ", ".join(f"{difference:.1e} {place}" for place, difference in checked[kind].items())
             say(f"{kind}: written, loaded back, largest relative difference {figures.replace('at_', 'at ')}")
-        release = _describe(loaded, export, name or to.name, licence, weights, checked)
-        write_json(folder / RELEASE_NAME, release)
-        write_text(folder / "README.md", model_card(release, export, run_of_source(loaded)))
-        names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
-        write_checksums(folder, names)
-    say(f"release {to}: {', '.join(weights)} ({release['architecture']}, {dtype})")
+        release = _describe(loaded, export, name or to.name, licence, checked)
+        folder.write(release)
+        write_text(folder.model_card, model_card(release, export, run_of_source(loaded)))
+        names = [p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()]
+        write_checksums(path, names)
+    say(f"release {to}: {', '.join(release.weights)} ({release.architecture}, {dtype})")
     return release
 
 
@@ -80,33 +79,29 @@ def _check_choices(formats: tuple[str, ...], dtype: str, role: str) -> None:
         raise UserError(f"--role: '{role}' is not one of {', '.join(get_args(Role))}.")
 
 
-def run_of_source(loaded: LoadedBackbone) -> Path | None:
-    run = loaded.metadata.get("run")
-    return Path(run) if run else None
-
-
 def _describe(
-    loaded: LoadedBackbone,
-    export: Export,
-    name: str,
-    licence: str | None,
-    weights: dict[str, str],
-    checked: dict[str, dict[str, float]],
-) -> dict[str, Any]:
+    loaded: LoadedBackbone, export: Export, name: str, licence: str | None, checked: dict[str, dict[str, float]]
+) -> ReleaseInfo:
     config = replace(export.config, drop_path=0.0)
-    public = {key: loaded.metadata[key] for key in _PUBLIC if loaded.metadata.get(key) is not None}
-    return {
-        "format": RELEASE_FORMAT,
-        "name": name,
-        "architecture": architecture_name(config),
-        "vit": config.to_dict(),
-        "preprocessing": export.preprocessing.to_dict(),
-        "dtype": export.dtype,
-        "licence": licence,
-        "weights": weights,
-        "weights_sha256": weights_checksum(config, export.model.state_dict()),
-        "source": {"kind": loaded.source, **public},
-        "certificate": loaded.certificate,
-        "checked": checked,
-        "checked_with": package_versions(),
-    }
+    known = loaded.metadata
+    return ReleaseInfo(
+        name=name,
+        architecture=architecture_name(config),
+        vit=config.to_dict(),
+        preprocessing=export.preprocessing.to_dict(),
+        dtype=export.dtype,
+        weights={kind: WEIGHTS_FILES[kind] for kind in checked},
+        weights_sha256=weights_checksum(config, export.model.state_dict()),
+        source=ReleaseSource(
+            loaded.source,
+            known.get("step"),
+            known.get("role"),
+            known.get("images_seen"),
+            known.get("shards_sha256"),
+            known.get("start_share"),
+        ),
+        licence=licence,
+        certificate=loaded.certificate,
+        checked=checked,
+        checked_with=package_versions(),
+    )

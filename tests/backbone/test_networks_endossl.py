@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from linear_probe.endossl import endossl_from, read_flax_teacher
-from linear_probe.models import ProbeModel, load_model
+from backbone.networks import Network, Outputs, find_network
+from backbone.networks.endossl import endossl_from, read_flax_teacher
 from runtime.errors import UserError
 
 
@@ -24,16 +24,16 @@ def checkpoint(golden: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(golden / "endossl_flax.msgpack", tmp_path / "vits_colono" / "checkpoint_0"))
 
 
-def load(checkpoint: Path) -> ProbeModel:
-    return load_model(f"endossl:{checkpoint}")
+def load(checkpoint: Path) -> Network:
+    return find_network(f"endossl:{checkpoint}")
 
 
 def test_the_same_numbers_as_flax(checkpoint: Path, golden: Path) -> None:
     expected = np.load(golden / "endossl_flax.npz")
-    model = load(checkpoint)
-    assert (model.name, model.blocks) == ("vits_colono", 0)
+    network = load(checkpoint)
+    assert (network.name, network.outputs) == ("vits_colono", Outputs(blocks=0, maps=2))
     with torch.no_grad():
-        cls = model.model(torch.from_numpy(expected["images"]).permute(0, 3, 1, 2).contiguous())
+        cls = network.load()(torch.from_numpy(expected["images"]).permute(0, 3, 1, 2).contiguous())
     # Values of about 1; the student's weights, a gelu without tanh or a missing transpose are off by 1e-3 and more.
     np.testing.assert_allclose(cls.numpy(), expected["cls"], rtol=0, atol=2e-5)
 

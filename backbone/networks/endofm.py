@@ -8,11 +8,16 @@ map. Names and shapes of the tensors follow the authors' public source code; no 
 from __future__ import annotations
 
 import re
+from functools import partial
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from backbone.networks.network import Description, Loaded, Outputs, Source, values_checksum
+from backbone.preprocessing import Preprocessing
+from backbone.weight_files import read_tensors
 from runtime.errors import UserError
 
 NORM_EPSILON = 1e-6
@@ -91,14 +96,26 @@ class EndoFM(nn.Module):
         self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
 
     def forward(self, images: Tensor) -> Tensor:
+        return self._tokens(images, 1)[0][:, 0]
+
+    def feature_maps(self, images: Tensor, last: int = 1) -> list[Tensor]:
+        """The patch tokens of the last blocks on their grid, [B, D, h, w] each, after the norm."""
+        patch_px = self.patch_embed.proj.kernel_size[0]
+        grid = images.shape[-2] // patch_px, images.shape[-1] // patch_px
+        return [tokens[:, 1:].mT.reshape(len(images), -1, *grid) for tokens in self._tokens(images, last)]
+
+    def _tokens(self, images: Tensor, last: int) -> list[Tensor]:
+        """Cls token and patches [B, 1 + N, D] after each of the last blocks and the norm."""
         patches = self.patch_embed.proj(images).flatten(2).transpose(1, 2)  # [B, N, D]
         x = torch.cat([self.cls_token.expand(len(images), -1, -1), patches], dim=1) + self.pos_embed
         # Time positions are stretched to the clip's length by the nearest one: one frame gets the first.
         x = torch.cat([x[:, :1], x[:, 1:] + self.time_embed[:, :1]], dim=1)
-        for block in self.blocks:
+        outputs: list[Tensor] = []
+        for number, block in enumerate(self.blocks):
             x = block(x)
-        cls: Tensor = self.norm(x)[:, 0]
-        return cls
+            if number >= len(self.blocks) - last:
+                outputs.append(self.norm(x))
+        return outputs
 
 
 def endofm_from(tensors: dict[str, Tensor], source: str) -> EndoFM:
@@ -123,3 +140,20 @@ def endofm_from(tensors: dict[str, Tensor], source: str) -> EndoFM:
             raise UserError(f"{source}: the tensor '{name}' is missing or not of shape {tuple(tensor.shape)}.")
     model.load_state_dict({name: tensors[name] for name in wanted})
     return model.eval()
+
+
+def endofm_source(rest: str) -> Source:
+    """`endofm:FILE`."""
+    path = Path(rest)
+    if not path.is_file():
+        raise UserError(f"endofm:{rest}: the file {path} does not exist; check the path.")
+    return Source(path.stem, partial(_read, path), kind="endofm", files=path)
+
+
+def _read(path: Path) -> Loaded:
+    tensors, _ = read_tensors(path, "teacher")
+    model = endofm_from(tensors, str(path))
+    side = round((model.pos_embed.shape[1] - 1) ** 0.5) * model.patch_embed.proj.kernel_size[0]
+    preprocessing = Preprocessing(resize_px=round(side * 256 / 224), crop_px=side)
+    outputs = Outputs(maps=len(model.blocks))
+    return Loaded(model, Description("endofm", values_checksum("endofm", model), preprocessing, outputs, "endofm"))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from backbone.networks import Outputs, find_network
+from backbone.networks.endofm import EndoFM
 from backbone.torchvision_shim import ensure_torchvision
-from linear_probe.endofm import EndoFM
-from linear_probe.models import load_model
 from runtime.errors import UserError
 
 SIZES = {"width": 128, "depth": 2, "hidden": 256, "patch_px": 16, "positions": 5, "frames": 4}
@@ -57,17 +57,25 @@ def test_attention_over_one_frame_is_the_general_formula(network: EndoFM) -> Non
 def test_a_checkpoint_in_the_authors_layout_is_read(network: EndoFM, tmp_path: Path) -> None:
     state = {f"backbone.{name}": tensor for name, tensor in network.state_dict().items()}
     torch.save({"teacher": {**state, "head.mlp.0.weight": torch.zeros(3)}, "epoch": 3}, tmp_path / "lv.pth")
-    model = load_model(f"endofm:{tmp_path / 'lv.pth'}")
-    assert (model.name, model.preprocessing.crop_px, model.blocks) == ("lv", 32, 0)
+    found = find_network(f"endofm:{tmp_path / 'lv.pth'}")
+    assert (found.name, found.preprocessing.crop_px, found.outputs) == ("lv", 32, Outputs(blocks=0, maps=2))
+    module = found.load()
     with torch.no_grad():
-        images = torch.randn(1, 3, 32, 32)
-        torch.testing.assert_close(model.model(images), network(images))
+        images = torch.randn(2, 3, 32, 32)
+        torch.testing.assert_close(module(images), network(images))
+        before, after = module.feature_maps(images, 2)
+    assert before.shape == after.shape == (2, 128, 2, 2) and not torch.allclose(before, after)
+    tokens = {}
+    network.norm.register_forward_hook(lambda _, __, output: tokens.update(last=output))
+    with torch.no_grad():
+        network(images)
+    assert torch.equal(after[:, :, 1, 0], tokens["last"][:, 1 + 2]), "the third patch lies in the second row"
     del state["backbone.blocks.1.temporal_fc.bias"]
     torch.save({"teacher": state}, tmp_path / "part.pth")
     with pytest.raises(UserError, match=r"part.pth: the tensor 'blocks.1.temporal_fc.bias' is missing"):
-        load_model(f"endofm:{tmp_path / 'part.pth'}")
+        find_network(f"endofm:{tmp_path / 'part.pth'}")
     torch.save({"teacher": {"backbone.cls_token": torch.zeros(1, 1, 8)}}, tmp_path / "other.pth")
     with pytest.raises(UserError, match="it is no Endo-FM checkpoint"):
-        load_model(f"endofm:{tmp_path / 'other.pth'}")
+        find_network(f"endofm:{tmp_path / 'other.pth'}")
     with pytest.raises(UserError, match="does not exist"):
-        load_model("endofm:nowhere.pth")
+        find_network("endofm:nowhere.pth")

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -19,6 +18,7 @@ from backbone.foreign import timm_arguments, timm_name, to_timm, to_transformers
 from backbone.load import HEADER_KEY
 from backbone.preprocessing import Preprocessing
 from backbone.vit import VisionTransformer
+from records.release import ReleaseFolder
 from runtime.errors import UserError
 from runtime.files import write_json
 
@@ -78,15 +78,14 @@ def _save(state: dict[str, Tensor], path: Path, export: Export) -> None:
     path.chmod(0o644)  # safetensors makes files that only their owner can read
 
 
-def write_hub(export: Export, folder: Path) -> str:
+def write_hub(export: Export, folder: ReleaseFolder) -> None:
     """The official names: what torch.hub's facebookresearch/dinov2 models and our own load."""
-    _save(export.model.state_dict(), folder / "hub" / "model.safetensors", export)
-    return "hub/model.safetensors"
+    _save(export.model.state_dict(), folder.weights("hub"), export)
 
 
-def write_timm(export: Export, folder: Path) -> str:
+def write_timm(export: Export, folder: ReleaseFolder) -> None:
     """A folder that `timm.create_model("local-dir:…", pretrained=True)` reads, also from the Hugging Face hub."""
-    _save(to_timm(export.model.state_dict()), folder / "timm" / "model.safetensors", export)
+    _save(to_timm(export.model.state_dict()), folder.weights("timm"), export)
     preprocessing = export.preprocessing
     content = {
         "architecture": timm_name(export.config),
@@ -106,16 +105,14 @@ def write_timm(export: Export, folder: Path) -> str:
             "classifier": "head",
         },
     }
-    write_json(folder / "timm" / "config.json", content)
-    return "timm/model.safetensors"
+    write_json(folder.part("timm") / "config.json", content)
 
 
-def write_transformers(export: Export, folder: Path) -> str:
+def write_transformers(export: Export, folder: ReleaseFolder) -> None:
     """A folder that `AutoModel.from_pretrained` and `AutoImageProcessor.from_pretrained` read."""
-    _save(to_transformers(export.model.state_dict()), folder / "transformers" / "model.safetensors", export)
-    write_json(
-        folder / "transformers" / "config.json", {**transformers_config(export.config), "torch_dtype": export.dtype}
-    )
+    _save(to_transformers(export.model.state_dict()), folder.weights("transformers"), export)
+    part = folder.part("transformers")
+    write_json(part / "config.json", {**transformers_config(export.config), "torch_dtype": export.dtype})
     preprocessing = export.preprocessing
     content = {
         "image_processor_type": "BitImageProcessor",
@@ -131,8 +128,7 @@ def write_transformers(export: Export, folder: Path) -> str:
         "image_mean": list(preprocessing.mean),
         "image_std": list(preprocessing.std),
     }
-    write_json(folder / "transformers" / "preprocessor_config.json", content)
-    return "transformers/model.safetensors"
+    write_json(part / "preprocessor_config.json", content)
 
 
 class _TokensAsTuple(nn.Module):
@@ -147,11 +143,11 @@ class _TokensAsTuple(nn.Module):
         return tokens.cls, tokens.patches
 
 
-def write_onnx(export: Export, folder: Path) -> str:
+def write_onnx(export: Export, folder: ReleaseFolder) -> None:
     """One float32 graph for batches of any size of the pre-processing's square crops; positions are fixed to that."""
     side = export.preprocessing.crop_px
     model = with_position_grid(export.model, side)
-    path = folder / "onnx" / "model.onnx"
+    path = folder.weights("onnx")
     path.parent.mkdir(parents=True, exist_ok=True)
     batch = {0: "batch"}
     with warnings.catch_warnings():
@@ -167,11 +163,10 @@ def write_onnx(export: Export, folder: Path) -> str:
             opset_version=ONNX_OPSET,
             dynamo=False,
         )
-    write_json(folder / "onnx" / "preprocessing.json", export.preprocessing.to_dict())
-    return "onnx/model.onnx"
+    write_json(folder.part("onnx") / "preprocessing.json", export.preprocessing.to_dict())
 
 
-WRITERS: dict[str, Callable[[Export, Path], str]] = {
+WRITERS: dict[str, Callable[[Export, ReleaseFolder], None]] = {
     "hub": write_hub,
     "timm": write_timm,
     "transformers": write_transformers,
@@ -179,7 +174,7 @@ WRITERS: dict[str, Callable[[Export, Path], str]] = {
 }
 
 
-def package_versions() -> dict[str, Any]:
+def package_versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {}

@@ -13,8 +13,9 @@ from PIL import Image
 from torch import Tensor
 
 from backbone.load import load_backbone
-from backbone.release_formats import Export
+from backbone.release.formats import Export
 from backbone.torchvision_shim import ensure_torchvision
+from records.release import ReleaseFolder
 from runtime.errors import UserError
 from runtime.images import open_image
 
@@ -32,7 +33,7 @@ def photographs(paths: list[Path]) -> list[Image.Image]:
     return [Image.fromarray(pixels) for pixels in load_sample_images().images]
 
 
-def check_format(kind: str, folder: Path, export: Export, images: list[Image.Image]) -> dict[str, float]:
+def check_format(kind: str, folder: ReleaseFolder, export: Export, images: list[Image.Image]) -> dict[str, float]:
     """Largest relative differences between the export and our model, or a `UserError` when they are too large.
 
     `at_<n>px`: on n-pixel images. At the stored position grid's size all must agree. At another size, timm and
@@ -60,8 +61,8 @@ def check_format(kind: str, folder: Path, export: Export, images: list[Image.Ima
     return differences
 
 
-def _hub(folder: Path, export: Export) -> Callable[[Tensor], Tensor]:
-    model = load_backbone(folder / "hub" / "model.safetensors").model
+def _hub(folder: ReleaseFolder, export: Export) -> Callable[[Tensor], Tensor]:
+    model = load_backbone(folder.weights("hub")).model
 
     def features(images: Tensor) -> Tensor:
         tokens = model(images)
@@ -70,22 +71,24 @@ def _hub(folder: Path, export: Export) -> Callable[[Tensor], Tensor]:
     return features
 
 
-def _timm(folder: Path, export: Export) -> Callable[[Tensor], Tensor]:
+def _timm(folder: ReleaseFolder, export: Export) -> Callable[[Tensor], Tensor]:
     ensure_torchvision()
     import timm
 
-    model = timm.create_model(f"local-dir:{folder / 'timm'}", pretrained=True).eval()
+    model = timm.create_model(f"local-dir:{folder.part('timm')}", pretrained=True).eval()
     return lambda images: _without_registers(model.forward_features(images), export)
 
 
-def _transformers(folder: Path, export: Export) -> Callable[[Tensor], Tensor]:
+def _transformers(folder: ReleaseFolder, export: Export) -> Callable[[Tensor], Tensor]:
     ensure_torchvision()
     from transformers import AutoModel
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     model: Any
-    model, report = AutoModel.from_pretrained(folder / "transformers", dtype=torch.float32, output_loading_info=True)
+    model, report = AutoModel.from_pretrained(
+        folder.part("transformers"), dtype=torch.float32, output_loading_info=True
+    )
     wrong = [name for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for name in report[kind]]
     if wrong:
         raise UserError(f"the transformers export does not load: {', '.join(map(str, wrong[:3]))}; please report this.")
@@ -93,10 +96,10 @@ def _transformers(folder: Path, export: Export) -> Callable[[Tensor], Tensor]:
     return lambda images: _without_registers(model(pixel_values=images).last_hidden_state, export)
 
 
-def _onnx(folder: Path, export: Export) -> Callable[[Tensor], Tensor]:
+def _onnx(folder: ReleaseFolder, export: Export) -> Callable[[Tensor], Tensor]:
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx", providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(folder.weights("onnx"), providers=["CPUExecutionProvider"])
 
     def features(images: Tensor) -> Tensor:
         # One by one and together: the batch size must be free.
@@ -114,7 +117,7 @@ def _without_registers(tokens: Tensor, export: Export) -> Tensor:
     return torch.cat([tokens[:, :1], tokens[:, 1 + export.config.registers :]], dim=1)
 
 
-_LOADERS: dict[str, Callable[[Path, Export], Callable[[Tensor], Tensor]]] = {
+_LOADERS: dict[str, Callable[[ReleaseFolder, Export], Callable[[Tensor], Tensor]]] = {
     "hub": _hub,
     "timm": _timm,
     "transformers": _transformers,

@@ -18,6 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from backbone.networks.network import Description, Loaded, Outputs, Source, values_checksum
+from backbone.networks.timm_models import maps_of_timm
+from backbone.preprocessing import Preprocessing
 from backbone.torchvision_shim import ensure_torchvision
 from runtime.errors import UserError, naming_path
 
@@ -90,6 +93,9 @@ class EndoSSL(nn.Module):
         cls: Tensor = self.vit(images)
         return cls
 
+    def feature_maps(self, images: Tensor, last: int = 1) -> list[Tensor]:
+        return maps_of_timm(self.vit, images, last)
+
 
 def endossl_from(arrays: Arrays, source: str) -> EndoSSL:
     """The network of a teacher's arrays; what a head has beside it is left out, anything missing is an error."""
@@ -117,27 +123,44 @@ def endossl_from(arrays: Arrays, source: str) -> EndoSSL:
         "norm.bias": get("encoder_norm/bias", 1),
     }
     for number in range(depth):
-        there, here = f"encoderblock_{number}", f"blocks.{number}"
-        attention = f"{there}/MultiHeadDotProductAttention_0"
+        flax, timm = f"encoderblock_{number}", f"blocks.{number}"
+        attention = f"{flax}/MultiHeadDotProductAttention_0"
         thirds = ("query", "key", "value")
         state |= {
-            f"{here}.norm1.weight": get(f"{there}/LayerNorm_0/scale", 1),
-            f"{here}.norm1.bias": get(f"{there}/LayerNorm_0/bias", 1),
-            f"{here}.attn.qkv.weight": np.concatenate(
+            f"{timm}.norm1.weight": get(f"{flax}/LayerNorm_0/scale", 1),
+            f"{timm}.norm1.bias": get(f"{flax}/LayerNorm_0/bias", 1),
+            f"{timm}.attn.qkv.weight": np.concatenate(
                 [get(f"{attention}/{third}/kernel", 3).reshape(width, -1).T for third in thirds]
             ),
-            f"{here}.attn.qkv.bias": np.concatenate([get(f"{attention}/{t}/bias", 2).reshape(-1) for t in thirds]),
-            f"{here}.attn.proj.weight": get(f"{attention}/out/kernel", 3).reshape(-1, width).T,
-            f"{here}.attn.proj.bias": get(f"{attention}/out/bias", 1),
-            f"{here}.norm2.weight": get(f"{there}/LayerNorm_1/scale", 1),
-            f"{here}.norm2.bias": get(f"{there}/LayerNorm_1/bias", 1),
+            f"{timm}.attn.qkv.bias": np.concatenate([get(f"{attention}/{t}/bias", 2).reshape(-1) for t in thirds]),
+            f"{timm}.attn.proj.weight": get(f"{attention}/out/kernel", 3).reshape(-1, width).T,
+            f"{timm}.attn.proj.bias": get(f"{attention}/out/bias", 1),
+            f"{timm}.norm2.weight": get(f"{flax}/LayerNorm_1/scale", 1),
+            f"{timm}.norm2.bias": get(f"{flax}/LayerNorm_1/bias", 1),
         }
         for theirs, ours in (("Dense_0", "fc1"), ("Dense_1", "fc2")):
-            state[f"{here}.mlp.{ours}.weight"] = get(f"{there}/MlpBlock_0/{theirs}/kernel", 2).T
-            state[f"{here}.mlp.{ours}.bias"] = get(f"{there}/MlpBlock_0/{theirs}/bias", 1)
+            state[f"{timm}.mlp.{ours}.weight"] = get(f"{flax}/MlpBlock_0/{theirs}/kernel", 2).T
+            state[f"{timm}.mlp.{ours}.bias"] = get(f"{flax}/MlpBlock_0/{theirs}/bias", 1)
     try:
         model.vit.load_state_dict({name: torch.tensor(np.ascontiguousarray(value)) for name, value in state.items()})
     except RuntimeError as error:
         reason = str(error).splitlines()[1].strip().rstrip(".")
         raise UserError(f"{source}: its arrays don't make up a vision transformer ({reason}).") from error
     return model.eval()
+
+
+def endossl_source(rest: str) -> Source:
+    """`endossl:FILE`. All published folders call the file alike: the folder tells the networks apart."""
+    path = Path(rest)
+    if not path.exists():
+        raise UserError(f"endossl:{rest}: the file {path} does not exist; check the path.")
+    return Source(path.resolve().parent.name, partial(_read, path), kind="endossl", files=path)
+
+
+def _read(path: Path) -> Loaded:
+    model = endossl_from(read_flax_teacher(path), str(path))
+    side = int(model.vit.patch_embed.img_size[0])
+    one = 1 / 255  # values from 0 to 255, as the authors feed them
+    preprocessing = Preprocessing(side, side, "bilinear", (0.0, 0.0, 0.0), (one, one, one), squash=True)
+    outputs = Outputs(maps=len(model.vit.blocks))
+    return Loaded(model, Description("endossl", values_checksum("endossl", model), preprocessing, outputs, "endossl"))

@@ -1,0 +1,51 @@
+"""Features of pictures by a network, computed once: every stage gets them here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+
+from backbone.feature_cache import FeatureCache, FeatureKey
+from backbone.features import CLS_TOKEN, FeatureKind, Images, device_of, extract_features
+from backbone.networks.network import Network
+
+
+def network_features(
+    network: Network,
+    images: Images | Sequence[Any],
+    data_sha256: str,
+    cache: FeatureCache,
+    kind: FeatureKind = CLS_TOKEN,
+    batch_size: int = 64,
+    device: str | None = None,
+    device_key: str = "device",
+    threads: int | None = None,
+    half_precision: bool = False,
+    group: dist.ProcessGroup | None = None,
+) -> Tensor:
+    """Features [N, D] of all pictures, from the cache when they are there; else the weights are read.
+
+    `data_sha256` stands for the pictures and their order; `device_key` is what an error calls the device's setting.
+    """
+    precision = "bfloat16" if half_precision else "float32"
+    key = FeatureKey(network.weights_sha256, data_sha256, network.preprocessing, kind, precision)
+
+    def compute() -> Tensor:
+        on = device_of(device, device_key)
+        return extract_features(
+            network.load().to(on),
+            images,
+            network.preprocessing,
+            batch_size,
+            on,
+            kind,
+            threads=threads,
+            half_precision=half_precision,
+            label=f"features of {network.name}",
+            group=group,
+        )
+
+    return cache.load_or_compute(key, compute, group)
