@@ -1,1 +1,56 @@
-"""The atlas: public endoscopy datasets under one taxonomy of four levels."""
+"""The atlas: public endoscopy datasets under one taxonomy of four levels, and what corpora and datasets share."""
+
+from atlas.build import (
+    NEAR_DUPLICATE_BITS,
+    Atlas,
+    Row,
+    alike_conflicts,
+    build_atlas,
+    conflicts,
+    content_groups,
+    load_atlas,
+    overlaps,
+    save_atlas,
+)
+from atlas.corpora import (
+    CORPORA,
+    OVERLAPS_BETWEEN_CORPORA,
+    OVERLAPS_WITH_EVALUATION,
+    Overlap,
+    datasets_seen,
+    nearest_name,
+    same_name,
+)
+from atlas.layouts import Item, read_csv, read_table_of_files
+from atlas.mapping import Mapping, load_mappings
+from atlas.pictures import measure_all
+from atlas.taxonomy import Label, Taxonomy, load_taxonomy
+
+__all__ = [
+    "CORPORA",
+    "NEAR_DUPLICATE_BITS",
+    "OVERLAPS_BETWEEN_CORPORA",
+    "OVERLAPS_WITH_EVALUATION",
+    "Atlas",
+    "Item",
+    "Label",
+    "Mapping",
+    "Overlap",
+    "Row",
+    "Taxonomy",
+    "alike_conflicts",
+    "build_atlas",
+    "conflicts",
+    "content_groups",
+    "datasets_seen",
+    "load_atlas",
+    "load_mappings",
+    "load_taxonomy",
+    "measure_all",
+    "nearest_name",
+    "overlaps",
+    "read_csv",
+    "read_table_of_files",
+    "same_name",
+    "save_atlas",
+]

@@ -38,7 +38,6 @@ class Mapping:
     folder: re.Pattern[str] | None = None  # what the dataset's folder is called, where its content doesn't tell
     contains: tuple[str, ...] = ()  # globs that its folder must hold
     overlaps: tuple[str, ...] = ()  # datasets known to share pictures with this one
-    pretraining_overlaps: tuple[str, ...] = ()  # pretraining corpora known to share pictures with this one
     ids_of: str | None = None  # dataset whose patients and videos these are
     settings: dict[str, Any] = field(default_factory=dict)  # what the reader needs beside the rules
     notes: str = ""
@@ -49,8 +48,8 @@ class Mapping:
 
 
 _KEYS = {
-    "dataset", "title", "labels", "same_as", "layout", "reader", "signature", "overlaps", "pretraining_overlaps",
-    "ids_of", "table", "vector_lists", "notes",
+    "dataset", "title", "labels", "same_as", "layout", "reader", "signature", "overlaps", "ids_of",
+    "table", "vector_lists", "notes",
 }  # fmt: skip
 
 
@@ -82,7 +81,6 @@ def parse_mapping(text: str, source: str, taxonomy: Taxonomy) -> Mapping:
         folder=_pattern(signature["folder"], source) if "folder" in signature else None,
         contains=tuple(signature.get("contains", ())),
         overlaps=tuple(values.get("overlaps", ())),
-        pretraining_overlaps=tuple(values.get("pretraining_overlaps", ())),
         ids_of=values.get("ids_of"),
         settings=values.get("table") or values.get("vector_lists") or {},
         notes=str(values.get("notes", "")),

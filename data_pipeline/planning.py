@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from atlas import OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION, Overlap, nearest_name, same_name
 from data_pipeline.config import PipelineConfig
-from data_pipeline.registry import OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION, Overlap, adapter_called
+from data_pipeline.registry import adapter_called
 from data_pipeline.sources import Source, find_files, list_sources
 from runtime.console import say, table, warn
 from runtime.errors import UserError
@@ -54,8 +55,8 @@ def plan(config: PipelineConfig) -> Plan:
         units.extend(_cut(sources, str(config.root_of(name)), len(units), config.ray.images_per_unit))
     adapters = {name: corpus.adapter for name, corpus in config.corpora.items()}
     components = {f"{adapters[s.corpus]}/{s.component}" for u in units for s in u.sources if s.component is not None}
-    present = {*adapters.values(), *components}
-    overlaps = tuple(overlap for overlap in OVERLAPS_WITH_EVALUATION if overlap.part in present)
+    present = {name.casefold() for name in (*adapters.values(), *components)}
+    overlaps = tuple(overlap for overlap in OVERLAPS_WITH_EVALUATION if overlap.part.casefold() in present)
     return Plan(tuple(units), dict(sorted(left_out.items())), overlaps)
 
 
@@ -72,6 +73,7 @@ def _sources_of(name: str, config: PipelineConfig) -> tuple[list[Source], Counte
             f"corpora.{name}.root: {root} holds no file that the adapter '{corpus.adapter}' knows; "
             "check the folder, or use the adapter 'folder'."
         )
+    _check_components(name, {source.component for source in listed if source.component is not None}, config)
     skipped: Counter[str] = Counter()
     sources = []
     for source in listed:
@@ -83,12 +85,35 @@ def _sources_of(name: str, config: PipelineConfig) -> tuple[list[Source], Counte
     return sources, skipped
 
 
+def _check_components(name: str, components: set[str], config: PipelineConfig) -> None:
+    """Nothing is read because of a misspelling: neither of a component to exclude, nor of a folder that overlaps."""
+    corpus, key = config.corpora[name], f"corpora.{name}.exclude_components"
+    for excluded in corpus.exclude_components:
+        if excluded in components:
+            continue
+        if not components:
+            raise UserError(f"{key}: the adapter '{corpus.adapter}' knows no components; remove the key.")
+        near = nearest_name(excluded, sorted(components))
+        if near is not None:
+            raise UserError(f"{key}: there is no component '{excluded}'; did you mean '{near}'?")
+        warn(f"{key}: there is no component '{excluded}' here, so nothing is excluded by it.")
+    parts = [overlap.part for overlap in (*OVERLAPS_BETWEEN_CORPORA, *OVERLAPS_WITH_EVALUATION)]
+    known = sorted({part.partition("/")[2] for part in parts if part.startswith(f"{corpus.adapter}/")})
+    for component in sorted(components - set(corpus.exclude_components)):
+        near = nearest_name(component, known)
+        if near is not None and not same_name(near, component):
+            warn(
+                f"corpora.{name}: the component '{component}' is not known, but looks like '{near}', which overlaps "
+                f"others; if it is the same, call its folder {near}."
+            )
+
+
 def _why_left_out(source: Source, name: str, config: PipelineConfig) -> str | None:
     if source.component in config.corpora[name].exclude_components:
         return f"{name}/{source.component}: excluded"
     adapters = {other: config.corpora[other].adapter for other in config.corpora}
     for overlap in OVERLAPS_BETWEEN_CORPORA if config.known_overlaps == "skip" else ():
-        if overlap.part == f"{adapters[name]}/{source.component}" and overlap.of in adapters.values():
+        if same_name(overlap.part, f"{adapters[name]}/{source.component}") and overlap.of in adapters.values():
             return f"{name}/{source.component}: known overlap with {overlap.of}"
     return None
 

@@ -1,12 +1,12 @@
-"""The public corpora: where their files lie, under which licence, and which of them hold the same material.
+"""The public corpora: where their files lie, and under which licence.
 
-To add a corpus, add an `Adapter` here and name it in a YAML file.
+To add a corpus, add an `Adapter` here, its name to atlas/corpora.py (with what it shares with others), and name it in a
+YAML file.
 """
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 
 from data_pipeline.sources import Adapter, Rule
 from runtime.errors import UserError
@@ -119,40 +119,6 @@ _ADAPTERS = (
 )
 
 ADAPTERS = {adapter.name: adapter for adapter in _ADAPTERS}
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """`part` (a corpus, or corpus/component) holds material of `of`."""
-
-    part: str
-    of: str
-    what: str
-
-
-# Between pretraining corpora: the part is left out when both are in one run.
-OVERLAPS_BETWEEN_CORPORA = (
-    Overlap("endofm-pretrain/Colonoscopic", "colonoscopicds", "the same videos, cut into clips"),
-    Overlap("endofm-pretrain/LDPolypVideo", "ldpolypvideo", "the same videos, cut into clips"),
-    Overlap("endofm-pretrain/Hyper-Kvasir", "hyperkvasir", "the same videos, cut into clips"),
-    Overlap("endofm-pretrain/Kvasir-Capsule", "kvasir-capsule", "the same videos, cut into clips"),
-)
-
-# Between pretraining corpora and evaluation sets: named in the plan, the certificate and the report.
-OVERLAPS_WITH_EVALUATION = (
-    Overlap("ers", "ers", "the same dataset"),
-    Overlap(
-        "endofm-pretrain/Hyper-Kvasir", "hyperkvasir", "the same archive: images are stills of the same examinations"
-    ),
-    Overlap("endofm-pretrain/Kvasir-Capsule", "kvasir-capsule", "the same videos"),
-    Overlap("endofm-pretrain/Kvasir-Capsule", "kvasircapsule-seg", "the same videos"),
-    Overlap("endofm-pretrain/SUN", "sun", "the same frames"),
-    Overlap("endofm-pretrain/SUN-SEG", "sun-seg", "the same frames"),
-    Overlap("endofm-pretrain/Colonoscopic", "kumc", "PolypsSet re-uses these videos"),
-    Overlap("colonoscopicds", "kumc", "PolypsSet re-uses these videos"),
-    Overlap("hyperkvasir", "kvasir", "the same archive"),
-    Overlap("hyperkvasir", "kvasir-seg", "nearly all polyp images are the same files"),
-)
 
 
 def adapter_called(name: str, corpus: str) -> Adapter:

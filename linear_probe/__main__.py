@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from atlas.build import (
+from atlas import (
     NEAR_DUPLICATE_BITS,
     Atlas,
     alike_conflicts,

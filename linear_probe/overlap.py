@@ -8,22 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas.layouts import read_csv
-from atlas.mapping import load_mappings
+from atlas import datasets_seen, read_csv
 from linear_probe.samples import Sample
 from runtime.errors import UserError
 
 
 def overlapping(samples: Sequence[Sample], corpora: list[str], listed: str) -> NDArray[np.bool_]:
     """True for samples of datasets that share pictures with one of the corpora, and for those in the list."""
-    mappings = load_mappings()
-    known = {corpus for mapping in mappings.values() for corpus in mapping.pretraining_overlaps}
-    for corpus in corpora:
-        if corpus not in known:
-            raise UserError(
-                f"pretraining_corpora: no overlap is known for '{corpus}'; there are: {', '.join(sorted(known))}."
-            )
-    datasets = {name for name, mapping in mappings.items() if set(mapping.pretraining_overlaps) & set(corpora)}
+    datasets = datasets_seen(corpora, "pretraining_corpora")
     digests, files = _listed(Path(listed)) if listed else (set(), set())
     return np.array(
         [

@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from atlas.build import load_atlas
-from atlas.taxonomy import load_taxonomy
+from atlas import load_atlas, load_taxonomy
 from backbone import FeatureCache, FeatureKind, device_of
 from backbone.networks import Network, find_networks
 from linear_probe.evaluate import TestSide, evaluate

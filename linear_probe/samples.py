@@ -10,10 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas.build import NEAR_DUPLICATE_BITS, Row, content_groups
-from atlas.layouts import Item, read_table_of_files
-from atlas.pictures import measure_all
-from atlas.taxonomy import Label
+from atlas import NEAR_DUPLICATE_BITS, Item, Label, Row, content_groups, measure_all, read_table_of_files
 from runtime.console import track
 from runtime.errors import UserError
 from runtime.groups import linked_groups

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas.taxonomy import Label, Taxonomy
+from atlas import Label, Taxonomy
 from linear_probe.samples import Sample
 from linear_probe.split import SPLITS, TEST, TRAIN, VALIDATION
 from runtime.errors import UserError

@@ -191,6 +191,34 @@ def test_excluded_components_are_left_out(tmp_path: Path) -> None:
     assert made.left_out == {"clips/CholecTriplet: excluded": 1}
 
 
+def test_a_misspelt_component_to_exclude_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    touch(tmp_path / "clips", "CholecTriplet/1.mp4", "Renji-colonoscope/1.mp4")
+    touch(tmp_path / "colon", "adenoma/a_WL.mp4")
+    config = pipeline(tmp_path, clips="endofm-pretrain", colon="colonoscopicds")
+    config.corpora["clips"].exclude_components = ["cholectriplets"]
+    message = r"corpora.clips.exclude_components: .* 'cholectriplets'; did you mean 'CholecTriplet'\?"
+    with pytest.raises(UserError, match=message):
+        plan(config)
+    config.corpora["clips"].exclude_components = ["CholecTriplet", "SUN"]  # the latter was removed from the disk
+    assert plan(config).left_out == {"clips/CholecTriplet: excluded": 1}
+    assert "there is no component 'SUN' here" in capsys.readouterr().out
+    config.corpora["colon"].exclude_components = ["adenoma"]
+    with pytest.raises(UserError, match="'colonoscopicds' knows no components; remove the key"):
+        plan(config)
+
+
+def test_a_known_overlap_is_found_whatever_the_capitals_and_a_misspelt_folder_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    touch(tmp_path / "clips", "colonoscopic/1.mp4", "Kvasir_Capsule/1.mp4", "Renji-colonoscope/1.mp4")
+    touch(tmp_path / "colon", "adenoma/a_WL.mp4")
+    both = plan(pipeline(tmp_path, colon="colonoscopicds", clips="endofm-pretrain"))
+    assert both.left_out == {"clips/colonoscopic: known overlap with colonoscopicds": 1}
+    warned = capsys.readouterr().out
+    assert "the component 'Kvasir_Capsule' is not known, but looks like 'Kvasir-Capsule'" in warned
+    assert "Renji" not in warned
+
+
 def test_single_pictures_are_cut_into_units_and_videos_stand_alone(tmp_path: Path) -> None:
     touch(tmp_path / "mine", "v.mp4", *(f"{n}.jpg" for n in range(150)))
     config = pipeline(tmp_path, mine="folder")

@@ -180,8 +180,11 @@ def test_overlap_by_corpus_and_by_picture(tmp_path) -> None:  # type: ignore[no-
     listed = tmp_path / "seen.csv"
     listed.write_text(f"sha256\n{'b' * 64}\n")
     assert overlapping(samples, ["endofm-pretrain"], str(listed)).tolist() == [False, True, True]
-    with pytest.raises(UserError, match="no overlap is known for 'esr'"):
-        overlapping(samples, ["esr"], "")
+    assert overlapping([sample("a"), sample("b", dataset="polar")], ["hyperkvasir"], "").tolist() == [True, False]
+    with pytest.raises(
+        UserError, match=r"pretraining_corpora: 'endofm-pretrian' is .*; did you mean 'endofm-pretrain'\?"
+    ):
+        overlapping(samples, ["endofm-pretrian"], "")
     listed.write_text("digest\nx\n")
     with pytest.raises(UserError, match="it needs a column 'sha256' or 'file'"):
         overlapping(samples, [], str(listed))
