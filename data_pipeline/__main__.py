@@ -12,6 +12,7 @@ from data_pipeline.synthesize import synthesize
 from data_pipeline.synthesize.plan import SIZES
 from data_pipeline.verification import verify
 from runtime.command_line import Command, run_stage
+from runtime.console import say
 
 
 def _synthesize_options(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,11 @@ def _synthesize(arguments: argparse.Namespace, _: Any) -> None:
 
 
 def _plan(_: argparse.Namespace, config: PipelineConfig) -> None:
+    from data_pipeline.guarding import check_guarded_sets  # brings Ray, which takes a second to import
+
     show(plan(config), config)
+    for name, images in check_guarded_sets(config):
+        say(f"guarded: {images:,} images of {name}")
 
 
 def _shard(_: argparse.Namespace, config: PipelineConfig) -> None:
@@ -42,7 +47,7 @@ def _report(_: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 COMMANDS = (
-    Command("plan", "List what would be read, without opening a file.", _plan, schema=PipelineConfig),
+    Command("plan", "List what would be read, and whether the guarded sets can be.", _plan, schema=PipelineConfig),
     Command(
         "shard", "Screen the corpora and write shards; continues an interrupted run.", _shard, schema=PipelineConfig
     ),

@@ -16,11 +16,14 @@ from data_pipeline.sources import FoundFile, find_files
 from records.shards import GuardedSet, fingerprint
 from runtime.console import track, warn
 from runtime.errors import UserError, naming_path
-from runtime.images import UnreadableImageError, decode_image, is_image
+from runtime.images import UnreadableImageError, decode_image, is_image, open_image
 from runtime.leakage import Guard, Thumbnail, build_guard, thumbnail_of
 from runtime.leakage.guard import GuardedImage, guarded_image
+from runtime.names import printable
 
 _IMAGES_PER_TASK = 200
+# Of a set, when its readability is only to be checked.
+_IMAGES_SAMPLED = 20
 
 
 def read_guarded_sets(config: PipelineConfig, at_once: int) -> tuple[Guard, list[GuardedSet]]:
@@ -30,8 +33,9 @@ def read_guarded_sets(config: PipelineConfig, at_once: int) -> tuple[Guard, list
     for (folder, files), name in zip(guarded_files(config).items(), set_names(config), strict=True):
         found = list(_read_set(folder, name, [file.path for file in files], config, at_once))
         unreadable = [image.name for image in found if image.thumbnail is None]
-        for unread in unreadable:
-            warn(f"the guarded image {unread} can't be read, so copies of it would not be found.")
+        for unread in unreadable[:20]:
+            warn(f"the guarded image {printable(unread)} can't be read, so copies of it would not be found.")
+        _refuse_too_many_unreadable(name, len(unreadable), len(found), config)
         sets.append(
             GuardedSet(name, len(found), len(unreadable), fingerprint((image.sha256, image.name) for image in found))
         )
@@ -49,6 +53,34 @@ def guarded_files(config: PipelineConfig) -> dict[Path, list[FoundFile]]:
         if not found[folder]:
             raise UserError(f"leakage.guard: {folder} holds no images; check the path, or remove it.")
     return found
+
+
+def check_guarded_sets(config: PipelineConfig) -> list[tuple[str, int]]:
+    """(name, images) of every guarded set, before any work: its folder is there, and a sample of it can be read."""
+    checked = []
+    for name, (folder, files) in zip(set_names(config), guarded_files(config).items(), strict=True):
+        sample = files[:: max(1, len(files) // _IMAGES_SAMPLED)]
+        unreadable = sum(not _is_readable(folder / file.path) for file in sample)
+        _refuse_too_many_unreadable(name, unreadable, len(sample), config)
+        checked.append((name, len(files)))
+    return checked
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        open_image(path)
+    except UnreadableImageError:
+        return False
+    return True
+
+
+def _refuse_too_many_unreadable(name: str, unreadable: int, images: int, config: PipelineConfig) -> None:
+    if unreadable > max(1, images) * config.leakage.max_unreadable_share:
+        raise UserError(
+            f"leakage.guard: {unreadable} of {images} images of {name} can't be read, so copies of them would enter "
+            "the shards; restore them (pointers of Git LFS need git lfs pull), or allow it with "
+            "leakage.max_unreadable_share."
+        )
 
 
 def set_names(config: PipelineConfig) -> list[str]:

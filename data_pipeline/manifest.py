@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 from data_pipeline.config import PipelineConfig
 from data_pipeline.duplicates import DuplicatesConfig, SourceHashes, copies_across
 from data_pipeline.examples import EXAMPLE_SCHEMA, choose
-from data_pipeline.planning import Plan, settings_of
+from data_pipeline.planning import Plan, published_settings
 from data_pipeline.work import PART_COLUMNS, PART_EXAMPLES, PART_FRAMES, PART_SCHEMA
 from records.shards import Certificate, GuardedSet, Manifest, PrivateFolder, ShardFolder, index_name
 from runtime.files import atomic_file, read_json, write_checksums
 from runtime.leakage.compare import PARTS, THUMBNAIL_PX
+from runtime.names import printable
 
 _EXAMPLES_PER_REASON = 24
 
@@ -125,7 +126,7 @@ def _summary(
         licences=licences,
         text_audit=dict(sorted(audit.items())),
         leakage=_certificate(config, made, collected, sets),
-        settings=settings_of(config),
+        settings=published_settings(config),
     )
 
 
@@ -137,7 +138,7 @@ def _certificate(config: PipelineConfig, made: Plan, collected: Collected, sets:
         guarded_sets=[dataclasses.replace(s, frames_dropped=by_set[s.name]) for s in sets],
         frames_checked=sum(source["compared"] for source in collected.sources),
         frames_dropped=len(leaks),
-        images_found=sorted({leak["image"] for leak in leaks}),
+        images_found=sorted({leak["sha256"] for leak in leaks}),
         method={
             "quick_search": f"16x16 detail vectors of the field of view and of its middle parts {list(PARTS)}",
             "comparison": f"correlation of {THUMBNAIL_PX}x{THUMBNAIL_PX} detail pictures after affine alignment (ECC)",
@@ -152,19 +153,21 @@ def _private_sources(collected: Collected) -> pa.Table:
     rows = [
         {
             "corpus": source["corpus"],
-            "path": source["path"],
+            "path": printable(source["path"]),
             "source": source["source"],
             "seen": source["seen"],
             "kept": source["kept"],
             "dropped": sorted(source["dropped"].items()),
-            "problems": sorted(source["problems"].items()),
+            "problems": sorted((printable(file), why) for file, why in source["problems"].items()),
             "copy_of": source["copy_of"],
-            "leaks": source["leaks"],
+            "leaks": [{**leak, "image": printable(leak["image"])} for leak in source["leaks"]],
         }
         for source in collected.sources
     ]
     pairs, problems = pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.string())
-    leak = pa.struct([("frame", pa.int64()), ("image", pa.string()), ("correlation", pa.float64())])
+    leak = pa.struct(
+        [("frame", pa.int64()), ("image", pa.string()), ("sha256", pa.string()), ("correlation", pa.float64())]
+    )
     columns = [("corpus", pa.string()), ("path", pa.string()), ("source", pa.string()), ("seen", pa.int64())]
     columns += [("kept", pa.int64()), ("dropped", pairs), ("problems", problems), ("copy_of", pa.string())]
     return pa.Table.from_pylist(rows, pa.schema([*columns, ("leaks", pa.list_(leak))]))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from atlas import OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION, Overlap, nearest_name, same_name
-from data_pipeline.config import PipelineConfig
-from data_pipeline.registry import adapter_called
+from data_pipeline.config import CorpusConfig, PipelineConfig
+from data_pipeline.registry import adapter_called, is_public_component
 from data_pipeline.sources import Source, find_files, list_sources
 from runtime.console import say, table, warn
 from runtime.errors import UserError
@@ -110,7 +110,7 @@ def _check_components(name: str, components: set[str], config: PipelineConfig) -
 
 def _why_left_out(source: Source, name: str, config: PipelineConfig) -> str | None:
     if source.component in config.corpora[name].exclude_components:
-        return f"{name}/{source.component}: excluded"
+        return f"{name}/{_shown(source.component)}: excluded"
     adapters = {other: config.corpora[other].adapter for other in config.corpora}
     for overlap in OVERLAPS_BETWEEN_CORPORA if config.known_overlaps == "skip" else ():
         if same_name(overlap.part, f"{adapters[name]}/{source.component}") and overlap.of in adapters.values():
@@ -136,6 +136,37 @@ def settings_of(config: PipelineConfig) -> dict[str, Any]:
         for name, corpus in values["corpora"].items()
     }
     return values
+
+
+def _shown(component: str | None) -> str:
+    """As counts and settings may name it."""
+    return component if component is not None and is_public_component(component) else "other"
+
+
+def published_settings(config: PipelineConfig) -> dict[str, Any]:
+    """`settings_of` without the names of folders that only this user knows."""
+    values = settings_of(config)
+    for corpus in values["corpora"].values():
+        corpus["exclude_components"] = [_shown(component) for component in corpus["exclude_components"]]
+    return values
+
+
+def published_config(config: PipelineConfig) -> PipelineConfig:
+    """The configuration as it lies beside the shards: of folders only their own names, nothing about the machine."""
+    return dataclasses.replace(
+        config,
+        out=config.out_dir.name,
+        data_root=".",
+        corpora={name: _published_corpus(corpus) for name, corpus in config.corpora.items()},
+        leakage=dataclasses.replace(config.leakage, guard=[Path(folder).name for folder in config.leakage.guard]),
+        identity=dataclasses.replace(config.identity, private_dir=None),
+        ray=dataclasses.replace(config.ray, address=None),
+    )
+
+
+def _published_corpus(corpus: CorpusConfig) -> CorpusConfig:
+    excluded = [_shown(component) for component in corpus.exclude_components]
+    return dataclasses.replace(corpus, root=Path(corpus.root).name or ".", exclude_components=excluded)
 
 
 def fingerprint(*content: Any) -> str:

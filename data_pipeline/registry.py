@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 
+from atlas import OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION
 from data_pipeline.sources import Adapter, Rule
 from runtime.errors import UserError
 
@@ -119,6 +120,20 @@ _ADAPTERS = (
 )
 
 ADAPTERS = {adapter.name: adapter for adapter in _ADAPTERS}
+
+
+# Components by names that the corpora themselves publish. Any other folder may be called after a patient.
+_PUBLIC_COMPONENTS = frozenset(
+    {
+        *_ENDOFM_ORGANS,
+        "cholectriplet",
+        *(o.part.partition("/")[2].lower() for o in (*OVERLAPS_BETWEEN_CORPORA, *OVERLAPS_WITH_EVALUATION)),
+    }
+)
+
+
+def is_public_component(component: str) -> bool:
+    return component.lower() in _PUBLIC_COMPONENTS
 
 
 def adapter_called(name: str, corpus: str) -> Adapter:

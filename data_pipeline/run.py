@@ -21,7 +21,7 @@ from data_pipeline.config import PipelineConfig
 from data_pipeline.guarding import guarded_files, read_guarded_sets
 from data_pipeline.identity import hashed, load_key, load_or_create_key
 from data_pipeline.manifest import Collected, collect, write_manifest
-from data_pipeline.planning import Plan, fingerprint, plan, settings_of, show
+from data_pipeline.planning import Plan, fingerprint, plan, published_config, settings_of, show
 from data_pipeline.reporting import report
 from data_pipeline.shards import cut_into_shards, write_shard
 from data_pipeline.work import process_unit
@@ -29,9 +29,10 @@ from records.shards import GuardedSet, PrivateFolder, ShardFolder, index_name, s
 from runtime.config import save_config
 from runtime.console import duration, progress, say, track, warn
 from runtime.errors import UserError
-from runtime.files import make_directory, read_json, remove_leftovers, write_json
+from runtime.files import make_directory, make_private_directory, read_json, remove_leftovers, write_json
 from runtime.leakage import Guard
 from runtime.locks import directory_lock
+from runtime.names import printable
 
 WORK = "work"
 
@@ -52,7 +53,7 @@ def shard(config: PipelineConfig) -> ShardResult:
     made = plan(config)
     show(made, config)
     out = make_directory(config.out_dir)
-    with directory_lock(config.private_dir):
+    with directory_lock(make_private_directory(config.private_dir)):
         key = load_or_create_key(config.private_dir)
         prints = [fingerprint(unit.sources) for unit in made.units]
         guarded = [list(guarded_files(config).values())]
@@ -64,7 +65,8 @@ def shard(config: PipelineConfig) -> ShardResult:
         files.checksums.unlink(missing_ok=True)  # they say that the set is whole
         remove_leftovers(out)
         remove_leftovers(config.private_dir)
-        save_config(config, files.config)
+        save_config(published_config(config), files.config)
+        save_config(config, PrivateFolder(config.private_dir).config)
         with ray_session(config.ray) as at_once:
             guard, sets = read_guarded_sets(config, at_once)
             parts = _part_folders(made, prints, config, sets, key)
@@ -76,6 +78,7 @@ def shard(config: PipelineConfig) -> ShardResult:
             names = _write_shards(collected, parts, config, at_once)
         write_manifest(out, config, made, collected, sets, names)
         write_json(PrivateFolder(config.private_dir).finished, {"run": run_id, "frames": collected.frames.num_rows})
+        make_private_directory(config.private_dir)
         shutil.rmtree(out / WORK)
         report(config)
     count, took = collected.frames.num_rows, duration(time.monotonic() - began)
@@ -171,7 +174,7 @@ def _forget_other_shards(out: Path, assignment: str, names: list[str]) -> None:
 def _say_problems(collected: Collected) -> None:
     broken = [(source, file, why) for source in collected.sources for file, why in source["problems"].items()]
     for source, file, why in broken[:20]:
-        warn(f"{source['corpus']}: {file} {why}.")
+        warn(f"{source['corpus']}: {printable(file)} {why}.")
     if len(broken) > 20:
         warn(f"and {len(broken) - 20} more broken files; all are in the private list of sources.")
 

@@ -28,6 +28,7 @@ from data_pipeline.examples import EXAMPLE_SCHEMA, Examples
 from data_pipeline.identity import hashed
 from data_pipeline.planning import Unit
 from data_pipeline.reading import SourceReader
+from data_pipeline.registry import is_public_component
 from data_pipeline.screen.layout import Layout, find_layout, find_text_places
 from data_pipeline.screen.text import read_text
 from data_pipeline.sources import Source
@@ -148,7 +149,14 @@ class _SourceScreen:
                 return self._drop(reason, picture)
         match = self._leak(frame.rgb, layout, picture)
         if match is not None:
-            self._result.leaks.append({"frame": frame.index, "image": match.name, "correlation": match.correlation})
+            self._result.leaks.append(
+                {
+                    "frame": frame.index,
+                    "image": match.name,
+                    "sha256": match.sha256,
+                    "correlation": match.correlation,
+                }
+            )
             beside = np.repeat(self._guard.greys[match.number][..., None], 3, axis=2)
             return self._drop("evaluation_image", picture, beside)
         finished = self._without_text(picture, frame.rgb, layout)
@@ -235,7 +243,7 @@ class _SourceScreen:
         row = {
             "key": hashed(self._key, "frame", source.corpus, source.path, frame.index),
             "corpus": source.corpus,
-            "component": source.component,
+            "component": self._component(),
             "source": self._id,
             "video": hashed(self._key, "video", source.corpus, source.path if source.kind != "image" else video),
             "patient": self._patient(),
@@ -257,6 +265,13 @@ class _SourceScreen:
         }
         self._writer.add(jpeg, row)
         self._example("kept", picture)
+
+    def _component(self) -> str | None:
+        """A name that the corpus itself publishes; a hash of any other."""
+        component = self._source.component
+        if component is None or is_public_component(component):
+            return component
+        return hashed(self._key, "component", self._source.corpus, component)
 
     def _patient(self) -> str | None:
         patient = self._source.patient

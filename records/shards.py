@@ -69,7 +69,7 @@ class Certificate:
     guarded_sets: list[GuardedSet] = field(default_factory=list)
     frames_checked: int = 0
     frames_dropped: int = 0
-    images_found: list[str] = field(default_factory=list)
+    images_found: list[str] = field(default_factory=list)  # SHA-256 of the files: a name may be a patient's
     method: dict[str, Any] = field(default_factory=dict)
     known_overlaps: list[dict[str, Any]] = field(default_factory=list)
 
@@ -166,6 +166,11 @@ class PrivateFolder:
         return self.path / "sources.parquet"
 
     @property
+    def config(self) -> Path:
+        """The whole configuration; what is published of it names no folder of this machine."""
+        return self.path / "config.yaml"
+
+    @property
     def finished(self) -> Path:
         """Which plan the finished set is of."""
         return self.path / "run.json"
@@ -208,4 +213,4 @@ def _padded(size: int, unit: int) -> int:
 def fingerprint(images: Iterable[tuple[str, str]]) -> str:
     """One checksum for a set of (sha256, name) of images, wherever its folder is: contents and bare file names."""
     lines = sorted(f"{sha256}  {Path(name).name}\n" for sha256, name in images)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from runtime.errors import naming_path
 from runtime.files import make_directory
+from runtime.names import printable
 
 T = TypeVar("T")
 
@@ -72,6 +73,7 @@ def warn(text: str) -> None:
 
 
 def _print(text: str) -> None:
+    text = "\n".join(printable(line) for line in text.split("\n"))
     stamped = "\n".join(f"{time.strftime('%H:%M:%S')} {line}".rstrip() for line in text.split("\n"))
     if _log_file is not None:
         _log_file.write(stamped + "\n")

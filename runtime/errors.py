@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from runtime.names import printable
+
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
@@ -52,7 +54,7 @@ def exit_code_of(main: Callable[[], int | None]) -> int:
     try:
         return main() or 0
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(error)}", file=sys.stderr)
         return EXIT_USER_ERROR
     except KeyboardInterrupt:
         print("interrupted.", file=sys.stderr)

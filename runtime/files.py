@@ -36,6 +36,17 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def make_private_directory(path: Path | str) -> Path:
+    """A folder that its owner alone may read, and so all that is in it, also when it was there before."""
+    path = make_directory(path)
+    with naming_path("close to others", path):
+        path.chmod(0o700)
+        for inner in path.rglob("*"):
+            if not inner.is_symlink():
+                inner.chmod(0o700 if inner.is_dir() else 0o600)
+    return path
+
+
 def make_directory(path: Path | str) -> Path:
     """Create a folder and its parents; it may exist already."""
     path = Path(path)
@@ -71,7 +82,8 @@ def write_bytes(path: Path | str, content: bytes) -> None:
 
 
 def write_text(path: Path | str, content: str) -> None:
-    write_bytes(path, content.encode())
+    # A file name that is not UTF-8 has stand-ins in Python's text; as \\udcfc they are valid JSON, and readable.
+    write_bytes(path, content.encode(errors="backslashreplace"))
 
 
 def write_json(path: Path | str, content: Any) -> None:

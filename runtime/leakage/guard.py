@@ -17,6 +17,10 @@ class LeakageConfig:
     """Which evaluation sets are kept out, and how alike a frame must be to one of their images."""
 
     guard: list[str] = option("Folders of evaluation images that must not enter the shards.", [])
+    max_unreadable_share: float = option(
+        "Share of a guarded set's images that may be unreadable; more is an error: their copies would not be found.",
+        0.01,
+    )
     min_similarity: float = option("Similarity of the quick search from which an image is compared closely.", 0.45)
     candidates: int = option("Images that are compared closely, per frame.", 4)
     min_correlation: float = option("Correlation after alignment from which a frame is a copy.", 0.55)
@@ -38,6 +42,7 @@ class Match:
 
     number: int
     name: str
+    sha256: str
     correlation: float
 
 
@@ -46,6 +51,7 @@ class Guard:
     """All guarded images as arrays, so that Ray hands them to workers without a copy."""
 
     names: list[str]
+    sha256: list[str]  # of the files: what may be published of an image, whose name may be a patient's
     descriptors: NDArray[np.float32]  # [len(PARTS) * N, 256], part by part
     greys: NDArray[np.uint8]  # [N, 96, 96]
     masks: NDArray[np.uint8]  # [N, 96, 96]
@@ -64,7 +70,7 @@ class Guard:
             other = Thumbnail(self.greys[number], self.masks[number])
             correlation = correlation_when_aligned(thumbnail, other, PARTS[best_part[number]])
             if correlation >= config.min_correlation and (found is None or correlation > found.correlation):
-                found = Match(number, self.names[number], round(correlation, 4))
+                found = Match(number, self.names[number], self.sha256[number], round(correlation, 4))
         return found
 
 
@@ -78,6 +84,7 @@ def build_guard(images: Sequence[GuardedImage]) -> Guard:
     shape = (len(thumbnails), *(thumbnails[0].grey.shape if thumbnails else (0, 0)))
     return Guard(
         names=[image.name for image in readable],
+        sha256=[image.sha256 for image in readable],
         descriptors=np.ascontiguousarray(descriptors.transpose(1, 0, 2)).reshape(-1, DESCRIPTOR_PX**2),
         greys=np.array([t.grey for t in thumbnails], np.uint8).reshape(shape),
         masks=np.array([t.mask for t in thumbnails], np.uint8).reshape(shape),

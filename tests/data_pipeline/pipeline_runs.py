@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_pipeline import PipelineConfig, load_config
@@ -55,3 +57,18 @@ class FinishedRun:
             f"{row['corpus']}/{row['path']}": row
             for row in pq.read_table(config.private_dir / "sources.parquet").to_pylist()
         }
+
+
+def in_published(folder: Path, words: Sequence[str]) -> list[str]:
+    """Where a word stands in a folder's names or contents; tables are read, because Parquet compresses its text."""
+    hits = []
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        content = path.name.encode() + b"\0" + path.read_bytes()
+        if path.suffix == ".parquet":
+            table = pq.read_table(path)
+            columns = [name for name in table.column_names if table.schema.field(name).type != pa.binary()]
+            content += repr(table.select(columns).to_pylist()).encode()
+        hits += [f"{path.name}: {word}" for word in words if word.encode() in content]
+    return hits
