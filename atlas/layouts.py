@@ -71,7 +71,9 @@ def _named(mapping: Mapping, source: Path) -> Found:
 
 
 def _search(folder: Path, mappings: dict[str, Mapping], depth: int) -> Iterator[Found]:
-    here = [mapping for mapping in mappings.values() if _has_signature(folder, mapping)]
+    fitting = [mapping for mapping in mappings.values() if _has_signature(folder, mapping)]
+    # A dataset that holds another's class folders and more is that one alone.
+    here = [m for m in fitting if not any(set(m.contains) < set(other.contains) for other in fitting)]
     if here:
         yield from (Found(mapping, folder) for mapping in here)
     elif depth:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas import Label, Taxonomy
+from atlas import AMBIGUOUS, Label, Taxonomy
 from linear_probe.samples import Sample
 from linear_probe.split import SPLITS, TEST, TRAIN, VALIDATION
 from runtime.errors import UserError
@@ -70,7 +70,7 @@ def _grading(name: str, title: str, findings: tuple[str, ...], grades: tuple[str
 
 def _choice(name: str, title: str, findings: tuple[str, ...]) -> TaskSpec:
     def of(label: Label) -> str | None:
-        return label.finding if label.finding in findings else None
+        return label.finding if label.finding in findings and label.grade != AMBIGUOUS else None
 
     return TaskSpec(name, title, True, (("", lambda taxonomy: list(findings), of),))
 

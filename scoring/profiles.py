@@ -1,6 +1,7 @@
 """One number from C classes, as each challenge defines it: micro, macro or pooled, from confusion matrices.
 
-Matrices are [..., C, C], rows truth, so that one matrix and a thousand bootstrap draws take the same way.
+Matrices are [..., C, C], rows truth, so that one matrix and a thousand bootstrap draws take the same way. A column more
+stands for answers that are missing: they make a false negative of their class and a false positive of none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FIGURES = ("precision", "recall", "specificity", "accuracy", "f1", "mcc")
 def one_against_rest(confusion: Floats) -> Counts:
     """Counts of each class against all others [..., C]."""
     tp = np.diagonal(confusion, axis1=-2, axis2=-1).astype(np.float64)
-    fn, fp = confusion.sum(axis=-1) - tp, confusion.sum(axis=-2) - tp
+    fn, fp = confusion.sum(axis=-1) - tp, confusion[..., : tp.shape[-1]].sum(axis=-2) - tp
     return Counts(tp, fp, fn, confusion.sum(axis=(-2, -1))[..., None] - tp - fn - fp)
 
 
@@ -63,6 +64,13 @@ def _micro(confusion: Floats) -> dict[str, Floats]:
     return {name: every[name] for name in ("recall", "precision", "f1", "specificity", "accuracy")}
 
 
+def square_mcc(confusion: Floats) -> Floats:
+    """Multi-class R_K; missing answers are a class of their own that is never true."""
+    rows, columns = confusion.shape[-2:]
+    padding = [(0, 0)] * (confusion.ndim - 2) + [(0, columns - rows), (0, 0)]
+    return multiclass_mcc(np.pad(confusion, padding))
+
+
 def pooled_mcc(confusion: Floats) -> Floats:
     """The two-class formula on sums over classes: (C·a − 1)/(C − 1) for a share a of right answers. Not R_K."""
     return rates.matthews(summed(one_against_rest(confusion)))
@@ -77,12 +85,12 @@ def _medico2018(confusion: Floats) -> dict[str, Floats]:
     return {
         **{name: means[name] for name in ("recall", "precision", "f1", "specificity")},
         "accuracy": sums["accuracy"],
-        "mcc": multiclass_mcc(confusion),
+        "mcc": square_mcc(confusion),
     }
 
 
 def _biomedia2019(confusion: Floats) -> dict[str, Floats]:
-    return {**_micro(confusion), "mcc": multiclass_mcc(confusion)}
+    return {**_micro(confusion), "mcc": square_mcc(confusion)}
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ class Profile:
         counts = summed(one_against_rest(confusion))
         if not self.counts_are_means:
             return counts
-        classes = confusion.shape[-1]
+        classes = confusion.shape[-2]
         return Counts(*(part / classes for part in (counts.tp, counts.fp, counts.fn, counts.tn)))
 
 

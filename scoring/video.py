@@ -49,6 +49,7 @@ class Jitter:
     """Movement of detected centres between consecutive frames, and what of it is not true movement."""
 
     steps: int
+    residual_steps: int
     mean_px: float | None
     mean_over_diagonal: float | None
     mean_residual_px: float | None
@@ -82,6 +83,7 @@ def centroid_jitter(
     mean = float(np.mean(lengths)) if lengths else None
     return Jitter(
         len(lengths),
+        len(residuals),
         mean,
         mean / hypot(*size) if mean is not None else None,
         float(np.mean(residuals)) if residuals else None,

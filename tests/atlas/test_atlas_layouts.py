@@ -29,6 +29,14 @@ LAYOUTS: dict[str, tuple[str, dict[str, str | None], dict[str, tuple[tuple[str, 
         {"dyed-lifted-polyps/a.jpg": None, "normal-z-line/b.jpg": None},
         {"normal-z-line/b.jpg": (("normal-z-line",), None, None)},
     ),
+    "medico": (
+        "Medico_2018_development_set",
+        {
+            f"{name}/a.jpg": None
+            for name in ("dyed-lifted-polyps", "normal-z-line", "stool-plenty", "colon-clear", "blurry-nothing")
+        },
+        {"stool-plenty/a.jpg": (("stool-plenty",), None, None)},
+    ),
     "nerthus": (
         "nerthus-dataset-frames",
         {"3/bowel_12_score_3-1_00000007.jpg": None},

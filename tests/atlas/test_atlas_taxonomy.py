@@ -13,7 +13,7 @@ from runtime.errors import UserError
 DATASETS = {
     "etis-larib", "cvc-clinicdb", "kvasir", "nerthus", "kvasir-seg", "edd2020", "hyperkvasir", "cp-child",
     "kvasir-capsule", "kvasircapsule-seg", "kvasir-sessile", "kumc", "sun", "crohnipi", "sun-seg", "ers", "polypgen",
-    "gastrovision", "medfmc-endo", "see-ai", "polar",
+    "gastrovision", "medfmc-endo", "see-ai", "polar", "medico",
 }  # fmt: skip
 
 TAXONOMY = """

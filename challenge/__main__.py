@@ -1,0 +1,110 @@
+"""python -m challenge: score, rank and time submissions; check data; merge annotations; the regulator's record."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from challenge.rank import rank
+from challenge.score import PROFILE_NAMES, ScoreOptions, score
+from challenge.timing import time_command
+from runtime.command_line import Command, run_stage
+from scoring.intervals import BootstrapConfig
+
+
+def _score_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--truth", required=True, help="the gold standard, in the same form")
+    add(
+        "--profile", choices=sorted({name for names in PROFILE_NAMES.values() for name in names}), help="whose averages"
+    )
+    add("--out", default="challenge_results", help="folder for the results (challenge_results)")
+    add("--team", help="who answers (from PREFIX_TEAM_TASK_RUN.csv)")
+    add("--task", help="which task it is for: classification, efficiency, hardware (from the file's name)")
+    add("--run", help="which of the team's runs (from the file's name)")
+    add("--classes", help="all classes, parted by commas (those of the truth)")
+    add("--separator", default=",", help="what parts the columns (,)")
+    add("--time-unit", choices=["ms", "s"], help="unit of the times in a file without a header")
+    add("--missing", choices=["refuse", "wrong"], default="refuse", help="what a missing answer is (refuse)")
+    add("--match", choices=["stem", "path"], default="stem", help="compare names without folder and ending, or paths")
+    add("--images", help="folder of the pictures, for the page's errors")
+    add("--without", help="file of names: give the score without these pictures as well (near twins in training)")
+    add("--timing", help="FILE.timing.json of 'challenge time'")
+    add("--figure", help="print this figure only; refused when it does not fit the task")
+    add("--confidence", type=float, default=0.5, help="boxes from this confidence on are shown to the doctor (0.5)")
+    add("--fps", type=float, help="frames per second of the videos, for seconds and alarms per minute")
+    add("--unseen", help="centre that was not in training: its gap to the others")
+    add("--mm-per-px", type=float, help="scale of the pictures; without it sizes are in pixels")
+    add("--training-pictures", type=int, help="decides ties")
+    add("--organiser", action="store_true", help="shown without a rank")
+    add("--samples", type=int, default=1000, help="bootstrap draws over groups (1000)")
+    add("--seed", type=int, default=0, help="seed of the draws (0)")
+
+
+def _path(word: str | None) -> Path | None:
+    return Path(word) if word else None
+
+
+def _score(a: argparse.Namespace, config: None) -> None:
+    bootstrap = BootstrapConfig(samples=a.samples, seed=a.seed)
+    bootstrap.check()
+    options = ScoreOptions(
+        truth=Path(a.truth),
+        out=Path(a.out),
+        profile=a.profile,
+        team=a.team,
+        task=a.task,
+        run=a.run,
+        classes=[word.strip() for word in a.classes.split(",")] if a.classes else (),
+        separator="\t" if a.separator in ("tab", "\\t") else a.separator,
+        time_unit=a.time_unit,
+        missing=a.missing,
+        match=a.match,
+        images=_path(a.images),
+        without=_path(a.without),
+        timing=_path(a.timing),
+        figure=a.figure,
+        confidence=a.confidence,
+        fps=a.fps,
+        unseen=a.unseen,
+        mm_per_px=a.mm_per_px,
+        training_pictures=a.training_pictures,
+        organiser=a.organiser,
+        bootstrap=bootstrap,
+    )
+    score(Path(a.submission), options)
+
+
+def _rank_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--task", choices=["classification", "efficiency", "hardware", "clinical"], default="classification")
+    add("--reading", choices=["A", "B"], default="A", help="efficiency: A fastest above 85%%, B best above 45 a second")
+    add("--published", help="show a published table beside, such as medico2018_efficiency")
+    add("--out", help="folder for ranking.json, ranking.csv and the page")
+
+
+def _rank(a: argparse.Namespace, config: None) -> None:
+    rank([Path(word) for word in a.results], a.task, a.reading, a.published, _path(a.out))
+
+
+def _time_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--images", required=True, help="folder of test pictures; its place in the command is {images}")
+    add("--out", default="submission.csv", help="where the program's lines go (submission.csv)")
+    add("--repeats", type=int, default=1, help="how often it is run; the quickest counts (1)")
+    add("--time-unit", choices=["ms", "s"], help="unit of the times in lines without a header")
+    add("--timeout", type=float, help="seconds after which a run is stopped")
+
+
+def _time(a: argparse.Namespace, config: None) -> None:
+    time_command(a.command, Path(a.images), Path(a.out), max(1, a.repeats), a.time_unit, a.timeout)
+
+
+COMMANDS = (
+    Command("score", "Score a file of predictions against the truth.", _score, ("SUBMISSION",), None, _score_options),
+    Command("rank", "Rank scored submissions, with paired tests.", _rank, ("RESULTS…",), None, _rank_options),
+    Command("time", "Time any program on one picture and on all.", _time, ("COMMAND",), None, _time_options),
+)
+
+if __name__ == "__main__":
+    run_stage("challenge", COMMANDS)
