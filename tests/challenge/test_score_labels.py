@@ -11,21 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from challenge_runs import challenge
 from sklearn.metrics import matthews_corrcoef
 
-from challenge.__main__ import COMMANDS
-from runtime.command_line import run_stage
 from scoring.ranking import four_digits
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "metrics_medico.json").read_text())
 FILES = GOLDEN["submission_files"]
-
-
-def challenge(*words: object) -> int:
-    """The command in this process: its exit code."""
-    with pytest.raises(SystemExit) as done:
-        run_stage("challenge", COMMANDS, [str(word) for word in words])
-    return int(done.value.code or 0)
 
 
 @pytest.fixture

@@ -1,0 +1,39 @@
+"""Running the command in this process, and small files to run it on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from challenge.__main__ import COMMANDS
+from runtime.command_line import run_stage
+
+
+def challenge(*words: object) -> int:
+    """The exit code of the command."""
+    with pytest.raises(SystemExit) as done:
+        run_stage("challenge", COMMANDS, [str(word) for word in words])
+    return int(done.value.code or 0)
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def answers(path: Path, right: float, time_ms: float, seed: int, n: int = 300, classes: str = "abcd") -> Path:
+    """A submission with about this share of right answers to `labels_truth`."""
+    random = np.random.default_rng(seed)
+    lines = ["file,category,confidence,time_ms"]
+    for i in range(n):
+        truth = classes[i % len(classes)]
+        answer = truth if random.random() < right else str(random.choice([c for c in classes if c != truth]))
+        lines.append(f"{i}.png,{answer},{random.uniform(0.3, 1):.3f},{time_ms * random.uniform(0.9, 1.1):.4f}")
+    return write(path, *lines)
+
+
+def labels_truth(path: Path, n: int = 300, classes: str = "abcd") -> Path:
+    return write(path, "file,label,group", *(f"{i}.png,{classes[i % len(classes)]},{i // 3}" for i in range(n)))
