@@ -24,9 +24,10 @@ from atlas.corpora import (
 from atlas.layouts import Item, read_csv, read_table_of_files
 from atlas.mapping import Mapping, load_mappings
 from atlas.pictures import measure_all
-from atlas.taxonomy import Label, Taxonomy, load_taxonomy
+from atlas.taxonomy import AMBIGUOUS, Label, Taxonomy, load_taxonomy
 
 __all__ = [
+    "AMBIGUOUS",
     "CORPORA",
     "NEAR_DUPLICATE_BITS",
     "OVERLAPS_BETWEEN_CORPORA",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas.mapping import load_mappings
+from atlas import load_mappings
 from challenge.bootstrap import figure, none_for_nan
 from challenge.submissions import MISSING, Answers, Truth
 from scoring import profiles

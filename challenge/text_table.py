@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.errors import UserError, naming_path
+from runtime.names import printable
 
 _OTHER_SEPARATORS = {";": "';'", "\t": "a tab", ",": "','", "|": "'|'"}
 
@@ -103,6 +104,9 @@ def _rows(path: Path, text: str, separator: str) -> Iterable[Row]:
         if reader.line_num > line + 1:
             raise UserError(f"{path}, line {line + 1}: a quotation mark is not closed on its line; close it.")
         line = reader.line_num
+        odd = next((cell for cell in cells if printable(cell.strip()) != cell.strip()), None)
+        if odd is not None:
+            raise UserError(f"{path}, line {line}: there is a control character in '{printable(odd)}'; remove it.")
         if any(cell.strip() for cell in cells):
             yield Row(line, tuple(cell.strip() for cell in cells))
         elif len(cells) > 1:

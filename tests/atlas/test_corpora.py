@@ -21,8 +21,8 @@ def test_the_table_names_what_exists() -> None:
     ("corpora", "seen"),
     [
         ([], set()),
-        (["hyperkvasir"], {"hyperkvasir", "kvasir", "kvasir-seg", "kvasir-sessile"}),
-        (["kvasir"], {"hyperkvasir", "kvasir", "kvasir-seg"}),
+        (["hyperkvasir"], {"hyperkvasir", "kvasir", "kvasir-seg", "kvasir-sessile", "medico"}),
+        (["kvasir"], {"hyperkvasir", "kvasir", "kvasir-seg", "medico"}),
         (["ers", "colonoscopicds"], {"ers", "kumc"}),
         (["ldpolypvideo"], set()),
         (["EndoFM-pretrain/SUN"], {"sun"}),
