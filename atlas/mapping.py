@@ -40,6 +40,7 @@ class Mapping:
     overlaps: tuple[str, ...] = ()  # datasets known to share pictures with this one
     ids_of: str | None = None  # dataset whose patients and videos these are
     settings: dict[str, Any] = field(default_factory=dict)  # what the reader needs beside the rules
+    regions: dict[str, Any] = field(default_factory=dict)  # where masks or boxes of a picture are
     notes: str = ""
 
     def meaning(self, label: str) -> tuple[Label, ...] | None:
@@ -49,7 +50,7 @@ class Mapping:
 
 _KEYS = {
     "dataset", "title", "labels", "same_as", "layout", "reader", "signature", "overlaps", "ids_of",
-    "table", "vector_lists", "notes",
+    "table", "vector_lists", "regions", "notes",
 }  # fmt: skip
 
 
@@ -68,6 +69,8 @@ def parse_mapping(text: str, source: str, taxonomy: Taxonomy) -> Mapping:
             raise UserError(f"{source}: same_as.{spelling} leads to '{label}', which is no label here; {hint}")
     signature = values.get("signature", {})
     refuse_unknown(signature, {"folder", "contains"}, f"{source}: signature")
+    regions = values.get("regions", {})
+    refuse_unknown(regions, {"masks", "boxes", "label", "one_a_picture"}, f"{source}: regions")
     reader = values.get("reader", "paths")
     if reader not in READERS:
         raise UserError(f"{source}: there is no reader '{reader}'; there are: {', '.join(READERS)}.")
@@ -83,6 +86,7 @@ def parse_mapping(text: str, source: str, taxonomy: Taxonomy) -> Mapping:
         overlaps=tuple(values.get("overlaps", ())),
         ids_of=values.get("ids_of"),
         settings=values.get("table") or values.get("vector_lists") or {},
+        regions=regions,
         notes=str(values.get("notes", "")),
     )
 

@@ -30,6 +30,7 @@ from data_pipeline.synthesize.planted import (
     plan_copies,
     plan_defects,
 )
+from data_pipeline.synthesize.regions import Region, write_regions
 from data_pipeline.synthesize.sources import describe, geometry_name, make_source
 from data_pipeline.synthesize.truth import (
     TRUTH_NAME,
@@ -105,13 +106,14 @@ def _make_all(directory: Path, size: str, seed: int, processes: int) -> Truth:
     jobs = len(labelled) + len(plans) + len(copies) + len(defects)
     with _pool(processes) as run, progress("synthetic corpus", jobs, "files") as bar:
         # Leaks need the labelled images, copies need the videos: so three rounds. Long jobs go first.
-        run(bar, partial(make_labelled, directory, seed=seed), labelled)
+        regions: list[list[Region]] = run(bar, partial(make_labelled, directory, seed=seed), labelled)
         run(bar, partial(make_source, directory, seed=seed), sorted(plans, key=_work, reverse=True))
         broken: list[Defect] = run(bar, partial(make_defect, directory, seed=seed), defects)
         run(bar, partial(make_copy, directory), copies)
     write_bytes(directory / ERS_COPY[0], (directory / ERS_COPY[1]).read_bytes())
     sources, duplicates = _describe_sources(plans, copies)
     _write_endofm_list(directory)
+    write_regions(directory, [region for of_scene in regions for region in of_scene])
     return Truth(
         size=size,
         seed=seed,

@@ -12,6 +12,7 @@ from data_pipeline.synthesize.media import write_image
 from data_pipeline.synthesize.motion import look
 from data_pipeline.synthesize.plan import SIZES
 from data_pipeline.synthesize.randomness import generator, stable_uuid
+from data_pipeline.synthesize.regions import Region, regions_of
 from data_pipeline.synthesize.scene import KVASIR_CLASSES, make_scene
 
 FOLDER = "kvasir-dataset-v2"
@@ -77,14 +78,17 @@ def _deal_devices(count: int, seed: int) -> list[str]:
     return [deck[i] for i in generator(seed, "devices").permutation(count)]
 
 
-def make_labelled(directory: Path, plan: LabelledPlan, seed: int) -> None:
-    """Write the images of one scene, a fraction of a second apart."""
+def make_labelled(directory: Path, plan: LabelledPlan, seed: int) -> list[Region]:
+    """Write the images of one scene, a fraction of a second apart, and return where their lesions are."""
     key = (seed, "labelled", plan.label, plan.scene)
     scene = make_scene(plan.label, *key)
     geometry = geometry_of(plan.device, plan.width, plan.height)
     overlay = Overlay(geometry, *key)
     left, top, right, bottom = geometry.field_of_view.box
+    regions: list[Region] = []
     for number, path in enumerate(plan.paths):
         seconds = 0.12 * number
         picture = look(scene, seconds, right - left, bottom - top, blur=False)
         write_image(directory / path, overlay.compose(picture, seconds), jpeg_quality=92)
+        regions += regions_of(scene, seconds, geometry, path)
+    return regions

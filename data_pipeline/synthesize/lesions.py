@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from data_pipeline.synthesize.randomness import Floats, mix, ring_noise, smooth_noise, smoothstep
 
@@ -90,6 +91,15 @@ def _window(lesion: Lesion, centre: tuple[float, float], size: float, shape: tup
     columns, rows = (a + 2) * np.float32(TILE_PX / 4), (b + 2) * np.float32(TILE_PX / 4)
     tile, fine = (cv2.remap(t, columns, rows, cv2.INTER_LINEAR) for t in (lesion.tile, lesion.fine_tile))
     return Window(slice(top, bottom), slice(left, right), a, b, rho, tile, fine)
+
+
+def lesion_mask(lesion: Lesion, centre: tuple[float, float], size: float, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Which pixels of a picture of `shape` (height, width) lie inside the lesion's outline."""
+    mask = np.zeros(shape, bool)
+    window = _window(lesion, centre, size, shape)
+    if window is not None:
+        mask[window.rows, window.columns] = window.rho < 1
+    return mask
 
 
 def draw_lesion(picture: Floats, gloss: Floats, lesion: Lesion, centre: tuple[float, float], size: float) -> None:

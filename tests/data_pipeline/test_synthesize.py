@@ -102,7 +102,7 @@ def test_layouts_are_those_of_the_real_corpora(synthetic_corpus: Path) -> None:
         assert [path for path in corpora[name] if not re.fullmatch(pattern, path)] == []
     listed = (synthetic_corpus / "endofm-pretrain" / "train.csv").read_text().splitlines()
     assert listed == [f"{p},-1" for p in sorted(corpora["endofm-pretrain"]) if p.endswith(".mp4")]
-    assert {str(p) for p in files if len(p.parts) == 1} == {"truth.json", "SHA256SUMS"}
+    assert {str(p) for p in files if len(p.parts) == 1} == {"truth.json", "regions.jsonl", "SHA256SUMS"}
 
 
 def test_all_kinds_of_scene_are_in_the_pretraining_videos(truth: Truth) -> None:

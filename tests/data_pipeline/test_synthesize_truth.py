@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -115,6 +116,32 @@ def test_labelled_images_are_laid_out_as_their_geometry_says(synthetic_corpus: P
     assert len(by_layout) > 12
     for name, pictures in by_layout.items():
         assert_layout(np.stack(pictures).max(axis=0), truth.geometries[name], name)
+
+
+def test_lesions_of_labelled_images_are_where_the_regions_say(synthetic_corpus: Path, truth: Truth) -> None:
+    lines = (synthetic_corpus / "regions.jsonl").read_text(encoding="utf-8").splitlines()
+    regions = [json.loads(line) for line in lines]
+    images = {image.path: image for image in truth.evaluation}
+    of_class: dict[str, set[str]] = {}
+    contrast = []
+    for region in regions:
+        image = images[region["file"]]
+        of_class.setdefault(image.label, set()).add(image.path)
+        outline = np.array(region["polygon"])
+        x1, y1, x2, y2 = region["box"]
+        assert (abs(outline.min(axis=0) - (x1, y1)) <= 1).all() and (abs(outline.max(axis=0) - (x2, y2)) <= 2).all()
+        visible = truth.geometry_of(image).visible_mask()
+        inside = np.zeros(visible.shape, np.uint8)
+        cv2.fillPoly(inside, [outline], 1)
+        assert visible[inside > 0].mean() > 0.99
+        if region["label"] == "dyed-resection-margins":
+            picture = cv2.imread(str(synthetic_corpus / image.path)).astype(np.float64)  # blue first
+            blueness = (picture[..., 0] + 1) / (picture[..., 2] + 1)
+            around = (cv2.dilate(inside, np.ones((25, 25), np.uint8)) > 0) & (inside == 0) & visible
+            contrast.append(np.median(blueness[inside > 0]) - np.median(blueness[around]))
+    lesions = {"polyps", "dyed-lifted-polyps", "dyed-resection-margins", "normal-cecum"}
+    assert of_class == {label: {i.path for i in truth.evaluation if i.label == label} for label in lesions}
+    assert np.mean(np.array(contrast) > 0) > 0.9  # a wound is bluer than what is around it
 
 
 def test_faults_are_where_the_truth_says(synthetic_corpus: Path, truth: Truth) -> None:

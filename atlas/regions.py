@@ -1,0 +1,239 @@
+"""Where things are in the pictures of the atlas: masks, boxes and outlines of the datasets, or a list of one's own.
+
+A list is a JSONL file, one region a line, files relative to it:
+
+    {"file": "polyps/1.jpg", "label": "polyps", "box": [x1, y1, x2, y2], "polygon": [[x, y], …]}
+
+or a folder of LabelMe files. Boxes are pixels of the picture, right and bottom excluded. A label is one of the
+dataset's own, or a path of the taxonomy (colon/pathological-findings/colon-polyp).
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from atlas.build import Row
+from atlas.mapping import Mapping, load_mappings
+from atlas.taxonomy import Label, load_taxonomy
+from runtime.errors import UserError
+from runtime.files import read_json, read_json_lines
+
+# A component smaller than this share of the picture is a slip of the brush.
+MIN_AREA_SHARE = 0.0005
+_MASK_ABOVE = 127
+
+Box = tuple[float, float, float, float]
+Polygon = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Region:
+    """One thing in a picture; the polygon is empty where only a box is known."""
+
+    label: Label
+    box: Box  # x1, y1, x2, y2
+    polygon: Polygon = ()
+
+
+@dataclass(frozen=True)
+class Component:
+    """A connected part of a mask."""
+
+    box: tuple[int, int, int, int]
+    pixels: int
+    polygon: Polygon
+
+
+@dataclass
+class Regions:
+    """Regions by the checksum of their picture, and what could not be used: reason → number."""
+
+    of: dict[str, list[Region]] = field(default_factory=lambda: defaultdict(list))
+    problems: Counter[str] = field(default_factory=Counter)
+    complete: set[str] = field(default_factory=set)  # pictures whose masks show every finding of their kind
+
+
+def mask_components(mask: NDArray[Any], min_area_share: float = MIN_AREA_SHARE) -> list[Component]:
+    """8-connected parts of a mask [H, W] in the order of their first pixel; smaller ones are left out."""
+    filled = (np.asarray(mask) > 0).astype(np.uint8)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(filled, connectivity=8)
+    first = np.full(count, labels.size)
+    values, begins = np.unique(labels, return_index=True)
+    first[values] = begins
+    parts = []
+    for number in sorted(range(1, count), key=lambda n: first[n]):
+        x, y, width, height, pixels = (int(v) for v in stats[number])
+        if pixels < min_area_share * filled.size:
+            continue
+        own = (labels[y : y + height, x : x + width] == number).astype(np.uint8)
+        contours, _ = cv2.findContours(own, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE, offset=(x, y))
+        outline = cv2.approxPolyDP(max(contours, key=cv2.contourArea), 1.0, True).reshape(-1, 2)
+        polygon = tuple((float(px), float(py)) for px, py in outline)
+        parts.append(Component((x, y, x + width, y + height), pixels, polygon))
+    return parts
+
+
+def read_regions(rows: Sequence[Row], own_list: Path | None = None) -> Regions:
+    """All regions of the pictures, from the datasets' own files and from a list of the user's."""
+    mappings = load_mappings()
+    regions = Regions()
+    for row in rows:
+        mapping = mappings.get(row.dataset)
+        if mapping is not None and mapping.regions and row.sha256 not in regions.of:
+            for region in _of_dataset(row, mapping, regions):
+                _add(regions, row, region)
+    if own_list is not None:
+        by_path = {row.path: row for row in rows}
+        for file, label, box, polygon in _listed(own_list):
+            row_of_file = by_path.get(str(file.resolve()))
+            if row_of_file is None:
+                regions.problems["picture is not in the atlas"] += 1
+                continue
+            meaning = _meaning(label, mappings.get(row_of_file.dataset))
+            if meaning is None:
+                regions.problems[f"unknown label '{label}'"] += 1
+            else:
+                _add(regions, row_of_file, Region(meaning, box, polygon))
+    return regions
+
+
+def _add(regions: Regions, row: Row, region: Region) -> None:
+    x1, y1, x2, y2 = region.box
+    if not (0 <= x1 < x2 <= row.width and 0 <= y1 < y2 <= row.height):
+        regions.problems["box is empty or outside its picture"] += 1
+        return
+    regions.of[row.sha256].append(region)
+
+
+def _meaning(label: str, mapping: Mapping | None) -> Label | None:
+    """The one label of the taxonomy that a region's name stands for."""
+    own = mapping.meaning(label) if mapping is not None else None
+    if own:
+        return own[0]
+    if label.count("/") not in (2, 3):
+        return None
+    try:
+        return load_taxonomy().resolve(label.split("/"), label)
+    except UserError:
+        return None
+
+
+# ------------------------------------------------------------------------------------------ files of the datasets
+
+
+def _of_dataset(row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region]:
+    path = Path(row.path)
+    if "masks" in mapping.regions:
+        yield from _from_masks(row, mapping, regions)
+    elif mapping.regions.get("boxes") == "voc":
+        file = Path(str(path).replace("/Image/", "/Annotation/", 1)).with_suffix(".xml")
+        if file.is_file():
+            yield from _from_voc(file, mapping, regions)
+    elif mapping.regions.get("boxes") == "yolo":
+        places = (path.with_suffix(".txt"), path.parent.parent / "labels" / f"{path.stem}.txt")
+        file_there = next((place for place in places if place.is_file()), None)
+        if file_there is not None:
+            yield from _from_yolo(file_there, row, mapping, regions)
+
+
+def _from_masks(row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region]:
+    """Files that the mapping's patterns find from the picture's folder; {stem} is the picture's name."""
+    path = Path(row.path)
+    stem = re.sub(r"([*?[])", r"[\1]", path.stem)  # taken literally by glob
+    found: list[Path] = []
+    for pattern in mapping.regions["masks"]:
+        folder, _, name = pattern.rpartition("/")
+        found += sorted((path.parent / folder).resolve().glob(name.replace("{stem}", stem)))
+    for file in found:
+        label = mapping.regions.get("label") or file.stem.removeprefix(path.stem + "_")
+        meaning = _meaning(label, mapping)
+        mask = cv2.imread(str(file), cv2.IMREAD_GRAYSCALE)
+        if meaning is None:
+            regions.problems[f"{row.dataset}: unknown label '{label}'"] += 1
+        elif mask is None:
+            regions.problems[f"{row.dataset}: mask can't be read"] += 1
+        elif mask.shape != (row.height, row.width):
+            regions.problems[f"{row.dataset}: mask of another size than its picture"] += 1
+        else:
+            regions.complete.add(row.sha256)
+            for part in mask_components(mask > _MASK_ABOVE):
+                yield Region(meaning, part.box, part.polygon)
+
+
+def _from_voc(file: Path, mapping: Mapping, regions: Regions) -> Iterator[Region]:
+    for node in ElementTree.parse(file).iterfind("object"):
+        name = (node.findtext("name") or "").strip()
+        meaning = _meaning(name, mapping)
+        corners = [node.findtext(f"bndbox/{corner}") for corner in ("xmin", "ymin", "xmax", "ymax")]
+        if meaning is None or None in corners:
+            regions.problems[f"{mapping.dataset}: unknown label '{name}' or a box without corners"] += 1
+            continue
+        x1, y1, x2, y2 = (float(corner or 0) for corner in corners)
+        yield Region(meaning, (x1, y1, x2, y2))
+
+
+def _from_yolo(file: Path, row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region]:
+    """Class number, centre and size as shares of the picture; classes.txt above names the classes."""
+    names_file = next((p / "classes.txt" for p in file.parents[:4] if (p / "classes.txt").is_file()), None)
+    names = names_file.read_text(encoding="utf-8").split("\n") if names_file else []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        parts = line.split()
+        name = names[int(parts[0])].strip() if parts and parts[0].isdecimal() and int(parts[0]) < len(names) else ""
+        meaning = _meaning(name, mapping)
+        if len(parts) < 5 or meaning is None:
+            regions.problems[f"{mapping.dataset}: a line of a box file can't be read"] += 1
+            continue
+        cx, cy, width, height = (float(part) for part in parts[1:5])
+        left, top = (cx - width / 2) * row.width, (cy - height / 2) * row.height
+        box = (left, top, left + width * row.width, top + height * row.height)
+        yield Region(meaning, tuple(round(v) for v in box))  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------ a list of one's own
+
+
+def _listed(path: Path) -> Iterator[tuple[Path, str, Box, Polygon]]:
+    if path.is_dir():
+        for file in sorted(path.rglob("*.json")):
+            yield from _from_labelme(file)
+        return
+    for number, line in enumerate(read_json_lines(path), 1):
+        try:
+            polygon = tuple((float(x), float(y)) for x, y in line.get("polygon") or ())
+            box = line.get("box") or _box_around(polygon)
+            x1, y1, x2, y2 = (float(value) for value in box)
+            yield path.parent / line["file"], str(line["label"]), (x1, y1, x2, y2), polygon
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path}, line {number}: a region needs file, label and box (four numbers) or polygon; correct it."
+            ) from error
+
+
+def _from_labelme(file: Path) -> Iterator[tuple[Path, str, Box, Polygon]]:
+    content = read_json(file)
+    if not isinstance(content, dict) or "shapes" not in content:
+        return
+    picture = file.parent / str(content.get("imagePath", "")).replace("\\", "/")
+    for shape in content["shapes"]:
+        try:
+            points = tuple((float(x), float(y)) for x, y in shape["points"])
+            box = _box_around(points)
+            polygon = points if shape.get("shape_type", "polygon") == "polygon" else ()
+            yield picture, str(shape["label"]), box, polygon
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"cannot read {file}: a shape needs a label and points; correct it in LabelMe.") from error
+
+
+def _box_around(points: Sequence[tuple[float, float]]) -> Box:
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    return (min(xs), min(ys), max(xs), max(ys))

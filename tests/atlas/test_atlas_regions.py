@@ -1,0 +1,97 @@
+"""Regions of pictures: parts of masks, boxes and lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from atlas.build import build_atlas
+from atlas.regions import mask_components, read_regions
+from runtime.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def case(golden: Path) -> Any:
+    return json.loads((golden / "metrics_endobench.json").read_text(encoding="utf-8"))["mask_regions"]
+
+
+def test_parts_of_a_mask(case: Any) -> None:
+    mask = np.array(case["mask"])
+    every = mask_components(mask, 0)
+    assert [{"box": list(c.box), "pixels": c.pixels} for c in every] == case["components"]
+    kept = mask_components(mask, case["min_area_share"])
+    assert [{"box": list(c.box), "pixels": c.pixels} for c in kept] == case["expected_kept"]
+    assert len(kept) == case["expected_polyp_count"]
+    assert mask_components(np.zeros((4, 4))) == []
+
+
+def picture(path: Path, seed: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cv2.imwrite(str(path), np.random.default_rng(seed).integers(0, 255, (60, 80, 3), np.uint8))
+
+
+def test_masks_beside_the_pictures(tmp_path: Path) -> None:
+    folder = tmp_path / "Kvasir-SEG"
+    for number in range(3):
+        picture(folder / "images" / f"p{number}.jpg", number)
+    (folder / "masks").mkdir()
+    mask = np.zeros((60, 80), np.uint8)
+    mask[10:30, 20:50] = 255
+    mask[40:50, 5:15] = 255
+    cv2.imwrite(str(folder / "masks" / "p0.png"), mask)
+    cv2.imwrite(str(folder / "masks" / "p1.png"), mask[:30])
+    atlas = build_atlas([str(folder)], 0)
+    rows = {Path(row.path).stem: row for row in atlas.rows}
+    regions = read_regions(atlas.rows)
+    assert [region.box for region in regions.of[rows["p0"].sha256]] == [(20, 10, 50, 30), (5, 40, 15, 50)]
+    assert regions.of[rows["p0"].sha256][0].label.finding == "colon-polyp"
+    assert regions.complete == {rows["p0"].sha256}
+    assert dict(regions.problems) == {"kvasir-seg: mask of another size than its picture": 1}
+
+
+def test_a_list_of_regions(tmp_path: Path) -> None:
+    folder = tmp_path / "Kvasir-SEG"
+    (folder / "masks").mkdir(parents=True)
+    picture(folder / "images" / "a.jpg", 1)
+    atlas = build_atlas([str(folder)], 0)
+    lines = [
+        {"file": "images/a.jpg", "label": "polyp", "box": [1, 2, 30, 40]},
+        {"file": "images/a.jpg", "label": "colon/anatomical-landmarks/cecum", "polygon": [[5, 5], [20, 5], [9, 30]]},
+        {"file": "images/a.jpg", "label": "nonsense", "box": [1, 2, 30, 40]},
+        {"file": "images/a.jpg", "label": "polyp", "box": [70, 2, 95, 40]},
+        {"file": "images/other.jpg", "label": "polyp", "box": [1, 2, 30, 40]},
+    ]
+    listed = folder / "regions.jsonl"
+    listed.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    regions = read_regions(atlas.rows, listed)
+    found = regions.of[atlas.rows[0].sha256]
+    assert [(r.label.finding, r.box) for r in found] == [("colon-polyp", (1, 2, 30, 40)), ("cecum", (5, 5, 20, 30))]
+    assert dict(regions.problems) == {
+        "unknown label 'nonsense'": 1,
+        "box is empty or outside its picture": 1,
+        "picture is not in the atlas": 1,
+    }
+    listed.write_text('{"file": "images/a.jpg", "label": "polyp", "box": [1, 2]}\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"regions\.jsonl, line 1"):
+        read_regions(atlas.rows, listed)
+
+
+def test_labelme_files(tmp_path: Path) -> None:
+    folder = tmp_path / "Kvasir-SEG"
+    (folder / "masks").mkdir(parents=True)
+    picture(folder / "images" / "a.jpg", 1)
+    shapes = [
+        {"label": "polyp", "shape_type": "rectangle", "points": [[40, 30], [10, 5]]},
+        {"label": "polyp", "shape_type": "polygon", "points": [[1, 1], [9, 1], [9, 9]]},
+    ]
+    content = {"imagePath": "../images/a.jpg", "imageWidth": 80, "imageHeight": 60, "shapes": shapes}
+    (folder / "boxes").mkdir()
+    (folder / "boxes" / "a.json").write_text(json.dumps(content), encoding="utf-8")
+    atlas = build_atlas([str(folder)], 0)
+    found = read_regions(atlas.rows, folder / "boxes").of[atlas.rows[0].sha256]
+    assert [(r.box, len(r.polygon)) for r in found] == [((10, 5, 40, 30), 0), ((1, 1, 9, 9), 3)]
