@@ -41,6 +41,7 @@ class Mapping:
     ids_of: str | None = None  # dataset whose patients and videos these are
     settings: dict[str, Any] = field(default_factory=dict)  # what the reader needs beside the rules
     regions: dict[str, Any] = field(default_factory=dict)  # where masks or boxes of a picture are
+    licence: str = "unknown"
     notes: str = ""
 
     def meaning(self, label: str) -> tuple[Label, ...] | None:
@@ -49,7 +50,7 @@ class Mapping:
 
 
 _KEYS = {
-    "dataset", "title", "labels", "same_as", "layout", "reader", "signature", "overlaps", "ids_of",
+    "dataset", "title", "licence", "labels", "same_as", "layout", "reader", "signature", "overlaps", "ids_of",
     "table", "vector_lists", "regions", "notes",
 }  # fmt: skip
 
@@ -87,6 +88,7 @@ def parse_mapping(text: str, source: str, taxonomy: Taxonomy) -> Mapping:
         ids_of=values.get("ids_of"),
         settings=values.get("table") or values.get("vector_lists") or {},
         regions=regions,
+        licence=str(values.get("licence", "unknown")),
         notes=str(values.get("notes", "")),
     )
 

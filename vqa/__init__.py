@@ -1,0 +1,1 @@
+"""Questions about endoscopy pictures: built from an atlas, asked of models and people, scored."""

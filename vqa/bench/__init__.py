@@ -1,0 +1,1 @@
+"""Benches: how questions are made, stored, imported and exported."""

@@ -1,0 +1,59 @@
+"""The wordings of questions."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from runtime.errors import UserError, naming_path
+from vqa.bench.keys import keyed
+from vqa.bench.vocabulary import read_package_yaml
+
+FEWEST = 5
+_FIELDS = {"entity", "color", "instrument", "phase", "x1", "y1", "x2", "y2"}
+
+
+class Templates:
+    """Texts by sub-task; which one a question gets is decided by a hash of its key."""
+
+    def __init__(self, texts: dict[str, list[str]], source: str) -> None:
+        for name, wordings in texts.items():
+            if not isinstance(wordings, list) or len(set(wordings)) < FEWEST:
+                raise UserError(f"{source}: '{name}' needs at least {FEWEST} different wordings.")
+            for wording in wordings:
+                unknown = {f for _, f, _, _ in string.Formatter().parse(wording) if f is not None} - _FIELDS
+                if unknown:
+                    raise UserError(f"{source}: {name} has the unknown placeholder {{{sorted(unknown)[0]}}}.")
+        self.texts, self.source = texts, source
+
+    def text(self, subtask: str, key: str, seed: int, values: dict[str, Any]) -> tuple[str, str]:
+        """The question and the name of its wording. A wording whose placeholders have no value is passed over."""
+        if subtask not in self.texts:
+            raise UserError(f"{self.source}: there are no wordings for '{subtask}'; add {FEWEST}.")
+        usable = [
+            (number, wording)
+            for number, wording in enumerate(self.texts[subtask])
+            if all(
+                values.get(f) for _, f, _, _ in string.Formatter().parse(wording) if f is not None and f[0] not in "xy"
+            )
+        ]
+        number, wording = usable[keyed(seed, "template", key) % len(usable)]
+        return wording.format(**values), f"{subtask}.{number}"
+
+
+def load_templates(path: str = "") -> Templates:
+    """Those of this package, or of a file of the same form."""
+    if not path:
+        return Templates(read_package_yaml("templates", "endobench.yaml"), "endobench.yaml")
+    with naming_path("read the templates", path):
+        text = Path(path).read_text(encoding="utf-8")
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: it is not valid YAML; correct it.") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: templates are a mapping of sub-tasks to lists of wordings.")
+    return Templates(values, path)

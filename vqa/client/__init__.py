@@ -1,0 +1,1 @@
+"""Asking models: requests, retries, resume, costs."""

@@ -1,0 +1,1 @@
+"""Scores, shortcuts, contamination, leaderboards."""
