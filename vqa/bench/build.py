@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas.mapping import load_mappings
+from backbone.networks import Network, find_network
 from runtime.console import say, table, track
-from runtime.files import atomic_directory, write_bytes
+from runtime.files import atomic_directory
 from runtime.images import open_image
 from vqa.bench.candidates import REGION_TASK, Candidate, all_candidates
 from vqa.bench.config import BuildConfig
@@ -30,7 +31,7 @@ from vqa.bench.sources import Picture, read_sources
 from vqa.bench.tasks import REGION
 from vqa.bench.templates import load_templates
 from vqa.bench.vocabulary import load_vocabulary
-from vqa.features import Encoder, find_encoder
+from vqa.features import features_of
 
 # Neither changes a question.
 _NOT_STORED = ("data", "out", "regions", "annotations", "weights", "device", "templates", "review")
@@ -52,8 +53,8 @@ def build_bench(config: BuildConfig) -> None:
     candidates = [c for c in all_candidates(sources.pictures, vocabulary) if c.subtask in keys]
     facts = prepare_all({c.picture.sha256: c.picture for c in candidates}, config.pictures, left_out)
     candidates = [c for c in candidates if c.picture.sha256 in facts]
-    encoder = find_encoder(config.weights, config.device)
-    vectors = _features(candidates, encoder)
+    network = find_network(config.weights)
+    vectors = _features(candidates, network, config.device)
     chosen = select(
         _with_two_answers(candidates, left_out),
         lambda members: np.stack([vectors[m.picture.sha256] for m in members]),
@@ -77,16 +78,15 @@ def build_bench(config: BuildConfig) -> None:
             "seed": config.seed,
             "config": {k: v for k, v in asdict(config).items() if k not in _NOT_STORED},
             "inputs": _input_checksums(config),
-            "weights": {"name": encoder.name, "sha256": encoder.weights_sha256},
+            "weights": {"name": network.name, "sha256": network.weights_sha256},
             "selection": chosen.report,
             "left_out": dict(sorted(left_out.items())),
             "licences": licences_of(items),
             **review,
         }
         write_bench(folder, Draft(config.name, [replace(item, benchmark=config.name) for item in items], notes))
-    say(
-        f"{len(items)} questions about {len({i.sha256 for i in items})} pictures → {out}; reviewed: {review['reviewed']}"
-    )
+    used = len({item.sha256 for item in items})
+    say(f"{len(items)} questions about {used} pictures → {out}; reviewed: {review['reviewed']}")
 
 
 def prepare_all(pictures: dict[str, Picture], config: PictureConfig, left_out: Counter[str]) -> dict[str, Prepared]:
@@ -103,10 +103,12 @@ def prepare_all(pictures: dict[str, Picture], config: PictureConfig, left_out: C
     return facts
 
 
-def _features(candidates: Sequence[Candidate], encoder: Encoder) -> dict[str, NDArray[np.float32]]:
+def _features(candidates: Sequence[Candidate], network: Network, device: str | None) -> dict[str, NDArray[np.float32]]:
     paths = {c.picture.sha256: c.picture.path for c in candidates}
     order = sorted(paths)
-    return dict(zip(order, encoder.features([paths[sha256] for sha256 in order]), strict=True)) if order else {}
+    if not order:
+        return {}
+    return dict(zip(order, features_of(network, [paths[sha256] for sha256 in order], device), strict=True))
 
 
 def _with_two_answers(candidates: Sequence[Candidate], left_out: Counter[str]) -> list[Candidate]:
@@ -138,6 +140,7 @@ def render_all(
     for number, item in enumerate(items):
         by_picture[item.sha256].append(number)
     result = list(items)
+    (folder / IMAGES).mkdir()
     for sha256 in track(sorted(by_picture), "drawing", len(by_picture), "pictures"):
         sent = facts[sha256].render(np.asarray(open_image(pictures[sha256].path)))
         for number in by_picture[sha256]:
@@ -149,7 +152,7 @@ def render_all(
                 content, kind = encode_jpeg(sent), "jpg"
             name = f"{IMAGES}/{hashlib.sha256(content).hexdigest()[:16]}.{kind}"
             if not (folder / name).exists():
-                write_bytes(folder / name, content)
+                (folder / name).write_bytes(content)  # the folder as a whole is made durable at its end
             result[number] = replace(item, image=name)
     return result
 
@@ -161,7 +164,7 @@ def licences_of(items: Sequence[Item]) -> dict[str, str]:
 
 
 def _input_checksums(config: BuildConfig) -> dict[str, str]:
-    """Checksums of what was read beside the pictures: an atlas holds paths, so its labels are summed up, not its file."""
+    """Checksums of what was read beside the atlas, whose file holds paths and differs from place to place."""
     found = {}
     for key in ("regions", "annotations", "templates", "review"):
         path = Path(getattr(config, key))

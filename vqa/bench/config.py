@@ -19,9 +19,7 @@ class BuildConfig:
     out: str = required("Folder of the new bench; it must not exist.")
     name: str = option("What the bench is called.", "endobench")
     regions: str = option("Regions besides those of the datasets: a JSONL list or a folder of LabelMe files.", "")
-    all_regions_listed: bool = option(
-        "The list of regions names every polyp of its pictures, so they may be counted.", False
-    )
+    all_regions_listed: bool = option("The list of regions names every polyp of a picture: they may be counted.", False)
     annotations: str = option("JSONL of operations: file, operation, phase, step, action, instruments.", "")
     weights: str = option("Network whose features choose the pictures; 'pixels' needs none.", "pixels")
     device: str | None = option("Where the network runs; null takes a GPU when there is one.", None)

@@ -23,9 +23,7 @@ class DistractorConfig:
     max_size_factor: float = option("And at most this many times.", 1.25)
     max_iou_with_truth: float = option("Overlap with any true box of the same name.", 0.1)
     max_iou_between: float = option("Overlap among wrong boxes.", 0.2)
-    min_share_in_view: float = option(
-        "Share of a box inside the field of view: on the border it gives itself away.", 0.95
-    )
+    min_share_in_view: float = option("Share inside the field of view: a box on the border gives itself away.", 0.95)
     tries: int = option("Draws for each box; when none fits, no question is made.", 200)
 
 

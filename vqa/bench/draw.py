@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -39,9 +40,7 @@ def draw_marks(image: NDArray[np.uint8], regions: Sequence[MarkedRegion], outlin
             inner[y1:y2, x1:x2] = 1
             shape = cv2.MORPH_RECT
         rings = [inner] + [_grown(inner, by, shape) for by in (1, 1 + line, 2 + line)]
-        for (low, high), colour in zip(
-            zip(rings, rings[1:], strict=False), (_DARK, COLOURS[region.color], _DARK), strict=True
-        ):
+        for (low, high), colour in zip(pairwise(rings), (_DARK, COLOURS[region.color], _DARK), strict=True):
             result[(high > 0) & (low == 0)] = colour
     return result
 
@@ -52,7 +51,7 @@ def _grown(mask: NDArray[np.uint8], by: int, shape: int) -> NDArray[np.uint8]:
 
 def encode_png(image: NDArray[np.uint8]) -> bytes:
     """Without loss, so that lines keep their colours."""
-    return _encode(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 6])
+    return _encode(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 3])
 
 
 def encode_jpeg(image: NDArray[np.uint8], quality: int = 95) -> bytes:

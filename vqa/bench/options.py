@@ -85,6 +85,9 @@ def natural_options(candidate: Candidate, pools: Pools) -> list[str] | None:
 def wrong_options(candidate: Candidate, pools: Pools, vocabulary: Vocabulary, seed: int) -> list[str]:
     """Up to three entities that are of the answer's kind and wrong for this picture; fewer where there are no more."""
     true = true_of(candidate.picture) | {candidate.entity}
+    if candidate.subtask == "PT":
+        # All kinds of a polyp are polyps: only what is true of its kind counts.
+        true = {label.grade for label in candidate.picture.labels if label.grade}
 
     def certainly_wrong(entities: list[str]) -> list[str]:
         return [e for e in entities if not any(e == t or vocabulary.may_both_be_true(t, e) for t in true)]

@@ -69,12 +69,12 @@ class Prepared:
         )
 
     def render(self, image: Image) -> Image:
-        """The picture as it is sent, from the original."""
+        """The picture as it is sent; black outside the field of view, where dates and names may stand."""
         x1, y1, x2, y2 = self.crop
         part = image[y1:y2, x1:x2]
-        if (x2 - x1, y2 - y1) == self.size:
-            return np.ascontiguousarray(part)
-        return np.asarray(cv2.resize(part, self.size, interpolation=cv2.INTER_AREA), np.uint8)
+        if (x2 - x1, y2 - y1) != self.size:
+            part = np.asarray(cv2.resize(part, self.size, interpolation=cv2.INTER_AREA), np.uint8)
+        return np.where(self.view[..., None] > 0, part, np.uint8(0))
 
 
 def box_as_sent(box: Sequence[float], crop: Box, size: tuple[int, int]) -> Box | None:

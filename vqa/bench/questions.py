@@ -65,7 +65,8 @@ class Planner:
         if target is None:
             self.left_out["regions: too small, or not in the field of view"] += 1
             return []
-        made = [self._region(candidate, s, target, prepared) for s in REGION if s in subtasks]
+        wrong = wrong_options(candidate, self.pools, self.vocabulary, self.seed)
+        made = [self._region(candidate, s, target, prepared, wrong) for s in REGION if s in subtasks]
         return [question for question in made if question is not None]
 
     def _whole(self, candidate: Candidate) -> Planned | None:
@@ -94,10 +95,11 @@ class Planner:
         polygon = prepared.polygon(region.polygon)
         return MarkedRegion(region.label.finding, "", box, polygon, target=number == candidate.region)
 
-    def _region(self, candidate: Candidate, subtask: str, target: MarkedRegion, prepared: Prepared) -> Planned | None:
+    def _region(
+        self, candidate: Candidate, subtask: str, target: MarkedRegion, prepared: Prepared, wrong: list[str]
+    ) -> Planned | None:
         if subtask in ("VG", "RS"):
             return self._box_question(candidate, subtask, target, prepared)
-        wrong = wrong_options(candidate, self.pools, self.vocabulary, self.seed)
         if not wrong:
             self.left_out[f"{subtask}: no other option"] += 1
             return None

@@ -134,7 +134,10 @@ def _read_annotations(path: Path) -> dict[str, Annotation]:
             raise UserError(f"{path}, line {number}: a line has file and some of {', '.join(sorted(_ANNOTATIONS))}.")
         instruments = line.get("instruments")
         found[str((path.parent / line["file"]).resolve())] = Annotation(
-            *(str(line.get(name, "")) for name in ("operation", "phase", "step", "action")),
+            operation=str(line.get("operation", "")),
+            phase=str(line.get("phase", "")),
+            step=str(line.get("step", "")),
+            action=str(line.get("action", "")),
             instruments=None if instruments is None else tuple(sorted(map(str, instruments))),
         )
     return found

@@ -16,6 +16,10 @@ FEWEST = 5
 _FIELDS = {"entity", "color", "instrument", "phase", "x1", "y1", "x2", "y2"}
 
 
+def _placeholders(wording: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(wording) if name is not None}
+
+
 class Templates:
     """Texts by sub-task; which one a question gets is decided by a hash of its key."""
 
@@ -24,7 +28,7 @@ class Templates:
             if not isinstance(wordings, list) or len(set(wordings)) < FEWEST:
                 raise UserError(f"{source}: '{name}' needs at least {FEWEST} different wordings.")
             for wording in wordings:
-                unknown = {f for _, f, _, _ in string.Formatter().parse(wording) if f is not None} - _FIELDS
+                unknown = _placeholders(wording) - _FIELDS
                 if unknown:
                     raise UserError(f"{source}: {name} has the unknown placeholder {{{sorted(unknown)[0]}}}.")
         self.texts, self.source = texts, source

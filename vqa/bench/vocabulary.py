@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -14,7 +14,6 @@ from atlas.taxonomy import Label, load_taxonomy
 from runtime.errors import UserError
 from scoring.replies import comparable
 
-# What stands in one line of a taxonomy entry, for findings without an entry of their own in the names.
 _NORMAL = "normal"
 
 
@@ -23,12 +22,19 @@ class Vocabulary:
     names: dict[str, str]
     coexisting: dict[str, frozenset[str]]
     capsule_datasets: frozenset[str]
+    _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False)  # asked very often
 
     def name(self, entity: str) -> str:
         """The entity as questions and options write it."""
         return self.names.get(entity) or _spelled(entity)
 
     def may_both_be_true(self, a: str, b: str) -> bool:
+        known = self._known.get((a, b))
+        if known is None:
+            known = self._known[(a, b)] = self._may_both_be_true(a, b)
+        return known
+
+    def _may_both_be_true(self, a: str, b: str) -> bool:
         """Whether b must not be a wrong option beside a: one of the same name, alias, level above or below, or line."""
         if comparable(self.name(a)) == comparable(self.name(b)):
             return True

@@ -1,0 +1,44 @@
+"""A bench of the synthetic corpus, made once for all tests of this folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+from vqa_benches import build_settings
+
+from atlas.build import build_atlas, save_atlas
+from vqa.bench.build import build_bench
+from vqa.bench.items import Bench, read_bench
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of a test run share."""
+    common = tmp_path_factory.getbasetemp()
+    folder = (common.parent if "PYTEST_XDIST_WORKER" in os.environ else common) / "vqa"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def atlas_file(shared: Path, synthetic_corpus: Path) -> Path:
+    path = shared / "atlas.parquet"
+    with (shared / "atlas.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            save_atlas(build_atlas([str(synthetic_corpus / "kvasir-dataset-v2")], 48), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def bench(shared: Path, atlas_file: Path, synthetic_corpus: Path) -> Bench:
+    """A small bench with all tasks that the synthetic corpus can give. Read it, don't change it."""
+    folder = shared / "bench"
+    with (shared / "bench.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            build_bench(build_settings(atlas_file, synthetic_corpus, folder))
+    return read_bench(folder)

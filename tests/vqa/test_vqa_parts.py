@@ -1,0 +1,236 @@
+"""Parts of the builder: quotas, coordinates, distractors on worked examples and over ten thousand questions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from atlas.regions import Region
+from atlas.taxonomy import Label, load_taxonomy
+from runtime.errors import UserError
+from scoring.localisation import corner_iou
+from vqa.bench.candidates import Candidate, all_candidates
+from vqa.bench.distractors import DistractorConfig, refusal_of
+from vqa.bench.items import Item
+from vqa.bench.options import Pools, true_of
+from vqa.bench.pictures import Prepared, box_as_sent
+from vqa.bench.questions import Planner
+from vqa.bench.quotas import water_filling
+from vqa.bench.sources import Annotation, Picture
+from vqa.bench.tasks import SUBTASKS
+from vqa.bench.templates import Templates, load_templates
+from vqa.bench.vocabulary import load_vocabulary
+
+
+@pytest.fixture(scope="module")
+def cases(golden: Path) -> Any:
+    return json.loads((golden / "metrics_endobench.json").read_text(encoding="utf-8"))
+
+
+def test_quotas(cases: Any) -> None:
+    for case in cases["quotas"]:
+        found = water_filling(case["sizes"], case["cap"], case["total"])
+        assert found == case["expected"]
+        assert sum(found.values()) == case["sum"]
+    assert water_filling({}, 5) == {}
+    assert water_filling({"a": 3, "b": 0}) == {"a": 3, "b": 0}
+
+
+def test_coordinates(cases: Any) -> None:
+    for case in cases["coordinates"]:
+        assert box_as_sent(case["box"], tuple(case["crop"]), tuple(case["sent_size"])) == tuple(case["expected"])
+    assert box_as_sent([0, 0, 50, 50], (30, 0, 100, 100), (70, 100)) is None  # 0.4 of it is left
+
+
+def test_box_overlap(cases: Any) -> None:
+    for case in cases["box_iou"]:
+        assert corner_iou([case["a"]], [case["b"]])[0, 0] == pytest.approx(case["iou"], abs=1e-9)
+
+
+def test_distractor_boxes(cases: Any) -> None:
+    case = cases["distractor_boxes"]
+    settings = case["config"]
+    x1, y1, x2, y2 = settings["field_of_view"]
+    view = np.zeros((settings["image"][1], settings["image"][0]), np.uint8)
+    view[y1:y2, x1:x2] = 1
+    prepared = Prepared((0, 0, *settings["image"]), tuple(settings["image"]), view)
+    accepted: list[list[int]] = []
+    reasons = []
+    for box in case["candidates_in_order"]:
+        reasons.append(
+            refusal_of(box, case["truth"], [case["truth"]], accepted, prepared.inside_share, DistractorConfig())
+        )
+        if reasons[-1] is None:
+            accepted.append(box)
+    assert reasons == case["expected"]["rejected_because"]
+    assert accepted == case["expected"]["accepted"]
+    assert corner_iou(accepted, [case["truth"]])[:, 0].tolist() == case["expected"]["iou_with_truth"]
+
+
+def test_templates_are_checked() -> None:
+    with pytest.raises(UserError, match="at least 5"):
+        Templates({"LI": ["What?"] * 7}, "mine.yaml")
+    with pytest.raises(UserError, match=r"unknown placeholder \{colour\}"):
+        Templates({"LI": [f"{{colour}} {n}?" for n in range(5)]}, "mine.yaml")
+
+
+# ------------------------------------------------------------------------------------------ ten thousand questions
+
+
+def made_up_pictures(count: int) -> list[Picture]:
+    """Pictures with labels and regions from the whole taxonomy, some with several labels, and of operations."""
+    random = np.random.default_rng(0)
+    taxonomy = load_taxonomy()
+    labels = [Label(f.region, f.category, f.name) for f in taxonomy.findings.values() if f.region != "unknown"]
+    labels += [Label(f.region, f.category, f.name, g) for f in taxonomy.findings.values() for g in f.grades]
+    by_organ = {organ: [x for x in labels if x.region == organ] for organ in taxonomy.regions if organ != "unknown"}
+    instruments = ["Hook", "Grasper", "Clipper", "Scissors"]
+    pictures = []
+    for number in range(count):
+        organ = list(by_organ)[random.integers(len(by_organ))]
+        own = {by_organ[organ][random.integers(len(by_organ[organ]))] for _ in range(random.integers(1, 4))}
+        regions = []
+        for _ in range(random.integers(0, 4)):
+            label = by_organ[organ][random.integers(len(by_organ[organ]))]
+            x, y = (int(v) for v in random.integers(0, 300, 2))
+            width, height = (int(v) for v in random.integers(10, 150, 2))
+            box = (x, y, min(x + width, 400), min(y + height, 400))
+            corners = ((box[0], box[1]), (box[2], box[1]), (box[2], box[3]))
+            regions.append(Region(label, box, corners if random.uniform() < 0.5 else ()))
+        annotation = None
+        if number % 4 == 0:
+            there = tuple(sorted(random.choice(instruments, random.integers(0, 4), replace=False)))
+            annotation = Annotation("cholecystectomy", f"phase {number % 7}", f"step {number % 5}", "", there)
+        pictures.append(
+            Picture(
+                f"{number:064x}",
+                Path(f"{number}.jpg"),
+                ("kvasir",),
+                tuple(sorted(own)),
+                (),
+                f"g{number % 300}",
+                tuple(regions),
+                all_marked=True,
+                annotation=annotation,
+            )
+        )
+    return pictures
+
+
+@pytest.fixture(scope="module")
+def many() -> tuple[list[Item], dict[str, Picture], Prepared, Planner]:
+    pictures = made_up_pictures(1060)
+    vocabulary = load_vocabulary()
+    y, x = np.mgrid[:400, :400]
+    prepared = Prepared((0, 0, 400, 400), (400, 400), ((x - 200) ** 2 + (y - 200) ** 2 < 198**2).astype(np.uint8))
+    candidates = all_candidates(pictures, vocabulary)
+    planner = Planner(Pools(candidates), vocabulary, load_templates(), DistractorConfig(), 16, True, 0)
+    planned = [q for c in candidates for q in planner.plan(c, prepared, list(SUBTASKS))]
+    items = planner.deal(planned, {p.sha256: prepared for p in pictures})
+    return items, {p.sha256: p for p in pictures}, prepared, planner
+
+
+def test_distractors_of_ten_thousand_questions(
+    many: tuple[list[Item], dict[str, Picture], Prepared, Planner],
+) -> None:
+    items, pictures, _, planner = many
+    assert len(items) >= 10_000
+    assert set(SUBTASKS) - {item.subtask for item in items} <= {"SA"}
+    vocabulary = planner.vocabulary
+    taxonomy = load_taxonomy()
+    every = {*taxonomy.findings, *taxonomy.aliases, *taxonomy.regions, "normal"}
+    every |= {grade for finding in taxonomy.findings.values() for grade in finding.grades}
+    entity_of: dict[str, set[str]] = defaultdict(set)
+    for entity in every:
+        entity_of[vocabulary.name(entity)].add(entity)
+    category = {**{f.name: f.category for f in taxonomy.findings.values()}}
+    for item in items:
+        assert len(set(item.options)) == len(item.options) >= 2
+        assert item.answer_text in item.options
+        if item.natural_order or item.subtask in ("VG", "RS", "SP", "SS"):
+            continue
+        true = true_of(pictures[item.sha256])
+        assert item.answer_text == vocabulary.name(item.entity)
+        for option in item.options:
+            if option == item.answer_text:
+                continue
+            entities = entity_of[option]
+            assert entities and not entities & true, item
+            for entity in entities:
+                # Every kind of polyp is a polyp.
+                for label in true - ({"colon-polyp"} if item.subtask == "PT" else set()):
+                    assert not vocabulary.may_both_be_true(label, entity), (item.options, label)
+                # Of the same kind: an organ beside organs, a finding of one category beside its like.
+                if item.subtask in ("LI", "LC", "TI") and item.entity != "normal" and entity != "normal":
+                    assert category[entity] == category[item.entity]
+                if item.subtask == "OI":
+                    assert entity in taxonomy.regions
+
+
+def test_boxes_of_ten_thousand_questions(many: tuple[list[Item], dict[str, Picture], Prepared, Planner]) -> None:
+    items, pictures, prepared, _ = many
+    seen = 0
+    for item in items:
+        if item.subtask not in ("VG", "RS"):
+            continue
+        seen += 1
+        truth, *others = (region.box for region in item.regions)
+        named = [
+            box
+            for region in pictures[item.sha256].regions
+            if region.label.finding == item.entity and (box := prepared.box(region.box)) is not None
+        ]
+        assert truth in named and len(others) == 3
+        assert corner_iou(others, named).max() <= 0.1
+        assert (corner_iou(others, others) - np.eye(3)).max() <= 0.2
+        assert prepared.inside_share(np.array(others)).min() >= 0.95
+        sides = [[box[2] - box[0], box[3] - box[1]] for box in (truth, *others)]
+        factors = np.array(sides[1:]) / np.array(sides[0])
+        assert factors.min() >= 0.8 and factors.max() <= 1.25
+        if item.subtask == "VG":
+            assert [int(v) for v in re.findall(r"\d+", item.answer_text)] == list(truth)
+        else:
+            assert sorted(item.options) == ["Blue", "Green", "Red", "Yellow"]
+            assert item.answer_text.lower() == item.regions[0].color
+    assert seen > 1000
+
+
+def test_no_question_without_room_for_other_boxes() -> None:
+    polyp = Label("colon", "pathological-findings", "colon-polyp")
+    large = Region(polyp, (20, 20, 380, 380))
+    picture = Picture("0" * 64, Path("a.jpg"), ("kvasir",), (polyp,), (), "g0", (large,))
+    prepared = Prepared((0, 0, 400, 400), (400, 400), np.ones((400, 400), np.uint8))
+    candidates = all_candidates([picture], load_vocabulary())
+    planner = Planner(Pools(candidates), load_vocabulary(), load_templates(), DistractorConfig(), 16, True, 0)
+    assert [q for c in candidates for q in planner.plan(c, prepared, ["VG", "RS"])] == []
+    assert planner.left_out == {"VG: no room for other boxes": 1, "RS: no room for other boxes": 1}
+
+
+def test_letters_of_ten_thousand_questions(many: tuple[list[Item], dict[str, Picture], Prepared, Planner]) -> None:
+    items = many[0]
+    letters: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
+    by_entity: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
+    for item in items:
+        if not item.natural_order:
+            letters[(item.task, len(item.options))][item.answer] += 1
+            by_entity[(item.subtask, len(item.options), item.entity)][item.answer] += 1
+    for table in (letters, by_entity):
+        for key, counts in table.items():
+            values = [counts["ABCD"[place]] for place in range(int(key[1]))]
+            assert max(values) - min(values) <= 1, key
+    for item in items:
+        if item.subtask == "LQ":
+            assert item.options == ("0", "1", "2", "3", "4", "More than 4")
+
+
+def test_candidates_with_two_answers_are_not_asked() -> None:
+    polyp, colitis = (Label("colon", "pathological-findings", name) for name in ("colon-polyp", "ulcerative-colitis"))
+    both = Picture("0" * 64, Path("a.jpg"), ("kvasir",), (polyp, colitis), (), "g0")
+    found: list[Candidate] = all_candidates([both], load_vocabulary())
+    assert [c.subtask for c in found] == ["OI"]
