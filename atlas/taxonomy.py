@@ -10,9 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from runtime.errors import UserError, naming_path
+from runtime.yaml_files import parse_yaml
 
 # A grade between two steps: the finding counts, the grade doesn't.
 AMBIGUOUS = "ambiguous"
@@ -173,12 +172,7 @@ def _add_name(names: dict[tuple[str, str], str], key: tuple[str, str], meaning: 
 
 def read_yaml(text: str, source: str, keys: set[str]) -> dict[str, Any]:
     """A YAML mapping with only the given keys."""
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" at line {mark.line + 1}" if mark is not None else ""
-        raise UserError(f"{source}: not valid YAML{line} ({getattr(error, 'problem', 'syntax error')}).") from error
+    values = parse_yaml(text, source)
     if not isinstance(values, dict):
         raise UserError(f"{source}: the file must hold a mapping of keys to values.")
     refuse_unknown(values, keys, source)

@@ -19,7 +19,8 @@ from runtime.config import config_to_yaml, keys_of, load_config
 from runtime.console import say
 from runtime.errors import UserError, exit_code_of
 
-_OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*=")
+# Names of corpora may hold hyphens; a word that begins with one is an option.
+_OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def _keys_help(command: Command) -> str | None:
         return None
     lines = ["keys, in CONFIG.yaml or as key=value:"]
     for key in keys_of(command.schema):
-        lines.append(f"  {key.name}  ({key.type}, {key.default})")
+        limits = f", {key.range}" if key.range else ""
+        lines.append(f"  {key.name}  ({key.type}{limits}, {key.default})")
         lines.extend(textwrap.wrap(key.help, 110, initial_indent="      ", subsequent_indent="      "))
     return "\n".join(lines)
 

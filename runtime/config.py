@@ -7,6 +7,8 @@ A component keeps its config class beside its code:
         shards: str = required("Folder of WebDataset shards.")
         batch_size: int = option("Images per optimiser step, over all ranks.", 1024)
 
+Numbers have their range beside them: `option("…", 0.9, low=0, below=1)`. NaN and infinity are never accepted.
+
 A YAML file may build on another one with `extends: other.yaml` (relative to itself). A config class may have a method
 `check(self)` that raises `UserError` for values that contradict each other.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterator
@@ -26,8 +29,9 @@ import yaml
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from runtime.errors import UserError, naming_path
+from runtime.errors import UserError
 from runtime.files import write_text
+from runtime.yaml_files import read_yaml
 
 T = TypeVar("T")
 
@@ -35,16 +39,49 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 COMMAND_LINE = "command line"
 
 
-def option(help: str, default: T) -> T:
-    """A config field with its one-line explanation and default."""
+@dataclass(frozen=True)
+class Range:
+    """Which numbers a field takes; `above` and `below` leave out the limit itself."""
+
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def holds(self, value: float) -> bool:
+        return (
+            math.isfinite(value)
+            and (self.low is None or value >= self.low)
+            and (self.high is None or value <= self.high)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        limits = {"at least": self.low, "above": self.above, "at most": self.high, "below": self.below}
+        said = [f"{word} {limit:g}" for word, limit in limits.items() if limit is not None]
+        return " and ".join(said) or "a finite number"
+
+
+def option(
+    help: str,
+    default: T,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> T:
+    """A config field with its one-line explanation, default and, for numbers (also in lists), their range."""
+    metadata = {"help": help, "range": Range(low, high, above, below)}
     if isinstance(default, list | dict) or is_dataclass(default):
-        return typing.cast(T, field(default_factory=lambda: copy.deepcopy(default), metadata={"help": help}))
-    return field(default=default, metadata={"help": help})
+        return typing.cast(T, field(default_factory=lambda: copy.deepcopy(default), metadata=metadata))
+    return field(default=default, metadata=metadata)
 
 
 def required(help: str) -> Any:
     """A config field that the user must set."""
-    return field(default=MISSING, metadata={"help": help})
+    return field(default=MISSING, metadata={"help": help, "range": Range()})
 
 
 @dataclass(frozen=True)
@@ -55,6 +92,7 @@ class Key:
     type: str
     default: str
     help: str
+    range: str  # empty where any value will do
 
 
 def keys_of(schema: type, prefix: str = "") -> Iterator[Key]:
@@ -66,7 +104,9 @@ def keys_of(schema: type, prefix: str = "") -> Iterator[Key]:
         if section is not None:
             yield from keys_of(section, name + ".")
             continue
-        yield Key(name, _type_name(hint), _default_text(item), str(item.metadata.get("help", "")))
+        limits: Range = item.metadata.get("range", Range())
+        said = str(limits) if limits != Range() else ""
+        yield Key(name, _type_name(hint), _default_text(item), str(item.metadata.get("help", "")), said)
         inner = _item_type(hint)
         if inner is not None:
             yield from keys_of(inner, name + "[].")
@@ -120,8 +160,13 @@ def load_config(schema: type[T], path: Path | str | None = None, overrides: list
             config = OmegaConf.merge(config, values)
         except OmegaConfBaseException as error:
             raise UserError(f"{source}: {_type_mistake(schema, error)}") from error
+        except RecursionError:
+            raise UserError(f"{source}: its values are nested too deeply.") from None
     source = str(path) if path is not None else COMMAND_LINE
-    missing = sorted(OmegaConf.missing_keys(config))
+    try:
+        missing = sorted(OmegaConf.missing_keys(config))
+    except OmegaConfBaseException as error:  # ${…} that leads nowhere, or to itself
+        raise UserError(f"{source}: {_type_mistake(schema, error)}") from error
     if missing:
         described = {key.name: key.help for key in keys_of(schema)}
         help_text = described.get(missing[0], "").rstrip(".")
@@ -134,6 +179,9 @@ def load_config(schema: type[T], path: Path | str | None = None, overrides: list
         result = typing.cast(T, OmegaConf.to_object(config))
     except OmegaConfBaseException as error:
         raise UserError(f"{source}: {_type_mistake(schema, error)}") from error
+    except RecursionError:
+        raise UserError(f"{source}: a value refers to itself by ${{…}}; write it out.") from None
+    _check_ranges(result, source, "")
     _check(result)
     return result
 
@@ -143,10 +191,30 @@ def _check(config: Any) -> None:
     if callable(check):
         check()
     for item in fields(config):
-        value = getattr(config, item.name)
-        for inner in value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]:
+        for _, inner in _values_in(getattr(config, item.name)):
             if is_dataclass(inner):
                 _check(inner)
+
+
+def _check_ranges(config: Any, source: str, prefix: str) -> None:
+    """All of them before any `check`, which may compute with the values."""
+    for item in fields(config):
+        limits: Range = item.metadata.get("range", Range())
+        for place, value in _values_in(getattr(config, item.name)):
+            name = f"{prefix}{item.name}{place}"
+            if is_dataclass(value):
+                _check_ranges(value, source, f"{name}.")
+            elif isinstance(value, int | float) and not isinstance(value, bool) and not limits.holds(value):
+                raise UserError(f"{source}: '{name}' is {value}, but must be {limits}.")
+
+
+def _values_in(value: Any) -> list[tuple[str, Any]]:
+    """A value, or those of a list or mapping with their places."""
+    if isinstance(value, list | tuple):
+        return [(f"[{number}]", inner) for number, inner in enumerate(value)]
+    if isinstance(value, dict):
+        return [(f".{name}", inner) for name, inner in value.items()]
+    return [("", value)]
 
 
 def config_to_yaml(config: Any) -> str:
@@ -169,14 +237,7 @@ def _read_with_bases(path: Path, seen: tuple[Path, ...]) -> list[tuple[str, dict
         raise UserError(f"cannot read the config {path}: it does not exist; {_nearest_file(path)}")
     if path.resolve() in seen:
         raise UserError(f"{path}: 'extends' goes in a circle; remove one of the links.")
-    with naming_path("read the config", path):
-        text = path.read_text(encoding="utf-8")
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" at line {mark.line + 1}" if mark is not None else ""
-        raise UserError(f"{path}: not valid YAML{line} ({getattr(error, 'problem', 'syntax error')}).") from error
+    values = read_yaml(path, "the config")
     if values is None:
         values = {}
     if not isinstance(values, dict):

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from launch.jobs import events_of, jobs_of
 from launch.progress import Progress, progress_of
 from launch.status import JobState, states_of
@@ -25,6 +23,7 @@ from records.metrics import read_metrics
 from records.run import RunFolder, patch_pictures, read_checkpoint_info
 from records.shards import Certificate, Manifest, ShardFolder
 from runtime.errors import UserError
+from runtime.yaml_files import parse_yaml
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def collect(run: RunFolder) -> RunData:
     if not run.metrics.is_file():
         raise UserError(f"there is nothing to report on {run.path}: it has no {run.metrics.name}; train it first.")
     text = run.config.read_text(encoding="utf-8") if run.config.is_file() else ""
-    config = yaml.safe_load(text) or {}
+    config = parse_yaml(text, str(run.config)) or {}
     metrics = read_metrics(run.metrics)
     jobs = jobs_of(run)
     shards = ShardFolder(Path(config.get("data", {}).get("shards", "")))

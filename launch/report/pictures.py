@@ -15,6 +15,7 @@ from records.evaluation import read_selection
 from records.run import RunFolder, patch_picture
 from runtime.console import say, warn
 from runtime.files import make_directory
+from runtime.yaml_files import read_yaml
 
 IMAGES = 4
 
@@ -47,7 +48,7 @@ def _evaluation_config(run: RunFolder, scratch: Path) -> Path | None:
 
 
 def _config_of(run: RunFolder) -> dict[str, Any]:
-    return dict(yaml.safe_load(run.config.read_text(encoding="utf-8")))
+    return dict(read_yaml(run.config))
 
 
 def _first_images(run: RunFolder, scratch: Path) -> list[Path]:

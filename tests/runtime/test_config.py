@@ -150,3 +150,70 @@ def test_defaults_are_not_shared_between_configs() -> None:
     one.crop.size_px = 1
     assert other.corpora == []
     assert other.crop.size_px == 224
+
+
+@dataclass
+class Numbers:
+    share: float = option("A share.", 0.5, low=0, high=1)
+    rate: float = option("Above nothing.", 1.0, above=0)
+    beta: float = option("Below one.", 0.9, low=0, below=1)
+    sizes: list[int] = option("Sizes.", [1, 2], low=1)
+    limit: float | None = option("A limit or none.", None, above=0)
+    free: float = option("Any finite number.", 0.0)
+
+
+@dataclass
+class WithNumbers:
+    inner: Numbers = option("", Numbers())
+    many: dict[str, Numbers] = option("", {})
+    path: str = option("A folder.", "x")
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("inner.share=1.5", "'inner.share' is 1.5, but must be at least 0 and at most 1"),
+        ("inner.share=.nan", "'inner.share' is nan, but must be at least 0 and at most 1"),
+        ("inner.free=.inf", "'inner.free' is inf, but must be a finite number"),
+        ("inner.free=-.inf", "must be a finite number"),
+        ("inner.rate=0", "'inner.rate' is 0.0, but must be above 0"),
+        ("inner.beta=1", "'inner.beta' is 1.0, but must be at least 0 and below 1"),
+        ("inner.sizes=[3,0]", r"'inner.sizes\[1\]' is 0, but must be at least 1"),
+        ("inner.limit=-1", "'inner.limit' is -1.0, but must be above 0"),
+        ("many.ri-vce.share=2", "'many.ri-vce.share' is 2.0"),
+        ("path=${path}", "refers to itself|[Rr]ecursive"),
+    ],
+)
+def test_numbers_out_of_their_range_are_named(override: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        load_config(WithNumbers, overrides=[override])
+
+
+def test_ranges_are_part_of_the_help_and_their_limits_are_inside() -> None:
+    described = {key.name: key.range for key in keys_of(WithNumbers)}
+    assert described["inner.share"] == "at least 0 and at most 1" and described["inner.free"] == ""
+    words = ["inner.share=1", "inner.beta=0", "inner.limit=null", "many.ri-vce.share=0"]
+    config = load_config(WithNumbers, overrides=words)
+    assert (config.inner.share, config.inner.beta, config.many["ri-vce"].share) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"path: a\npath: b\n", r"line 2.*'path' stands there twice"),
+        (b"inner: {share: 0.1}\ninner: {share: 0.2}\n", r"'inner' stands there twice"),
+        (b"inner: {share: 0.1, share: 0.2}\n", r"'share' stands there twice"),
+        (b"path: \xff\xfe\n", "not UTF-8"),
+        (b"inner: &a\n  share: *a\n", "reference \\*a is not supported"),
+        (b"a: &a [x, x]\nb: &b [*a, *a]\n", "reference \\*a is not supported"),
+        (b"[" * 5000, "nested too deeply|not valid YAML"),
+        (b"path: 2026-99-99\n", "not valid YAML"),
+        (b"path: \x00\n", "not valid YAML"),
+    ],
+)
+def test_files_that_yaml_would_take_silently_or_choke_on(content: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=says) as caught:
+        load_config(WithNumbers, path)
+    assert str(path) in str(caught.value)
