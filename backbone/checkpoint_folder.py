@@ -86,7 +86,7 @@ class _MetadataUnpickler(pickle.Unpickler):
         dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype | torch.layout)
         if not (known or of_metadata or dtype):
             raise _ForeignNameError(f"{module}.{name}")
-        found = super().find_class(module, name)
-        if of_metadata and not (isinstance(found, type) and found.__module__ == module):
+        named = super().find_class(module, name)
+        if of_metadata and not (isinstance(named, type) and named.__module__ == module):
             raise _ForeignNameError(f"{module}.{name}")
-        return found
+        return named

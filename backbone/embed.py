@@ -37,11 +37,11 @@ class ImageList:
     """Images of files, folders and WebDataset shards, by position; `keys` names them."""
 
     def __init__(self, sources: Sequence[Path]) -> None:
-        found = [item for source in sources for item in _images_of(source)]
-        if not found:
+        images = [item for source in sources for item in _images_of(source)]
+        if not images:
             raise UserError(f"no images found in {', '.join(map(str, sources))}; name images, folders or .tar shards.")
-        self.keys = [key for key, _ in found]
-        self._items = [item for _, item in found]
+        self.keys = [key for key, _ in images]
+        self._items = [item for _, item in images]
 
     def __len__(self) -> int:
         return len(self._items)

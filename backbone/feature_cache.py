@@ -88,16 +88,16 @@ class FeatureCache:
         others, so that they agree and need no common disk.
         """
         rank, world = rank_and_world(group)
-        found = self.load(key) if rank == 0 else None
+        cached = self.load(key) if rank == 0 else None
         if world > 1:
-            shape: list[Any] = [None if found is None else (tuple(found.shape), found.dtype)]
+            shape: list[Any] = [None if cached is None else (tuple(cached.shape), cached.dtype)]
             dist.broadcast_object_list(shape, 0 if group is None else dist.get_global_rank(group, 0), group=group)
             if shape[0] is not None:
-                found = found if found is not None else torch.empty(shape[0][0], dtype=shape[0][1])
-                broadcast(found, 0, group)
-        if found is not None:
-            say(f"features: {found.shape[0]} from the cache {self.path_of(key)}")
-            return found
+                cached = cached if cached is not None else torch.empty(shape[0][0], dtype=shape[0][1])
+                broadcast(cached, 0, group)
+        if cached is not None:
+            say(f"features: {cached.shape[0]} from the cache {self.path_of(key)}")
+            return cached
         features = compute()
         if rank == 0:
             self.store(key, features)

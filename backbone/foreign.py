@@ -33,10 +33,10 @@ def format_of(state: State) -> Format | None:
 
 def to_official(state: State) -> State:
     """Official names for a state dict of any known format."""
-    found = format_of(state)
-    if found == "transformers":
+    names = format_of(state)
+    if names == "transformers":
         return _from_transformers(state)
-    if found == "timm":
+    if names == "timm":
         return _from_timm(state)
     return unchunked(state)
 

@@ -47,7 +47,7 @@ class LoadedBackbone:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Weights:
     """Weights as read, before they are checked."""
 
     state: State  # official names
@@ -70,27 +70,27 @@ def load_backbone(
     `role` chooses between teacher and student where a checkpoint holds both.
     """
     path = Path(path)
-    found = _find(path, role)
+    weights = _read(path, role)
     demanded = vit_config(architecture) if isinstance(architecture, str) else architecture
     try:
-        config = demanded or found.config or config_of(found.state)
+        config = demanded or weights.config or config_of(weights.state)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    _check_tensors(found.state, config, path)
-    if found.config is not None:
-        _check_config(found.config, config, path)
+    _check_tensors(weights.state, config, path)
+    if weights.config is not None:
+        _check_config(weights.config, config, path)
     with torch.device("meta"):
         model = VisionTransformer(config, execution)
-    state = {name: tensor.to(torch.float32) for name, tensor in found.state.items()}
+    state = {name: tensor.to(torch.float32) for name, tensor in weights.state.items()}
     model.load_state_dict(state, strict=True, assign=True)
     return LoadedBackbone(
         model=model.eval(),
-        preprocessing=found.preprocessing or Preprocessing(),
+        preprocessing=weights.preprocessing or Preprocessing(),
         architecture=architecture_name(config),
-        source=found.source,
+        source=weights.source,
         weights_sha256=weights_checksum(config, state),
-        certificate=found.certificate,
-        metadata={"path": str(path), **(found.metadata or {})},
+        certificate=weights.certificate,
+        metadata={"path": str(path), **(weights.metadata or {})},
     )
 
 
@@ -107,7 +107,7 @@ def weights_checksum(config: ViTConfig, state: State) -> str:
 # --------------------------------------------------------------------------------------------- what was given
 
 
-def _find(path: Path, role: Role) -> _Found:
+def _read(path: Path, role: Role) -> _Weights:
     if path.is_file():
         return _from_file(path, role)
     if not path.is_dir():
@@ -127,7 +127,7 @@ def _find(path: Path, role: Role) -> _Found:
     )
 
 
-def _from_file(path: Path, role: Role) -> _Found:
+def _from_file(path: Path, role: Role) -> _Weights:
     tensors, header = read_tensors(path, role)
     kind = format_of(tensors)
     if kind is None:
@@ -136,7 +136,7 @@ def _from_file(path: Path, role: Role) -> _Found:
     try:
         state = to_official(tensors)
         stored = json.loads(header[HEADER_KEY]) if HEADER_KEY in header else {}
-        return _Found(
+        return _Weights(
             state,
             source="panendofm" if stored else kind,
             config=ViTConfig.from_dict(stored["vit"]) if "vit" in stored else None,
@@ -146,11 +146,11 @@ def _from_file(path: Path, role: Role) -> _Found:
         raise UserError(f"{path}: {error}") from error
 
 
-def _from_checkpoint(path: Path, role: Role) -> _Found:
+def _from_checkpoint(path: Path, role: Role) -> _Weights:
     info = read_checkpoint_info(path)
     run = run_of(path)
     known = {"images_seen": info.images_seen, "shards_sha256": info.shards_sha256}
-    return _Found(
+    return _Weights(
         read_backbone(path, role),
         source="checkpoint",
         config=ViTConfig.from_dict(info.vit),
@@ -166,16 +166,16 @@ def _from_checkpoint(path: Path, role: Role) -> _Found:
     )
 
 
-def _from_release(folder: ReleaseFolder) -> _Found:
+def _from_release(folder: ReleaseFolder) -> _Weights:
     release = folder.read()
     kind = next((k for k in ("hub", "transformers", "timm") if k in release.weights), None)
     if kind is None:
         held = ", ".join(release.weights)
         raise UserError(f"the release {folder.path} holds no weights that can be loaded here (only: {held}).")
-    found = _from_file(folder.path / release.weights[kind], "teacher")
+    weights = _from_file(folder.path / release.weights[kind], "teacher")
     source = {key: value for key, value in vars(release.source).items() if value is not None}
     return replace(
-        found,
+        weights,
         source="release",
         config=ViTConfig.from_dict(release.vit),
         preprocessing=Preprocessing.from_dict(release.preprocessing),
@@ -184,27 +184,27 @@ def _from_release(folder: ReleaseFolder) -> _Found:
     )
 
 
-def _from_model_folder(path: Path, role: Role) -> _Found:
+def _from_model_folder(path: Path, role: Role) -> _Weights:
     """A folder in the layout of transformers or of timm's hub: config.json beside the weights."""
     names = ("model.safetensors", "pytorch_model.bin")
     file = next((path / name for name in names if (path / name).is_file()), None)
     if file is None:
         raise UserError(f"the folder {path} has a config.json but no weights ({' or '.join(names)}); complete it.")
-    found = _from_file(file, role)
+    weights = _from_file(file, role)
     values = read_json(path / "config.json")
     preprocessor = path / "preprocessor_config.json"
     try:
         heads = values.get("num_attention_heads") or values.get("model_args", {}).get("num_heads")
-        config = found.config
+        config = weights.config
         if config is None and heads:  # the one size that no tensor tells
-            config = config_of(found.state, heads=int(heads))
+            config = config_of(weights.state, heads=int(heads))
         preprocessing = None
         if preprocessor.is_file():
             image_px = int(values.get("image_size") or Preprocessing.crop_px)
             preprocessing = transformers_preprocessing(read_json(preprocessor), preprocessor, image_px)
     except (UserError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"cannot read the configs in {path}: {str(error).rstrip('.')}.") from error
-    return replace(found, config=config, preprocessing=preprocessing or found.preprocessing)
+    return replace(weights, config=config, preprocessing=preprocessing or weights.preprocessing)
 
 
 # --------------------------------------------------------------------------------------------------- strictness

@@ -51,7 +51,7 @@ def unit_features(rows: int, width: int, seed: int) -> tuple[Floats, NDArray[np.
 
 def ours(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> Scores:
     from eval_knn.neighbours import nearest
-    from eval_knn.scoring import vote
+    from eval_knn.vote import vote
 
     return dict(vote(nearest(queries, gallery, max(KS), None, KS), labels, CLASSES, KS, 0.07))
 
@@ -76,7 +76,7 @@ def faiss_flat(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> S
     import faiss
 
     from eval_knn.neighbours import Neighbours
-    from eval_knn.scoring import vote
+    from eval_knn.vote import vote
 
     similarity, rows = faiss.knn(queries, gallery, max(KS), metric=faiss.METRIC_INNER_PRODUCT)
     return dict(vote(Neighbours(rows, similarity), labels, CLASSES, KS, 0.07))

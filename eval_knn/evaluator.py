@@ -27,9 +27,9 @@ from eval_knn.figures import figures
 from eval_knn.labelled_images import LabelledImages, find_images
 from eval_knn.leakage import leakage_note
 from eval_knn.neighbours import Neighbours, unit_rows
-from eval_knn.scoring import class_scores
 from eval_knn.selection import Evaluation
 from eval_knn.split import Split, load_or_make_split
+from eval_knn.vote import class_scores
 from records.evaluation import Evaluated, EvaluatedData, FiguresAtK, KnnDocument
 from records.shards import Certificate
 from runtime.errors import UserError

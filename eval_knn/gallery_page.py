@@ -65,10 +65,10 @@ def _row(query: int, result: Result, evaluator: Evaluator) -> str:
     predicted = images.class_names[int(result.predicted[query])]
     cells = [_figure(evaluator, row, "query", f"{images.class_names[own]}, taken for {predicted}")]
     for place in range(min(_NEIGHBOURS, result.neighbours.rows.shape[1])):
-        found = int(result.neighbours.rows[query, place])
-        if found < 0:
+        position = int(result.neighbours.rows[query, place])
+        if position < 0:
             break
-        neighbour = int(split.gallery[found])
+        neighbour = int(split.gallery[position])
         label = int(images.labels[neighbour])
         similarity = float(result.neighbours.similarities[query, place])
         kind = "same" if label == own else "other"

@@ -94,11 +94,13 @@ def find_images(config: DataConfig, cache: Path) -> LabelledImages:
     memory = cache / "scans" / f"{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:32]}.json"
     with naming_path("read", root):
         shards = sorted(root.glob("*.tar"))
-        found = _scan_shards(root, shards, config, memory) if shards else _scan_folders(root, memory)
-    good = [record for record in found if record.problem is None]
-    skipped = [record for record in found if record.problem is not None]
+        records = _scan_shards(root, shards, config, memory) if shards else _scan_folders(root, memory)
+    good = [record for record in records if record.problem is None]
+    skipped = [record for record in records if record.problem is not None]
     if skipped:
-        warn(f"{len(skipped)} of {len(found)} images below {root} can't be read and are left out; {skipped[0].problem}")
+        warn(
+            f"{len(skipped)} of {len(records)} images below {root} can't be read and are left out; {skipped[0].problem}"
+        )
     images = LabelledImages(root, good, skipped)
     _check_classes(images)
     return images
@@ -132,18 +134,18 @@ def _scan_folders(root: Path, memory: Path) -> list[ImageRecord]:
             warn(f"the class '{folder.name}' at {folder} has no images and is left out.")
         files += [(path, folder.name) for path in inside]
 
-    def look(path: Path, label: str) -> list[ImageRecord]:
+    def read_records(path: Path, label: str) -> list[ImageRecord]:
         return [_record(root, path, path.relative_to(root).as_posix(), 0, path.stat().st_size, label, None)]
 
-    return _scan(root, files, memory, look)
+    return _scan(root, files, memory, read_records)
 
 
 def _scan_shards(root: Path, shards: list[Path], config: DataConfig, memory: Path) -> list[ImageRecord]:
-    def look(path: Path, _: str) -> list[ImageRecord]:
+    def read_records(path: Path, _: str) -> list[ImageRecord]:
         return list(_shard_records(root, path, config))
 
     # The keys are part of what is remembered: other keys give other labels.
-    return _scan(root, [(path, f"{config.label_key}/{config.group_key}") for path in shards], memory, look)
+    return _scan(root, [(path, f"{config.label_key}/{config.group_key}") for path in shards], memory, read_records)
 
 
 def _shard_records(root: Path, path: Path, config: DataConfig) -> Iterator[ImageRecord]:
@@ -201,7 +203,7 @@ def _read(path: Path, offset: int, size: int) -> bytes:
         return stream.read(size)
 
 
-def _scan(root: Path, files: list[tuple[Path, str]], memory: Path, look: Any) -> list[ImageRecord]:
+def _scan(root: Path, files: list[tuple[Path, str]], memory: Path, read_records: Any) -> list[ImageRecord]:
     """Records of all files; only those that are new or changed since the last time are read."""
     known = read_json(memory) if memory.is_file() else {}
     known = known.get("files", {}) if known.get("format") == _FORMAT else {}
@@ -216,7 +218,7 @@ def _scan(root: Path, files: list[tuple[Path, str]], memory: Path, look: Any) ->
     ]
     if todo:
         with ThreadPoolExecutor() as pool, progress(f"reading {root}", len(todo), "files") as bar:
-            for (path, _), records in zip(todo, pool.map(lambda item: look(*item), todo), strict=True):
+            for (path, _), records in zip(todo, pool.map(lambda item: read_records(*item), todo), strict=True):
                 key = path.relative_to(root).as_posix()
                 known[key] = {"stamp": stamps[key], "records": [asdict(record) for record in records]}
                 bar.advance()

@@ -53,7 +53,9 @@ def show_details(document: KnnDocument, k: int) -> None:
         wrong = {other: count for other, count in enumerate(confusion[number]) if other != number and count}
         most = max(wrong, key=lambda other: wrong[other], default=None)
         mistaken = "" if most is None else f"{list(recalls)[most]} ({wrong[most]})"
-        lines.append([name, "not judged" if value is None else f"{value:.4f}", str(sum(confusion[number])), mistaken])
+        lines.append(
+            [name, "not evaluable" if value is None else f"{value:.4f}", str(sum(confusion[number])), mistaken]
+        )
     table(f"recall of each class at k={k}", ["class", "recall", "queries", "most often taken for"], lines)
     say(f"leakage: {document.leakage.note}")
 

@@ -203,17 +203,17 @@ def paired_bootstrap(
 
 def against_start(history: Sequence[Evaluation], config: SelectionConfig) -> dict[str, AgainstStart]:
     """Every checkpoint against that of step 0, the weights that training began with; none where those are unknown."""
-    found: dict[str, AgainstStart] = {}
+    verdicts: dict[str, AgainstStart] = {}
     if not history or history[0].step != 0:
-        return found
+        return verdicts
     for now in history[1:]:
         difference, low, high = paired_bootstrap(
             now, history[0], config.metric, config.confidence, config.bootstrap_samples
         )
         if not np.isnan(difference):
             verdict = Comparison(history[0].checkpoint, "start", difference, low, high).verdict
-            found[now.checkpoint] = AgainstStart(difference, low, high, verdict)
-    return found
+            verdicts[now.checkpoint] = AgainstStart(difference, low, high, verdict)
+    return verdicts
 
 
 @lru_cache(maxsize=2)

@@ -77,8 +77,8 @@ def load_or_make_split(images: LabelledImages, config: SplitConfig, cache: Path)
         write_json(path, make_split(images, config))
         say(f"split: made {path}")
     content = read_json(path)
-    split = _leave_out_hopeless_queries(_from_file(content, images, path, config), images)
-    _say_what_it_is(split, images)
+    split = _leave_out_unanswerable_queries(_from_file(content, images, path, config), images)
+    _announce(split, images)
     return split
 
 
@@ -175,25 +175,25 @@ def _from_file(content: Any, images: LabelledImages, path: Path, config: SplitCo
     )
 
 
-def _leave_out_hopeless_queries(split: Split, images: LabelledImages) -> Split:
-    """A query without any gallery image of its class can't be answered rightly: its class is not judged."""
+def _leave_out_unanswerable_queries(split: Split, images: LabelledImages) -> Split:
+    """A query without any gallery image of its class can't be answered rightly: its class is not evaluated."""
     available = np.bincount(images.labels[split.gallery], minlength=len(images.class_names))[images.labels]  # [N]
     if split.leave_one_group_out:
         pairs = images.labels * (split.groups.max() + 1) + split.groups  # class and group in one number
         _, number, size = np.unique(pairs, return_inverse=True, return_counts=True)
         available = available - size[number]
     queries = split.queries[available[split.queries] > 0]
-    judged = np.unique(images.labels[queries])
-    if len(judged) < len(images.class_names):
-        names = [name for i, name in enumerate(images.class_names) if i not in judged]
+    evaluable = np.unique(images.labels[queries])
+    if len(evaluable) < len(images.class_names):
+        names = [name for i, name in enumerate(images.class_names) if i not in evaluable]
         warn(
-            f"{len(names)} classes can't be judged ({', '.join(names[:5])}): all their images are one group of "
+            f"{len(names)} classes can't be evaluated ({', '.join(names[:5])}): all their images are one group of "
             "near-identical images, or there is only one."
         )
     return replace(split, queries=queries)
 
 
-def _say_what_it_is(split: Split, images: LabelledImages) -> None:
+def _announce(split: Split, images: LabelledImages) -> None:
     if len(split.queries) == 0:
         raise UserError(
             f"{images.root}: no class has images in two near-duplicate groups, so there is nothing to split; add "

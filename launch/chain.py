@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data_pipeline.config import PipelineConfig
-from eval_knn.config import EvalConfig
+from eval_knn import EvalConfig
 from launch.cluster import ClusterConfig
 from launch.jobs import is_job, read_job
 from launch.stages import StageJob, export_job, pretrain_job, probe_job, shard_job, watch_job
 from launch.status import is_live, job_state
 from launch.submit import describe_dry_run, submit
-from linear_probe.run import ProbeConfig
+from linear_probe import ProbeConfig
 from pretrain.config import PretrainConfig
 from records.run import RunFolder
 from runtime.config import load_config, option, required

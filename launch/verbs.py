@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 
 from data_pipeline.config import PipelineConfig
-from eval_knn.config import EvalConfig
+from eval_knn import EvalConfig
 from launch.chain import ChainConfig, run_chain
 from launch.cluster import ClusterConfig, load_cluster
 from launch.stages import StageJob, pretrain_job, probe_job, shard_job, watch_job
 from launch.submit import describe_dry_run, submit
-from linear_probe.run import ProbeConfig
+from linear_probe import ProbeConfig
 from pretrain.config import PretrainConfig
 from pretrain.plan.hardware import GPUS, gpu_named
 from pretrain.plan.page import Machine, make_plan, print_plan

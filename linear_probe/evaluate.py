@@ -22,7 +22,7 @@ from scoring.classification import (
     roc_auc,
     weighted_roc_auc,
 )
-from scoring.confusion import multiclass_mcc
+from scoring.confusion import confusion_matrix, multiclass_mcc
 from scoring.intervals import group_weights, macro_auc_replicates, percentile_interval
 
 
@@ -95,9 +95,7 @@ def confusion(task: Task, targets: Targets, logits: Floats, start: int, stop: in
     """Truth (rows) against the most likely class, for the images that show exactly one class of this level."""
     single = targets[:, start:stop].sum(1) == 1
     truth, answer = targets[single, start:stop].argmax(1), logits[single, start:stop].argmax(1)
-    counts = np.zeros((stop - start, stop - start), np.int64)
-    np.add.at(counts, (truth, answer), 1)
-    return counts
+    return confusion_matrix(truth, answer, stop - start).astype(np.int64)
 
 
 def _summary(
@@ -136,10 +134,14 @@ def _levels(task: Task, side: TestSide, logits: Floats, areas: Floats, weights: 
         return {}
     result = {}
     for level in task.levels:
-        here = np.zeros(len(task.classes), bool)
-        here[level.start : level.stop] = side.evaluable[level.start : level.stop]
-        draws = macro_auc_replicates(side.targets, logits, weights, here)
-        result[level.name] = {"macro": _number(macro(areas[here])), **_interval(draws), "classes": int(here.sum())}
+        in_level = np.zeros(len(task.classes), bool)
+        in_level[level.start : level.stop] = side.evaluable[level.start : level.stop]
+        draws = macro_auc_replicates(side.targets, logits, weights, in_level)
+        result[level.name] = {
+            "macro": _number(macro(areas[in_level])),
+            **_interval(draws),
+            "classes": int(in_level.sum()),
+        }
     return result
 
 

@@ -52,10 +52,10 @@ def loss_weights(targets: NDArray[np.bool_], levels: tuple[Level, ...]) -> NDArr
     per_class = class_weights(targets)
     weights = np.zeros(targets.shape)
     for level in levels:
-        here = slice(level.start, level.stop)
-        shown = targets[:, here]
-        per_image = (shown * per_class[here]).sum(1) / np.maximum(shown.sum(1), 1)  # [n]
-        weights[:, here] = per_image[:, None] / (level.stop - level.start)
+        columns = slice(level.start, level.stop)
+        shown = targets[:, columns]
+        per_image = (shown * per_class[columns]).sum(1) / np.maximum(shown.sum(1), 1)  # [n]
+        weights[:, columns] = per_image[:, None] / (level.stop - level.start)
     return weights
 
 
@@ -113,17 +113,17 @@ def train_heads(
             step += 1
             _adamw_step(w, m, v, gradient(w, x[batch], y[batch], weights[batch]), rates, step, config.weight_decay)
         logits = (x_validation @ w.flatten(1)).view(-1, *w.shape[1:])  # [V, H, C]
-        going_on = []
+        still_training = []
         for position, (head, auc) in enumerate(zip(active, macro_auc(validation_targets, logits), strict=True)):
             epochs[head] = epoch + 1
             if auc > best_auc[head]:
                 best_auc[head], best_epoch[head] = auc, epoch
                 best[:, head] = w[:, position]
             if epoch - best_epoch[head] < config.patience_epochs:
-                going_on.append(position)
-        if len(going_on) < len(active):
-            w, m, v = w[:, going_on], m[:, going_on], v[:, going_on]
-            active = [active[position] for position in going_on]
+                still_training.append(position)
+        if len(still_training) < len(active):
+            w, m, v = w[:, still_training], m[:, still_training], v[:, still_training]
+            active = [active[position] for position in still_training]
         if not active:
             break
     best = best.permute(1, 0, 2)  # [H, D + 1, C]

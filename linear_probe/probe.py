@@ -139,8 +139,8 @@ def _by_logistic(data: _Data, columns: Columns, strengths: list[float]) -> list[
     )
     heads = []
     for i, strength in enumerate(strengths):
-        here = slice(i * classes, (i + 1) * classes)
-        weight, bias = solved.weights[:, here].to(data.x.dtype), solved.biases[here].to(data.x.dtype)
+        own = slice(i * classes, (i + 1) * classes)
+        weight, bias = solved.weights[:, own].to(data.x.dtype), solved.biases[own].to(data.x.dtype)
         heads.append(_head(data, f"logistic regression, penalty {strength:g}", columns, weight, bias))
     return heads
 

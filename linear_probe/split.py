@@ -215,5 +215,5 @@ def load_split(path: Path, samples: Sequence[Sample]) -> Split:
             f"{path}: {len(unknown)} pictures are not in this split, the first is {unknown[0]}; "
             "the data has changed since, remove the split to make a new one."
         )
-    found = [rows[s.sha256] for s in samples]
-    return Split(np.array([f[1] for f in found], np.int64), np.array([f[0] for f in found], np.int64), report)
+    stored = [rows[s.sha256] for s in samples]
+    return Split(np.array([f[1] for f in stored], np.int64), np.array([f[0] for f in stored], np.int64), report)

@@ -132,7 +132,6 @@ SPECS = (
         (("", lambda taxonomy: [NON_LANDMARK, *_STOMACH_LANDMARKS], _stomach_landmark),),
     ),
 )
-TASK_NAMES = tuple(spec.name for spec in SPECS)
 
 
 def task_specs(name: str) -> list[TaskSpec]:
@@ -194,8 +193,8 @@ def evaluable(task: Task, sides: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which classes [C] have positives on every side, and negatives to tell them from."""
     enough = np.ones(len(task.classes), bool)
     for side in (TRAIN, VALIDATION, TEST):
-        here = task.targets[sides == side]
-        enough &= here.any(0) & (~here).any(0)
+        targets = task.targets[sides == side]
+        enough &= targets.any(0) & (~targets).any(0)
     return enough
 
 

@@ -177,10 +177,10 @@ WRITERS: dict[str, Callable[[Export, ReleaseFolder], None]] = {
 def package_versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
+    versions = {}
     for package in ("torch", "timm", "transformers", "onnxruntime"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -76,8 +76,8 @@ def hub_name(config: ViTConfig) -> str | None:
     """Name of the torch.hub model of these sizes; None when the official repository has none."""
     letters = {"small": "s", "base": "b", "large": "l", "giant": "g"}
     known = {f"vit_{size}_patch14{reg}": (s, reg) for size, s in letters.items() for reg in ("", "_reg4")}
-    found = known.get(architecture_name(config))
-    return None if found is None else f"dinov2_vit{found[0]}14{'_reg' if found[1] else ''}"
+    size = known.get(architecture_name(config))
+    return None if size is None else f"dinov2_vit{size[0]}14{'_reg' if size[1] else ''}"
 
 
 def snippets(config: ViTConfig, preprocessing: Preprocessing) -> dict[str, str]:
@@ -89,8 +89,8 @@ def snippets(config: ViTConfig, preprocessing: Preprocessing) -> dict[str, str]:
         "mean": list(preprocessing.mean),
         "std": list(preprocessing.std),
     }
-    found = {"panendofm": _PANENDOFM, "timm": _TIMM, "transformers": _TRANSFORMERS, "onnx": _ONNX.format(**values)}
+    code = {"panendofm": _PANENDOFM, "timm": _TIMM, "transformers": _TRANSFORMERS, "onnx": _ONNX.format(**values)}
     name = hub_name(config)
     if name is not None:
-        found["hub"] = _HUB.format(**values, hub_name=name)
-    return found
+        code["hub"] = _HUB.format(**values, hub_name=name)
+    return code

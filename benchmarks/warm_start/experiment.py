@@ -11,11 +11,13 @@ from benchmarks.warm_start import source_domain, target_domain
 from benchmarks.warm_start.arms import ARMS, EVERY_STEPS, STEPS
 from benchmarks.warm_start.start import train_start, untrained
 from eval_knn import Evaluator
-from eval_knn.run_history import read_documents
 from pretrain.config import PretrainConfig
 from pretrain.train import pretrain
+from records.documents import as_document
+from records.evaluation import KnnDocument, read_evaluations
+from records.run import RunFolder
 from runtime.config import load_config
-from runtime.files import make_directory, read_json, write_json
+from runtime.files import make_directory, write_json
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 # Pictures of each class. The seeds of labelled and of unlabelled pictures differ: no picture is seen twice.
@@ -43,14 +45,12 @@ class Experiment:
         """One way with one seed: kNN top-1 and its hits, by set and step, as a file."""
         result = make_directory(self.folder / "results") / f"{arm}_{seed}.json"
         if not result.exists():
-            run = self.folder / "runs" / f"{arm}_{seed}"
-            pretrain(self._config([f"run.dir={run}", f"run.seed={seed}", *ARMS[arm].words]))
-            curves = {"target": [_point(document) for document in read_documents(run)]}
-            checkpoints = sorted((run / "checkpoints").glob("step_*"))
+            run = RunFolder(self.folder / "runs" / f"{arm}_{seed}")
+            pretrain(self._config([f"run.dir={run.path}", f"run.seed={seed}", *ARMS[arm].words]))
+            curves = {"target": [_point(document) for document in read_evaluations(run)]}
             for name in set(self.labelled) - {"target"}:
-                curves[name] = self._scores(name, checkpoints)
-            went_back = run / "roll_backs.json"
-            roll_backs = read_json(went_back)["roll_backs"] if went_back.exists() else []
+                curves[name] = self._scores(name, run.whole_checkpoints())
+            roll_backs = [as_document(entry) for entry in run.read_rollbacks()]
             write_json(result, {"arm": arm, "seed": seed, "curves": curves, "roll_backs": roll_backs})
         return result
 
@@ -89,12 +89,12 @@ def run_in_process(folder: Path, real: Path | None, arm: str, seed: int) -> Path
         return Experiment(folder, real).run(arm, seed)
 
 
-def _point(document: dict[str, Any]) -> dict[str, Any]:
-    at_k = document["k"]["20"]
+def _point(document: KnnDocument) -> dict[str, Any]:
+    at_k = document.k["20"]
     return {
-        "step": document["step"],
-        "top1": at_k["top1"],
-        "ranks": at_k["rank_of_truth"],
-        "groups": document["query_groups"],
-        "rankme": document["rankme"],
+        "step": document.step,
+        "top1": at_k.top1,
+        "ranks": at_k.rank_of_truth,
+        "groups": document.query_groups,
+        "rankme": document.rankme,
     }

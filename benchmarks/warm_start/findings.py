@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.warm_start.arms import ARMS
-from eval_knn.figures import BootstrapConfig, bootstrap_weights, decode_ranks
+from records.evaluation import decode_ranks
 from runtime.files import atomic_file, write_text
+from scoring.intervals import group_weights
 
 TITLES = {"target": "target: synthetic endoscopy", "source": "source: drawn patterns", "real": "real endoscopy"}
-_BOOTSTRAP = BootstrapConfig(2000)
+_BOOTSTRAP_SAMPLES = 2000
 
 
 def draw_curves(results: list[dict[str, Any]], path: Path) -> None:
@@ -75,7 +76,7 @@ def _difference(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
     """Mean difference of top-1 over seeds in points, with its 95% interval: seeds and groups of queries are drawn."""
     hits = np.stack([_hits(now) - _hits(then) for now, then in pairs])  # [seeds, queries]
     groups = np.array([int(group) for group in pairs[0][0]["groups"].split()])
-    weights = bootstrap_weights(groups, _BOOTSTRAP)  # [samples, queries]
+    weights = group_weights(groups, _BOOTSTRAP_SAMPLES, seed=0)  # [samples, queries]
     by_seed = weights @ hits.T / weights.sum(axis=1, keepdims=True)  # [samples, seeds]
     rng = np.random.default_rng(0)
     drawn = rng.integers(len(pairs), size=by_seed.shape)  # [samples, seeds]

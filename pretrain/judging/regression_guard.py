@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from eval_knn import Evaluation, SelectionConfig
-from eval_knn.selection import paired_bootstrap
+from eval_knn import Evaluation, SelectionConfig, paired_bootstrap
 from runtime.config import option
 from runtime.errors import UserError
 

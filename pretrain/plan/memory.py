@@ -9,8 +9,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from backbone import VisionTransformer, ViTConfig
-from backbone.vit import subset_size
+from backbone import VisionTransformer, ViTConfig, subset_size
 from pretrain.data.augment import AugmentConfig
 from pretrain.data.masking import MaskConfig
 from pretrain.objective.heads import HeadConfig

@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor
 
-from backbone.checkpoint_folder import SafeReader
+from backbone import SafeReader
 from pretrain.parallel.world import World
 from runtime.config import option
 from runtime.console import warn

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from eval_knn.neighbours import Exclusions, SearchConfig, nearest, unit_rows
-from eval_knn.scoring import class_scores
+from eval_knn.vote import class_scores
 
 KS = (10, 20, 100, 200)
 

@@ -202,7 +202,7 @@ def test_leave_one_group_out(with_copies: Path, tmp_path: Path) -> None:
     assert pairs == {(int(a), int(b)) for a, b in np.argwhere(same)}
 
 
-def test_a_class_in_one_group_is_not_judged(own_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_class_in_one_group_is_not_evaluated(own_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own_copy / "rare").mkdir()
     for number in range(3):
         paint(3, 500).save(own_copy / "rare" / f"{number}.jpg", quality=60 + number)
@@ -211,4 +211,4 @@ def test_a_class_in_one_group_is_not_judged(own_copy: Path, tmp_path: Path, caps
     for whole in (False, True):
         split = load_or_make_split(images, SplitConfig(leave_one_group_out=whole, near_duplicate_bits=30), tmp_path)
         assert rare not in images.labels[split.queries]
-        assert "1 classes can't be judged (rare)" in capsys.readouterr().out
+        assert "1 classes can't be evaluated (rare)" in capsys.readouterr().out

@@ -50,10 +50,10 @@ def class_scores(
     queries = query_features[first:last]
     if not unit:
         queries, gallery_features = unit_rows(queries), unit_rows(gallery_features)
-    found = nearest(queries, gallery_features, max(ks), search, ks, excluded)
-    rows = gather_rows(torch.from_numpy(found.rows), len(query_features), group).numpy()
-    similarities = gather_rows(torch.from_numpy(found.similarities), len(query_features), group).numpy()
-    neighbours = Neighbours(rows, similarities, found.recall)
+    share = nearest(queries, gallery_features, max(ks), search, ks, excluded)
+    rows = gather_rows(torch.from_numpy(share.rows), len(query_features), group).numpy()
+    similarities = gather_rows(torch.from_numpy(share.similarities), len(query_features), group).numpy()
+    neighbours = Neighbours(rows, similarities, share.recall)
     return Scored(vote(neighbours, gallery_labels, classes, ks, temperature), neighbours)
 
 
