@@ -202,7 +202,9 @@ def test_leave_one_group_out(with_copies: Path, tmp_path: Path) -> None:
     assert pairs == {(int(a), int(b)) for a, b in np.argwhere(same)}
 
 
-def test_a_class_in_one_group_is_not_evaluated(own_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_class_in_one_group_is_not_evaluated(
+    own_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (own_copy / "rare").mkdir()
     for number in range(3):
         paint(3, 500).save(own_copy / "rare" / f"{number}.jpg", quality=60 + number)
