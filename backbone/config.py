@@ -14,18 +14,18 @@ from runtime.errors import UserError
 class ViTConfig:
     """What a backbone computes. Two backbones with equal configs and weights give equal features."""
 
-    width: int = option("Length of a token.", 1024)
-    depth: int = option("Number of transformer blocks.", 24)
-    heads: int = option("Attention heads per block; they share the width.", 16)
-    patch_px: int = option("Side of a patch in pixels.", 14)
-    image_px: int = option("Side of the square image whose patch grid pos_embed is stored for.", 518)
-    mlp_ratio: float = option("Hidden width of the feed-forward layer over the token width.", 4.0)
+    width: int = option("Length of a token.", 1024, low=1)
+    depth: int = option("Number of transformer blocks.", 24, low=1)
+    heads: int = option("Attention heads per block; they share the width.", 16, low=1)
+    patch_px: int = option("Side of a patch in pixels.", 14, low=1)
+    image_px: int = option("Side of the square image whose patch grid pos_embed is stored for.", 518, low=1)
+    mlp_ratio: float = option("Hidden width of the feed-forward layer over the token width.", 4.0, above=0)
     ffn: Literal["mlp", "swiglu"] = option("Kind of feed-forward layer.", "mlp")
-    registers: int = option("Register tokens between the cls token and the patches.", 0)
+    registers: int = option("Register tokens between the cls token and the patches.", 0, low=0)
     position_offset: float = option("Added to the grid's sides when pos_embed is interpolated; 0 by size.", 0.1)
     position_antialias: bool = option("Antialias when pos_embed is interpolated to a smaller grid.", False)
-    layerscale_init: float = option("First value of the LayerScale factors.", 1e-5)
-    drop_path: float = option("Share of the samples that skip a residual branch while training.", 0.0)
+    layerscale_init: float = option("First value of the LayerScale factors.", 1e-5, low=0)
+    drop_path: float = option("Share of the samples that skip a residual branch while training.", 0.0, low=0, below=1)
 
     def __post_init__(self) -> None:
         if self.width % self.heads:

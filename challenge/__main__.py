@@ -9,6 +9,7 @@ from challenge.rank import rank
 from challenge.score import PROFILE_NAMES, ScoreOptions, score
 from challenge.timing import time_command
 from runtime.command_line import Command, run_stage
+from runtime.config import check_config
 from scoring.intervals import BootstrapConfig
 
 
@@ -47,7 +48,7 @@ def _path(word: str | None) -> Path | None:
 
 def _score(a: argparse.Namespace, config: None) -> None:
     bootstrap = BootstrapConfig(samples=a.samples, seed=a.seed)
-    bootstrap.check()
+    check_config(bootstrap)
     options = ScoreOptions(
         truth=Path(a.truth),
         out=Path(a.out),

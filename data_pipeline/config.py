@@ -30,7 +30,7 @@ class CorpusConfig:
 class ScreenConfig:
     """Everything that is looked at in a frame."""
 
-    probe_frames: int = option("Frames of a video or sequence from which its field of view is found.", 9)
+    probe_frames: int = option("Frames of a video or sequence from which its field of view is found.", 9, low=1)
     position_box: Literal["mask", "keep"] = option("The teal box of a position display: blank it, or keep it.", "mask")
     field_of_view: FieldOfViewConfig = field(default_factory=FieldOfViewConfig)
     quality: QualityConfig = field(default_factory=QualityConfig)
@@ -41,15 +41,9 @@ class ScreenConfig:
 class ShardsConfig:
     """The form of the shards."""
 
-    size_mb: float = option("Size of a shard, about.", 256.0)
-    longest_side_px: int = option("Frames are made smaller until their longer side is at most this.", 512)
-    jpeg_quality: int = option("JPEG quality, 1-100.", 90)
-
-    def check(self) -> None:
-        if self.size_mb <= 0 or self.longest_side_px < 32 or not 1 <= self.jpeg_quality <= 100:
-            raise UserError(
-                "shards: size_mb must be positive, longest_side_px at least 32 and jpeg_quality between 1 and 100."
-            )
+    size_mb: float = option("Size of a shard, about.", 256.0, above=0)
+    longest_side_px: int = option("Frames are made smaller until their longer side is at most this.", 512, low=32)
+    jpeg_quality: int = option("JPEG quality, 1-100.", 90, low=1, high=100)
 
 
 @dataclass
@@ -66,21 +60,10 @@ class RayConfig:
     """Where the work runs."""
 
     address: str | None = option("An existing Ray cluster; null starts one on this machine.", None)
-    workers: int = option("Tasks at a time; 0 is one per core of the machine or cluster.", 0)
-    retries: int = option("How often a task is started again when its worker dies.", 3)
-    object_store_mb: int = option("Shared memory of a local Ray, for the guarded images.", 200)
-    images_per_unit: int = option("Single pictures that make one unit of work.", 64)
-
-    def check(self) -> None:
-        lowest = {
-            "workers": 0,
-            "retries": 0,
-            "object_store_mb": 80,
-            "images_per_unit": 1,
-        }  # Ray refuses a smaller store
-        for name, value in lowest.items():
-            if getattr(self, name) < value:
-                raise UserError(f"ray.{name} is {getattr(self, name)}; it must be at least {value}.")
+    workers: int = option("Tasks at a time; 0 is one per core of the machine or cluster.", 0, low=0)
+    retries: int = option("How often a task is started again when its worker dies.", 3, low=0)
+    object_store_mb: int = option("Shared memory of a local Ray, for the guarded images.", 200, low=80)
+    images_per_unit: int = option("Single pictures that make one unit of work.", 64, low=1)
 
 
 @dataclass

@@ -33,13 +33,17 @@ _COMPARED_FRAMES = 512
 class DuplicatesConfig:
     """How alike pictures must be to count as one; distances are in bits of 256, unrelated pictures are 128 apart."""
 
-    frozen_bits: int = option("A frame at most this far from the one before it is frozen.", 2)
-    frame_bits: int = option("A frame at most this far from a kept frame of its video is a near-duplicate.", 12)
-    video_bits: int = option("Frames of two videos at most this far apart show the same.", 36)
-    video_share: float = option(
-        "Share of the shorter video's frames that the other must hold for it to be a copy.", 0.5
+    frozen_bits: int = option("A frame at most this far from the one before it is frozen.", 2, low=0, high=256)
+    frame_bits: int = option(
+        "A frame at most this far from a kept frame of its video is a near-duplicate.", 12, low=0, high=256
     )
-    image_bits: int = option("A single picture at most this far from another frame of the run is a copy.", 6)
+    video_bits: int = option("Frames of two videos at most this far apart show the same.", 36, low=0, high=256)
+    video_share: float = option(
+        "Share of the shorter video's frames that the other must hold for it to be a copy.", 0.5, above=0, high=1
+    )
+    image_bits: int = option(
+        "A single picture at most this far from another frame of the run is a copy.", 6, low=0, high=256
+    )
 
 
 class RepeatedFrames:

@@ -19,28 +19,20 @@ from scoring.intervals import BootstrapConfig
 class FeatureConfig:
     """How features are computed."""
 
-    batch_size: int = option("Images per forward pass and rank.", 64)
+    batch_size: int = option("Images per forward pass and rank.", 64, low=1)
     device: str | None = option("cpu, cuda, cuda:1, …; null takes the GPU when there is one.", None)
-    threads: int | None = option("Threads that decode images; null takes one per core, at most 8.", None)
+    threads: int | None = option("Threads that decode images; null takes one per core, at most 8.", None, low=1)
     half_precision: bool = option("Compute in bfloat16 by autocast (faster on a GPU).", False)
-
-    def check(self) -> None:
-        if self.batch_size < 1 or (self.threads is not None and self.threads < 1):
-            raise UserError("features.batch_size and features.threads must be at least 1.")
 
 
 @dataclass
 class WatchConfig:
     """How --watch waits."""
 
-    poll_seconds: float = option("Seconds between two looks for new checkpoints.", 10.0)
+    poll_seconds: float = option("Seconds between two looks for new checkpoints.", 10.0, above=0)
     idle_seconds: float | None = option(
-        "End after so many seconds without work; null waits for ever, 0 ends at once.", None
+        "End after so many seconds without work; null waits for ever, 0 ends at once.", None, low=0
     )
-
-    def check(self) -> None:
-        if self.poll_seconds <= 0:
-            raise UserError(f"watch.poll_seconds must be above 0, not {self.poll_seconds}.")
 
 
 @dataclass
@@ -50,8 +42,8 @@ class EvalConfig:
     data: DataConfig = option("", DataConfig())
     split: SplitConfig = option("", SplitConfig())
     features: FeatureConfig = option("", FeatureConfig())
-    ks: list[int] = option("Numbers of neighbours that vote.", [10, 20, 100, 200])
-    temperature: float = option("Temperature of the neighbours' weights.", 0.07)
+    ks: list[int] = option("Numbers of neighbours that vote.", [10, 20, 100, 200], low=1)
+    temperature: float = option("Temperature of the neighbours' weights.", 0.07, above=0)
     search: SearchConfig = option("", SearchConfig())
     bootstrap: BootstrapConfig = option("", BootstrapConfig())
     selection: SelectionConfig = option("", SelectionConfig())
@@ -62,10 +54,8 @@ class EvalConfig:
     )
 
     def check(self) -> None:
-        if not self.ks or min(self.ks) < 1 or sorted(set(self.ks)) != self.ks:
-            raise UserError(f"ks must be rising numbers of at least 1, not {self.ks}.")
-        if self.temperature <= 0:
-            raise UserError(f"temperature must be above 0, not {self.temperature}.")
+        if not self.ks or sorted(set(self.ks)) != self.ks:
+            raise UserError(f"ks must be rising numbers, not {self.ks}.")
         for name in (self.selection.metric, *self.selection.tie_breaks):
             k = name.rpartition("_k")[2]
             if k.isdigit() and int(k) not in self.ks:

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from runtime.config import option
 from runtime.console import say
-from runtime.errors import UserError
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -45,18 +44,15 @@ _GPU_MOST_NEIGHBOURS = 2048
 class SearchConfig:
     """How neighbours are searched."""
 
-    query_block: int = option("Queries per block; with gallery_block it bounds the memory (4 bytes a pair).", 1024)
-    gallery_block: int = option("Gallery rows per block.", 2048)
+    query_block: int = option(
+        "Queries per block; with gallery_block it bounds the memory (4 bytes a pair).", 1024, low=1
+    )
+    gallery_block: int = option("Gallery rows per block.", 2048, low=1)
     approximate_above: int = option(
-        "Gallery rows past which an approximate index is used, its recall printed.", 5_000_000
+        "Gallery rows past which an approximate index is used, its recall printed.", 5_000_000, low=1
     )
     approximate_index: Literal["ivf", "hnsw"] = option("Which approximate index.", "ivf")
-    recall_queries: int = option("Queries on which the recall of an approximate index is measured.", 200)
-
-    def check(self) -> None:
-        for name in ("query_block", "gallery_block", "approximate_above", "recall_queries"):
-            if getattr(self, name) < 1:
-                raise UserError(f"search.{name} must be at least 1, not {getattr(self, name)}.")
+    recall_queries: int = option("Queries on which the recall of an approximate index is measured.", 200, low=1)
 
 
 @dataclass(frozen=True)

@@ -30,28 +30,25 @@ class SelectionConfig:
     equal_within: float = option(
         "A checkpoint may be chosen when its metric is at most this below the highest of the whole run; 0: the same.",
         0.002,
+        low=0,
+        high=1,
     )
     tie_breaks: list[str] = option(
         "What decides among those before the metric itself does, in this order; label-free figures such as rankme "
         "decide nothing unless they are named here.",
         [],
     )
-    confidence: float = option("Confidence of 'beyond noise'.", 0.95)
-    bootstrap_samples: int = option("Samples of the paired bootstrap.", 2000)
-    patience_evaluations: int = option("Stop after so many evaluations in a row without a gain; 0 never stops.", 5)
-    minimum_gain: float = option("A smaller rise of the metric is no gain.", 0.002)
-    first_stop_evaluation: int = option("Don't stop before so many evaluations.", 3)
+    confidence: float = option("Confidence of 'beyond noise'.", 0.95, above=0, below=1)
+    bootstrap_samples: int = option("Samples of the paired bootstrap.", 2000, low=1)
+    patience_evaluations: int = option(
+        "Stop after so many evaluations in a row without a gain; 0 never stops.", 5, low=0
+    )
+    minimum_gain: float = option("A smaller rise of the metric is no gain.", 0.002, low=0)
+    first_stop_evaluation: int = option("Don't stop before so many evaluations.", 3, low=0)
 
     def check(self) -> None:
         for name in (self.metric, *self.tie_breaks):
             split_metric(name)
-        if min(self.patience_evaluations, self.minimum_gain, self.equal_within) < 0 or self.bootstrap_samples < 1:
-            raise UserError(
-                "selection: patience_evaluations, minimum_gain and equal_within must not be negative, "
-                "bootstrap_samples at least 1."
-            )
-        if not 0 < self.confidence < 1:
-            raise UserError(f"selection.confidence must lie between 0 and 1, not {self.confidence}.")
 
 
 @dataclass(frozen=True)

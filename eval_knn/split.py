@@ -33,18 +33,14 @@ class SplitConfig:
     """How the images are split; once the split file exists, the file decides."""
 
     file: str | None = option("The split file; null keeps one in the cache folder, found by data and settings.", None)
-    gallery_fraction: float = option("Share of each class that goes to the gallery.", 0.5)
-    near_duplicate_bits: int = option("Images whose 256-bit hashes differ in at most so many bits are one group.", 52)
+    gallery_fraction: float = option("Share of each class that goes to the gallery.", 0.5, above=0, below=1)
+    near_duplicate_bits: int = option(
+        "Images whose 256-bit hashes differ in at most so many bits are one group.", 52, low=0, high=127
+    )
     seed: int = option("Another seed gives another split.", 0)
     leave_one_group_out: bool = option(
         "Every image is a query against all images but those of its own group; nothing is held out.", False
     )
-
-    def check(self) -> None:
-        if not 0 < self.gallery_fraction < 1:
-            raise UserError(f"split.gallery_fraction must lie between 0 and 1, not {self.gallery_fraction}.")
-        if not 0 <= self.near_duplicate_bits < 128:
-            raise UserError(f"split.near_duplicate_bits must lie in 0..127, not {self.near_duplicate_bits}.")
 
 
 @dataclass(frozen=True)

@@ -14,28 +14,20 @@ from runtime.errors import UserError
 class Resources:
     """What one stage asks for."""
 
-    nodes: int = option("Machines.", 1)
-    gpus_per_node: int = option("GPUs on each machine.", 0)
+    nodes: int = option("Machines.", 1, low=1)
+    gpus_per_node: int = option("GPUs on each machine.", 0, low=0)
     tasks_per_node: int | None = option(
-        "Processes on each machine; null: one per GPU, or one where there is none.", None
+        "Processes on each machine; null: one per GPU, or one where there is none.", None, low=1
     )
-    cpus_per_task: int = option("CPU cores of each process.", 1)
-    memory_gb: float | None = option("Memory on each machine; null: the partition's default.", None)
-    time_minutes: int = option("Time limit of one go; a longer job saves, is requeued and goes on.", 1440)
+    cpus_per_task: int = option("CPU cores of each process.", 1, low=1)
+    memory_gb: float | None = option("Memory on each machine; null: the partition's default.", None, above=0)
+    time_minutes: int = option("Time limit of one go; a longer job saves, is requeued and goes on.", 1440, low=1)
     partition: str | None = option("A partition for this stage alone; null: the cluster's.", None)
 
     @property
     def tasks(self) -> int:
         """Processes on each machine."""
         return self.tasks_per_node or max(self.gpus_per_node, 1)
-
-    def check(self) -> None:
-        for name in ("nodes", "cpus_per_task", "time_minutes", "tasks_per_node"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"the cluster's key '{name}' must be at least 1, not {value}.")
-        if self.gpus_per_node < 0 or (self.memory_gb is not None and self.memory_gb <= 0):
-            raise UserError("the cluster's keys 'gpus_per_node' and 'memory_gb' can't be negative.")
 
 
 @dataclass
@@ -60,8 +52,10 @@ class ClusterConfig:
     python: str | None = option(
         "Python of the jobs (inside the container, if there is one); null: the one that submits.", None
     )
-    warn_seconds: int = option("How long before the time limit the stage is told to save.", 120)
-    max_restarts: int = option("Restarts in a row after crashes, that is, ends that the stage did not ask for.", 3)
+    warn_seconds: int = option("How long before the time limit the stage is told to save.", 120, low=0)
+    max_restarts: int = option(
+        "Restarts in a row after crashes, that is, ends that the stage did not ask for.", 3, low=0
+    )
     shard: Resources = option("Preparing the data.", Resources())
     pretrain: Resources = option("Training.", Resources())
     watch: Resources = option("The kNN monitor beside the training.", Resources())

@@ -27,13 +27,13 @@ _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 class TrainingConfig:
     """The published recipe; where the paper is silent, our choice is named as such."""
 
-    weight_decay: float = option("AdamW's decoupled weight decay.", 0.01)
-    batch_size: int = option("Images per step.", 128)
-    first_cycle_epochs: int = option("Epochs of the first cosine cycle (our choice).", 10)
-    cycle_growth: int = option("Every cycle is this many times as long as the one before.", 2)
-    floor_learning_rate: float = option("Learning rate at the end of a cycle.", 1e-6)
-    patience_epochs: int = option("Epochs without a better validation AUC after which a head stops.", 10)
-    max_epochs: int = option("No head trains longer (our choice).", 200)
+    weight_decay: float = option("AdamW's decoupled weight decay.", 0.01, low=0)
+    batch_size: int = option("Images per step.", 128, low=1)
+    first_cycle_epochs: int = option("Epochs of the first cosine cycle (our choice).", 10, low=1)
+    cycle_growth: int = option("Every cycle is this many times as long as the one before.", 2, low=1)
+    floor_learning_rate: float = option("Learning rate at the end of a cycle.", 1e-6, low=0)
+    patience_epochs: int = option("Epochs without a better validation AUC after which a head stops.", 10, low=1)
+    max_epochs: int = option("No head trains longer (our choice).", 200, low=1)
     seed: int = option("For the first weights and the order of the images.", 0)
 
 

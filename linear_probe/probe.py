@@ -27,20 +27,22 @@ PUBLISHED_LEARNING_RATES = [1e-4, 5e-5, 1e-5, 5e-6, 1e-6]
 class GridConfig:
     """What is tried. `published` is the paper's grid; `converged` adds what it takes to train to the end."""
 
-    learning_rates: list[float] = option("Learning rates of the published protocol.", PUBLISHED_LEARNING_RATES)
+    learning_rates: list[float] = option("Learning rates of the published protocol.", PUBLISHED_LEARNING_RATES, above=0)
     converged_learning_rates: list[float] = option(
-        "Learning rates of the converged protocol.", [1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
+        "Learning rates of the converged protocol.", [1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2], above=0
     )
     converged_strengths: list[float] = option(
-        "Logistic regression of the converged protocol: weights of the L2 penalty.", [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+        "Logistic regression of the converged protocol: weights of the L2 penalty.",
+        [1e-4, 1e-3, 1e-2, 1e-1, 1.0],
+        above=0,
     )
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def check(self) -> None:
         for name in ("learning_rates", "converged_learning_rates", "converged_strengths"):
             values = getattr(self, name)
-            if not values or min(values) <= 0:
-                raise UserError(f"grid.{name} must hold at least one value, all above 0, not {values}.")
+            if not values:
+                raise UserError(f"grid.{name} is empty; it must hold at least one value.")
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,9 @@ class ProbeConfig:
     )
     grid: GridConfig = field(default_factory=GridConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
-    bootstrap_replicates: int = option("Draws for intervals and paired tests.", 1000)
+    bootstrap_replicates: int = option("Draws for intervals and paired tests.", 1000, low=1)
     seed: int = option("For the bootstrap.", 0)
-    batch_size: int = option("Images per forward pass when features are extracted.", 64)
+    batch_size: int = option("Images per forward pass when features are extracted.", 64, low=1)
     device: str = option("auto, cpu, cuda or cuda:N.", "auto")
     cache: str = option("Folder of extracted features; empty: below the results.", "")
     pretraining_corpora: list[str] = option(
@@ -55,10 +55,6 @@ class ProbeConfig:
     pretraining_images: str = option(
         "CSV with a column sha256 or file: pictures that the networks have seen; figures are also given without.", ""
     )
-
-    def check(self) -> None:
-        if self.bootstrap_replicates < 1 or self.batch_size < 1:
-            raise UserError("bootstrap_replicates and batch_size must be at least 1.")
 
 
 @dataclass(frozen=True)

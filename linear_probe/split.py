@@ -31,14 +31,14 @@ _TOLERANCE = 0.05
 
 @dataclass(frozen=True)
 class SplitConfig:
-    train: float = option("Share of the images for training.", 0.75)
-    validation: float = option("Share for choosing heads and stopping.", 0.10)
-    test: float = option("Share for the figures.", 0.15)
+    train: float = option("Share of the images for training.", 0.75, above=0, below=1)
+    validation: float = option("Share for choosing heads and stopping.", 0.10, above=0, below=1)
+    test: float = option("Share for the figures.", 0.15, above=0, below=1)
     seed: int = option("Another seed gives another split.", 0)
 
     def check(self) -> None:
-        if min(self.shares) <= 0 or abs(sum(self.shares) - 1) > 1e-6:
-            raise UserError(f"split: train, validation and test must be above 0 and add up to 1, not {self.shares}.")
+        if abs(sum(self.shares) - 1) > 1e-6:
+            raise UserError(f"split: train, validation and test must add up to 1, not {self.shares}.")
 
     @property
     def shares(self) -> tuple[float, float, float]:

@@ -181,9 +181,14 @@ def load_config(schema: type[T], path: Path | str | None = None, overrides: list
         raise UserError(f"{source}: {_type_mistake(schema, error)}") from error
     except RecursionError:
         raise UserError(f"{source}: a value refers to itself by ${{…}}; write it out.") from None
-    _check_ranges(result, source, "")
-    _check(result)
+    check_config(result, source)
     return result
+
+
+def check_config(config: Any, source: str = COMMAND_LINE) -> None:
+    """Raise for numbers out of their range and values that contradict each other, of a config object made by hand."""
+    _check_ranges(config, source, "")
+    _check(config)
 
 
 def _check(config: Any) -> None:

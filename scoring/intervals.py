@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.config import option
-from runtime.errors import UserError
 from scoring.classification import Floats, Targets, weighted_roc_auc
 
 # Replicates that are computed at once; bounds the memory at this many rows of weights.
@@ -20,16 +19,9 @@ _BLOCK = 100
 class BootstrapConfig:
     """How the intervals are drawn: whole groups (near-duplicates, one patient, one video), not single images."""
 
-    samples: int = option("Bootstrap samples; 0 leaves the intervals out.", 1000)
-    confidence: float = option("Share of the samples inside an interval.", 0.95)
+    samples: int = option("Bootstrap samples; 0 leaves the intervals out.", 1000, low=0)
+    confidence: float = option("Share of the samples inside an interval.", 0.95, above=0, below=1)
     seed: int = option("Seed of the samples.", 0)
-
-    def check(self) -> None:
-        if self.samples < 0 or not 0 < self.confidence < 1:
-            raise UserError(
-                f"bootstrap.samples must not be negative ({self.samples}) and bootstrap.confidence must lie "
-                f"between 0 and 1 ({self.confidence})."
-            )
 
 
 class Interval(NamedTuple):

@@ -25,16 +25,15 @@ class DecodeConfig:
         "fps: at even times; every: each n-th frame; keyframes: only frames that decode alone, at most `fps` of them.",
         "fps",
     )
-    fps: float = option("Frames per second, for sampling=fps and as the upper limit of sampling=keyframes.", 1.0)
-    every_frames: int = option("Take each n-th frame, for sampling=every.", 30)
-    sequence_every_frames: int = option("Take each n-th picture of a folder of consecutive frames.", 1)
+    fps: float = option(
+        "Frames per second, for sampling=fps and as the upper limit of sampling=keyframes.", 1.0, above=0
+    )
+    every_frames: int = option("Take each n-th frame, for sampling=every.", 30, low=1)
+    sequence_every_frames: int = option("Take each n-th picture of a folder of consecutive frames.", 1, low=1)
     backend: Literal["pyav", "decord", "torchcodec"] = option("Library that decodes videos.", "pyav")
     device: Literal["cpu", "cuda"] = option("Where to decode; cuda needs backend=torchcodec.", "cpu")
 
     def check(self) -> None:
-        for name in ("fps", "every_frames", "sequence_every_frames"):
-            if getattr(self, name) <= 0:
-                raise UserError(f"decode.{name} is {getattr(self, name)}; it must be positive.")
         if self.device == "cuda" and self.backend != "torchcodec":
             raise UserError(f"decode.device=cuda needs decode.backend=torchcodec; the backend is {self.backend}.")
         if self.sampling == "keyframes" and self.backend != "pyav":

@@ -31,16 +31,18 @@ class TextConfig:
     """What is done about text inside the field of view."""
 
     inside: Literal["fill", "keep"] = option("fill: paint over text inside the field of view; keep: leave it.", "fill")
-    probe_frames: int = option("Frames of a video or sequence in which places of text are looked for.", 3)
-    detector_px: int = option("Shorter side of the picture for the detector; smaller is faster and misses more.", 736)
+    probe_frames: int = option("Frames of a video or sequence in which places of text are looked for.", 3, low=1)
+    detector_px: int = option(
+        "Shorter side of the picture for the detector; smaller is faster and misses more.", 736, low=32
+    )
     reader: Literal["audit", "filter", "none"] = option(
         "audit: read a sample of the finished frames and report; filter: read all, drop those with text; none.",
         "audit",
     )
-    audit_frames_per_source: int = option("Finished frames that the audit reads of every video or sequence.", 1)
-    audit_image_share: float = option("Share of single pictures that the audit reads.", 0.05)
-    min_confidence: float = option("How sure the reader must be for text to count.", 0.8)
-    min_characters: int = option("How long text must be to count.", 3)
+    audit_frames_per_source: int = option("Finished frames that the audit reads of every video or sequence.", 1, low=0)
+    audit_image_share: float = option("Share of single pictures that the audit reads.", 0.05, low=0, high=1)
+    min_confidence: float = option("How sure the reader must be for text to count.", 0.8, low=0, high=1)
+    min_characters: int = option("How long text must be to count.", 3, low=1)
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,14 @@ class LeakageConfig:
     max_unreadable_share: float = option(
         "Share of a guarded set's images that may be unreadable; more is an error: their copies would not be found.",
         0.01,
+        low=0,
+        high=1,
     )
-    min_similarity: float = option("Similarity of the quick search from which an image is compared closely.", 0.45)
-    candidates: int = option("Images that are compared closely, per frame.", 4)
-    min_correlation: float = option("Correlation after alignment from which a frame is a copy.", 0.55)
+    min_similarity: float = option(
+        "Similarity of the quick search from which an image is compared closely.", 0.45, low=-1, high=1
+    )
+    candidates: int = option("Images that are compared closely, per frame.", 4, low=1)
+    min_correlation: float = option("Correlation after alignment from which a frame is a copy.", 0.55, low=-1, high=1)
 
 
 @dataclass(frozen=True)

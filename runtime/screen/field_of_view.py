@@ -27,8 +27,12 @@ WORKING_PX = 384
 class FieldOfViewConfig:
     """How the field of view is found."""
 
-    min_area: float = option("Share of the frame that the field of view must cover; less drops the frame.", 0.15)
-    ground_margin: int = option("A pixel this much brighter than the dark ground (0-255) belongs to the picture.", 12)
+    min_area: float = option(
+        "Share of the frame that the field of view must cover; less drops the frame.", 0.15, low=0, high=1
+    )
+    ground_margin: int = option(
+        "A pixel this much brighter than the dark ground (0-255) belongs to the picture.", 12, low=0, high=255
+    )
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ _MEASURED_PX = 256
 class QualityConfig:
     """Which frames are useless. A threshold of 0 (1 for washed_out_share) switches its screen off."""
 
-    min_brightness: float = option("Mean brightness (0-255) below which a frame is too dark.", 30.0)
-    washed_out_share: float = option("Share of overexposed pixels from which a frame is washed out.", 0.75)
-    min_sharpness: float = option("Sharpness below which a frame is blurred.", 0.6)
+    min_brightness: float = option("Mean brightness (0-255) below which a frame is too dark.", 30.0, low=0, high=255)
+    washed_out_share: float = option(
+        "Share of overexposed pixels from which a frame is washed out.", 0.75, low=0, high=1
+    )
+    min_sharpness: float = option("Sharpness below which a frame is blurred.", 0.6, low=0)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from data_pipeline.decode import DecodeConfig, DecodeError, Frame, frames_of, probe_frames
+from runtime.config import check_config
 from runtime.errors import UserError
 
 FRAMES = 90
@@ -233,12 +234,12 @@ def test_probes_are_spread_over_the_video(suffix: str, tmp_path: Path) -> None:
 
 def test_contradictions_in_the_settings_are_named() -> None:
     for config, key in (
-        (DecodeConfig(fps=0.0), "decode.fps"),
+        (DecodeConfig(fps=0.0), "'fps' is 0.0"),
         (DecodeConfig(device="cuda"), "decode.backend=torchcodec"),
         (DecodeConfig(sampling="keyframes", backend="decord"), "decode.backend=pyav"),
     ):
         with pytest.raises(UserError, match=key):
-            config.check()
+            check_config(config)
 
 
 @pytest.mark.skipif(torchcodec_is_here(), reason="torchcodec is installed here")

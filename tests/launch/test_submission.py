@@ -44,9 +44,9 @@ def test_mistakes_in_a_cluster_file_are_named(tmp_path: Path) -> None:
         "kind: local\npretrain: {nodes: 2}": "one machine",
         "kind: pbs": "kind",
         "kind: local\ncontainer: apptainer exec x.sif": "'container' has no effect on a local cluster",
-        "pretrain: {nodes: 0}": "'nodes' must be at least 1",
-        "pretrain: {tasks_per_node: 0}": "'tasks_per_node' must be at least 1",
-        "pretrain: {memory_gb: -1}": "'memory_gb' can't be negative",
+        "pretrain: {nodes: 0}": "'pretrain.nodes' is 0, but must be at least 1",
+        "pretrain: {tasks_per_node: 0}": "'pretrain.tasks_per_node' is 0, but must be at least 1",
+        "pretrain: {memory_gb: -1}": "'pretrain.memory_gb' is -1.0, but must be above 0",
         "pretrain: {time_minutes: 2}": "'warn_seconds' is 120, which is all of 'pretrain.time_minutes'",
     }.items():
         file.write_text(text)
