@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from pathlib import Path
 
+from challenge.check_data import check_data
+from challenge.convert import convert
+from challenge.merge import merge
 from challenge.rank import rank
+from challenge.record import record
 from challenge.score import PROFILE_NAMES, ScoreOptions, score
 from challenge.timing import time_command
 from runtime.command_line import Command, run_stage
@@ -101,10 +106,71 @@ def _time(a: argparse.Namespace, config: None) -> None:
     time_command(a.command, Path(a.images), Path(a.out), max(1, a.repeats), a.time_unit, a.timeout)
 
 
+def _check_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="data_check.json", help="report to write (data_check.json)")
+    parser.add_argument("--no-text", action="store_true", help="don't read pictures for burned-in text (slow)")
+
+
+def _check(a: argparse.Namespace, config: None) -> int:
+    report = check_data(Path(a.folder), Path(a.out), text=not a.no_text)
+    return 1 if report.errors else 0
+
+
+def _merge_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="gold", help="folder for gold.csv and gold.json (gold)")
+    parser.add_argument("--date", help="date of the merging, YYYY-MM-DD (today)")
+
+
+def _merge(a: argparse.Namespace, config: None) -> None:
+    merge(Path(a.log), Path(a.out), a.date or datetime.now(UTC).date().isoformat())
+
+
+def _convert_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--from", dest="kind", required=True, choices=["voc", "coco", "yolo", "csv", "json"])
+    add("--to", dest="target", choices=["csv", "json", "coco", "yolo"], default="csv")
+    add("--out", required=True, help="file to write; a folder for yolo")
+    add("--images", help="folder of the pictures (yolo holds shares of their size)")
+    add("--classes", help="classes in their order, parted by commas (yolo holds numbers)")
+
+
+def _convert(a: argparse.Namespace, config: None) -> None:
+    classes = [word.strip() for word in a.classes.split(",")] if a.classes else []
+    convert(Path(a.source), a.kind, Path(a.out), a.target, _path(a.images), classes)
+
+
+def _record_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--plan", help="plan.yaml: who, what, when, consent, ethics, retention")
+    add("--shards", help="shard set that the network was trained on, for its leakage certificate")
+    add("--data-check", help="report of 'challenge check-data'")
+    add("--gold", help="gold.json of 'challenge merge'")
+    add("--evidence", nargs="+", default=[], help="files with evidence maps of best and worst cases")
+    add("--out", default="record", help="folder for record.json and record.md (record)")
+
+
+def _record(a: argparse.Namespace, config: None) -> None:
+    record(
+        [Path(word) for word in a.results],
+        Path(a.out),
+        _path(a.plan),
+        _path(a.shards),
+        _path(a.data_check),
+        _path(a.gold),
+        [Path(word) for word in a.evidence],
+    )
+
+
 COMMANDS = (
     Command("score", "Score a file of predictions against the truth.", _score, ("SUBMISSION",), None, _score_options),
     Command("rank", "Rank scored submissions, with paired tests.", _rank, ("RESULTS…",), None, _rank_options),
     Command("time", "Time any program on one picture and on all.", _time, ("COMMAND",), None, _time_options),
+    Command(
+        "check-data", "Is a test set readable, unique and free of persons?", _check, ("FOLDER",), None, _check_options
+    ),
+    Command("merge", "Several doctors' annotations into gold.", _merge, ("LOG",), None, _merge_options),
+    Command("convert", "VOC, COCO and YOLO boxes to and from ours.", _convert, ("SOURCE",), None, _convert_options),
+    Command("record", "The record for regulators.", _record, ("RESULTS…",), None, _record_options),
 )
 
 if __name__ == "__main__":

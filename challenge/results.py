@@ -21,6 +21,11 @@ SUMMARY_COLUMNS = (
 )
 
 
+def exact(value: float) -> str:
+    """All digits, so that what is read back is what was written; whole numbers without a point."""
+    return repr(float(value)).removesuffix(".0")
+
+
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

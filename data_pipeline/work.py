@@ -30,7 +30,6 @@ from data_pipeline.planning import Unit
 from data_pipeline.reading import SourceReader
 from data_pipeline.registry import is_public_component
 from data_pipeline.screen.layout import Layout, find_layout, find_text_places
-from data_pipeline.screen.text import read_text
 from data_pipeline.sources import Source
 from records.shards import FRAME_SCHEMA
 from runtime.errors import UserError
@@ -38,6 +37,7 @@ from runtime.files import atomic_directory, write_json
 from runtime.image_hash import perceptual_hash
 from runtime.leakage import Guard, Match, thumbnail_of
 from runtime.screen.quality import drop_reason, measure
+from runtime.screen.text import read_text
 
 # A frame's row while it lies in a part; the last columns say where in it, and mean nothing afterwards.
 PART_SCHEMA = pa.schema([*FRAME_SCHEMA, ("single", pa.bool_()), ("offset", pa.int64()), ("size", pa.int64())])
@@ -209,11 +209,12 @@ class _SourceScreen:
         if text.reader == "none" or (text.reader == "audit" and not self._is_audited()):
             return False
         audit = self._result.audit
-        after = read_text(finished, text)
+        after = read_text(finished, text.min_confidence, text.min_characters)
         audit.update(after_read=1, after_text=after.found, after_private=after.private)
         if text.reader == "filter":
             return after.found
-        before = read_text(layout.whole_at_output_scale(frame.rgb), text)
+        whole = layout.whole_at_output_scale(frame.rgb)
+        before = read_text(whole, text.min_confidence, text.min_characters)
         audit.update(before_read=1, before_text=before.found, before_private=before.private)
         if before.found:
             self._example("text_removed", finished)

@@ -10,10 +10,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.screen.text import fill, fill_mask, find_text
+from data_pipeline.screen.text import fill, fill_mask
 from runtime.screen.field_of_view import FieldOfView, FieldOfViewConfig, detect_field_of_view
 from runtime.screen.position_box import Box, position_box
 from runtime.screen.shrink import shrink
+from runtime.screen.text import find_text
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 Mask = NDArray[np.uint8]  # [H, W], 0 or 255

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from data_pipeline import PipelineConfig
 from data_pipeline.guarding import read_guarded_images, thumbnail_of_frame
 from data_pipeline.screen.layout import find_layout, find_text_places
-from data_pipeline.screen.text import TextFinding, read_text
 from runtime.leakage import Guard, Match, build_guard
+from runtime.screen.text import TextFinding, read_text
 
 Image = NDArray[np.uint8]
 
@@ -159,7 +159,7 @@ def text_rates(paths: list[Path], config: PipelineConfig) -> tuple[float, float]
     for path in paths:
         picture = finished(read(path), config)
         if picture is not None:
-            found.append(read_text(picture, config.screen.text))
+            found.append(read_text(picture))
             if found[-1].found:
                 print(f"text is left on {path.name}")
     return float(np.mean([f.found for f in found])), float(np.mean([f.private for f in found]))
@@ -168,7 +168,7 @@ def text_rates(paths: list[Path], config: PipelineConfig) -> tuple[float, float]
 def test_text_is_found_before_and_gone_after_screening(real_images: Path) -> None:
     config = PipelineConfig()
     paths = sorted((real_images / "kvasir8" / "polyps").glob("*.jpg"))[:12:2]
-    before = [read_text(read(path), config.screen.text) for path in paths[:3]]
+    before = [read_text(read(path)) for path in paths[:3]]
     assert any(finding.private for finding in before)
     assert text_rates(paths[:3], config) == (0.0, 0.0)
 

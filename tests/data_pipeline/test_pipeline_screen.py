@@ -14,7 +14,7 @@ from data_pipeline.decode import probe_frames
 from data_pipeline.duplicates import DuplicatesConfig, RepeatedFrames, SourceHashes, copies_across
 from data_pipeline.guarding import thumbnail_of_frame
 from data_pipeline.screen.layout import find_layout, find_text_places
-from data_pipeline.screen.text import TextConfig, read_text
+from data_pipeline.screen.text import TextConfig
 from data_pipeline.synthesize.devices import TEAL
 from data_pipeline.synthesize.truth import Geometry, Source, Truth, read_truth
 from runtime.leakage import LeakageConfig, build_guard
@@ -23,6 +23,7 @@ from runtime.screen.field_of_view import FieldOfViewConfig, detect_field_of_view
 from runtime.screen.position_box import position_box
 from runtime.screen.quality import QualityConfig, drop_reason, measure
 from runtime.screen.shrink import shrink
+from runtime.screen.text import read_text
 
 Image = NDArray[np.uint8]
 
@@ -127,10 +128,9 @@ def test_text_inside_the_picture_is_painted_over(synthetic_corpus: Path, truth: 
     layout = find_layout([picture], FieldOfViewConfig(), 512, True)
     assert layout is not None
     blanked = layout.blank(layout.crop(picture))
-    config = TextConfig()
-    before = read_text(blanked, config)
-    find_text_places(layout, [picture], config.detector_px)
-    after = read_text(layout.without_text(blanked), config)
+    before = read_text(blanked)
+    find_text_places(layout, [picture], TextConfig().detector_px)
+    after = read_text(layout.without_text(blanked))
     assert before.found and before.private
     assert not after.found
     assert layout.text is not None and (layout.text > 0).mean() < 0.15
