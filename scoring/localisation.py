@@ -18,3 +18,6 @@ def corner_iou(a: ArrayLike, b: ArrayLike) -> Floats:
     first, second = (np.asarray(boxes, np.float64).reshape(-1, 4) for boxes in (a, b))
     first, second = (np.concatenate([x[:, :2], np.maximum(x[:, 2:] - x[:, :2], 0)], axis=1) for x in (first, second))
     return box_iou(first, second)
+
+
+CONVENTIONS = ("pixel", "unit", "permille", "permille_yx")

@@ -1,11 +1,16 @@
-"""Settings of the small bench that the tests use."""
+"""The benches that the tests use."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+from tiny_llava import COLOURS, QUESTION, disc
+
 from runtime.config import load_config
+from runtime.files import sha256_of
 from vqa.bench.config import BuildConfig
+from vqa.bench.items import Bench, Draft, Item, question_id, read_bench, write_bench
 
 CAP = 8
 
@@ -13,3 +18,40 @@ CAP = 8
 def build_settings(atlas: Path, corpus: Path, out: Path, *more: str) -> BuildConfig:
     words = [f"data={atlas}", f"regions={corpus / 'regions.jsonl'}", f"out={out}", f"cap={CAP}", *more]
     return load_config(BuildConfig, None, words)
+
+
+def disc_bench(folder: Path, per_colour: int = 4) -> Bench:
+    """Discs of four colours; the options always stand in the order that the tiny model was trained on."""
+    random = np.random.default_rng(7)
+    items = []
+    (folder / "images").mkdir(parents=True)
+    for number in range(4 * per_colour):
+        colour = list(COLOURS)[number % 4]
+        name = f"images/disc{number:02d}.png"
+        disc(colour, random).save(folder / name)
+        digest = sha256_of(folder / name)
+        items.append(
+            Item(
+                id=question_id(digest),
+                task="LI",
+                subtask="LI",
+                category="anatomy",
+                scene="GS",
+                prompt_kind="image",
+                kind="choice",
+                sha256=digest,
+                group=f"g{number}",
+                image=name,
+                width=64,
+                height=64,
+                question=QUESTION,
+                options=tuple(COLOURS),
+                answer="ABCD"[number % 4],
+                entity=colour,
+                benchmark="discs",
+                dataset="discs",
+                question_original=QUESTION,
+            )
+        )
+    write_bench(folder, Draft("discs", items, {"reviewed": 0}))
+    return read_bench(folder)
