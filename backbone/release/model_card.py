@@ -107,7 +107,7 @@ def _data(config: dict[str, Any] | None, release: ReleaseInfo) -> str:
     if isinstance(data, dict):
         lines.append("```yaml\n" + yaml.safe_dump(_without_paths({"data": data}), sort_keys=False) + "```")
     else:
-        lines.append(UNKNOWN.format("the run's config.yaml"))
+        lines.append(UNKNOWN.format("the run's configuration"))
     if release.source.shards_sha256 is not None:
         lines.append(f"Checksum of the training shards: `{release.source.shards_sha256}`.")
     return "\n\n".join(lines)
@@ -128,10 +128,10 @@ def _certificate(release: ReleaseInfo) -> str:
 
 def _training(config: dict[str, Any] | None) -> str:
     if not config:
-        return UNKNOWN.format("the run's config.yaml")
+        return UNKNOWN.format("the run's configuration")
     sections = {name: config[name] for name in _TRAINING_SECTIONS if name in config}
     if not sections:
-        return "Not known: the run's config.yaml has none of the sections that describe a training."
+        return "Not known: the run's configuration has none of the sections that describe a training."
     return "```yaml\n" + yaml.safe_dump(_without_paths(sections), sort_keys=False) + "```"
 
 
