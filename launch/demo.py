@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from records.probe import ProbeFolder
 from records.run import RunFolder, step_name
 from records.shards import ShardFolder
 from runtime.config import CONFIGS
@@ -73,7 +74,7 @@ def demo_steps(folder: Path) -> list[Step]:
                 *("linear_probe", str(release), str(RunFolder(run).checkpoint(0)), "pixels"),
                 *("--task", "all", "--data", str(atlas), "--protocol", "converged", "--out", str(probe)),
             ),
-            probe / "index.html",
+            ProbeFolder(probe).page,
         ),
         Step("write the report", ("launch", "report", str(run), "--pictures"), RunFolder(run).report),
     ]
@@ -96,7 +97,7 @@ def run_demo(folder: Path) -> None:
     say(f"The demo took {duration(time.monotonic() - began)}.")
     _say_scores(folder)
     run, shards = RunFolder(folder / "run"), ShardFolder(folder / "shards")
-    pages = (run.report, shards.report, folder / "probe" / "index.html")
+    pages = (run.report, shards.report, ProbeFolder(folder / "probe").page)
     say(f"Open {pages[0]}, {pages[1]} and {pages[2]}.")
 
 
@@ -121,4 +122,4 @@ def _say_scores(folder: Path) -> None:
     gain = against_start(history, SelectionConfig(metric="top1_k20")).get(best)
     if gain is not None:
         say(f"a gain of {gain.difference:.3f} (95% interval {gain.low:.3f} to {gain.high:.3f})")
-    say((folder / "probe" / "table.md").read_text(encoding="utf-8").rstrip())
+    say(ProbeFolder(folder / "probe").table.read_text(encoding="utf-8").rstrip())

@@ -9,6 +9,7 @@ from typing import Any
 from launch.cluster import ClusterConfig
 from launch.jobs import RAY_ADDRESS, Job
 from launch.submit import describe
+from records.probe import ProbeFolder
 from records.run import RunFolder
 from runtime.config import config_to_yaml
 
@@ -60,7 +61,7 @@ def probe_job(
     out = Path(config.out).absolute()
     run = run or out
     words = ["linear_probe", *weights, str(_config_file(run, "probe"))]
-    job = describe("probe", run, words, cluster, output=out / "results.json", after=after)
+    job = describe("probe", run, words, cluster, output=ProbeFolder(out).results, after=after)
     return StageJob(job, _stored(config))
 
 

@@ -22,6 +22,7 @@ from linear_probe.predict import predict
 from linear_probe.run import ProbeConfig, run_benchmark, split_path
 from linear_probe.samples import samples_of
 from linear_probe.split import SPLITS, SplitConfig, make_split, save_split
+from records.probe import ProbeFolder
 from runtime.command_line import Command, run_stage
 from runtime.config import save_config
 from runtime.console import log_to, say, table, warn
@@ -41,8 +42,9 @@ def _probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
     given = {name: value for name in ("task", "data", "protocol", "out") if (value := getattr(arguments, name))}
     config = replace(config, **given)
     out = make_directory(config.out)
-    with directory_lock(out), log_to(out / "log.txt"):
-        save_config(config, out / "config.yaml")
+    files = ProbeFolder(out)
+    with directory_lock(out), log_to(files.log):
+        save_config(config, files.config)
         benchmark = run_benchmark(arguments.weights, config)
         write_results(benchmark, out)
         head, rows, best = main_table(benchmark)
@@ -50,7 +52,7 @@ def _probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
             [f"*{c}" if b else c for c, b in zip(row, bold, strict=True)] for row, bold in zip(rows, best, strict=True)
         ]
         table(f"macro-AUC (95% interval over groups), protocol {config.protocol}; * best", head, marked)
-        say(f"results: {out / 'index.html'}, table.md, table.tex, summary.csv, classes.csv, results.json")
+        say(f"results: {files.page}, {files.table.name}, table.tex, summary.csv, classes.csv, {files.results.name}")
 
 
 def _atlas_options(parser: argparse.ArgumentParser) -> None:

@@ -11,11 +11,18 @@ import re
 # C0 and C1 control characters, the line and paragraph separators, marks that turn the direction of writing, and
 # Python's stand-ins for bytes that are not UTF-8.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Not after a word or a sign of a web address; parts may hold anything but white space, quotes and colons.
+_ABSOLUTE = re.compile(r"(?<![\w:/.~-])(?:~|[A-Za-z]:)?/(?:[^\s/'\":,\[\]]+/)*?([^\s/'\":,\[\]]+)/?(?![^\s'\":,\[\]])")
 
 
 def printable(name: object) -> str:
     """The name on one line, without anything that a terminal, a log or a page would obey."""
     return _UNSAFE.sub(_escaped, str(name))
+
+
+def without_folders(text: str) -> str:
+    """A text for publication: of absolute paths only the last part is left."""
+    return _ABSOLUTE.sub(r"\1", text)
 
 
 def _escaped(match: re.Match[str]) -> str:

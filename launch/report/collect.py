@@ -99,8 +99,8 @@ def _events(run: RunFolder, metrics: list[dict[str, Any]]) -> list[Event]:
     for folder in sorted(run.jobs.glob("*")):
         for event in events_of(folder):
             if event["event"] == "started":
-                where = f"{event['ranks']} processes on {event['nodes']}"
-                text = f"{folder.name} started, job {event['job_id']}, {where}"
+                # Not on which nodes: a report is for others, and host names are not.
+                text = f"{folder.name} started, job {event['job_id']}, {event['ranks']} processes"
             elif event["event"] == "cancelled":
                 text = f"{folder.name} was cancelled"
             else:

@@ -14,6 +14,7 @@ from records.shards import Certificate, Manifest
 from runtime import pages
 from runtime.console import duration
 from runtime.files import write_text
+from runtime.names import without_folders
 from runtime.pages import details, section, table, text
 
 _STYLE = """
@@ -40,6 +41,7 @@ def write_report(run: Path | str) -> Path:
 
 def page_of(data: RunData) -> str:
     name = data.run.path.resolve().name
+    config = f"<pre>{text(without_folders(data.config_text))}</pre>"
     sections = [
         _head(data, name),
         section("Selection", _selection(data)),
@@ -48,7 +50,7 @@ def page_of(data: RunData) -> str:
         section("Nearest neighbours", _galleries(data)),
         section("Data and leakage", _data(data)),
         section("Jobs and events", _events(data)),
-        section("Configuration", details(data.run.config.name, f"<pre>{text(data.config_text)}</pre>")),
+        section("Configuration", details(data.run.config.name, config)),
     ]
     return pages.page(name, "\n".join(part for part in sections if part), _STYLE)
 
@@ -138,11 +140,11 @@ def _data(data: RunData) -> str:
     parts = []
     note = data.evaluations[-1].leakage.note if data.evaluations else None
     if note:
-        parts.append(f"<p>{text(note[0].upper() + note[1:])}</p>")
+        parts.append(f"<p>{text(without_folders(note[0].upper() + note[1:]))}</p>")
     if data.evaluations:
         described = data.evaluations[-1].data
         parts.append(
-            f"<p>Evaluated on {text(described.path)}: {described.gallery:,} gallery images, "
+            f"<p>Evaluated on {text(without_folders(described.path))}: {described.gallery:,} gallery images, "
             f"{described.queries:,} queries, {len(described.classes)} classes.</p>"
         )
     parts += [_leakage(data.certificate or Certificate()), _corpora(data.manifest)]
@@ -177,7 +179,13 @@ def _events(data: RunData) -> str:
     parts = []
     if data.jobs:
         rows = [
-            [state.stage, state.job_id or "", state.state.lower(), str(state.requeues), state.last_error or ""]
+            [
+                state.stage,
+                state.job_id or "",
+                state.state.lower(),
+                str(state.requeues),
+                without_folders(state.last_error or ""),
+            ]
             for state in data.jobs
         ]
         parts.append(table(["stage", "job", "state", "requeues", "last error"], rows))
@@ -186,7 +194,7 @@ def _events(data: RunData) -> str:
             [
                 time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time)) if event.time is not None else "",
                 f"{event.step:,}" if event.step is not None else "",
-                event.text,
+                without_folders(event.text),
             ]
             for event in data.events
         ]

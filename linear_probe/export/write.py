@@ -8,12 +8,13 @@ from linear_probe.export.page import page
 from linear_probe.export.pictures import confusion_picture, roc_picture
 from linear_probe.export.tables import as_json, classes_csv, latex, markdown, summary_csv
 from linear_probe.run import Benchmark
+from records.probe import ProbeFolder
 from runtime.files import write_bytes, write_json, write_text
 
 
 def write_results(benchmark: Benchmark, folder: Path) -> None:
-    write_json(folder / "results.json", as_json(benchmark))
-    write_text(folder / "table.md", markdown(benchmark))
+    files = ProbeFolder(folder)
+    write_text(files.table, markdown(benchmark))
     write_text(folder / "table.tex", latex(benchmark))
     write_text(folder / "summary.csv", summary_csv(benchmark))
     write_text(folder / "classes.csv", classes_csv(benchmark))
@@ -28,4 +29,5 @@ def write_results(benchmark: Benchmark, folder: Path) -> None:
                 pictures[f"confusion_{name}.png"] = matrix
     for name, content in pictures.items():
         write_bytes(folder / name, content)
-    write_text(folder / "index.html", page(benchmark, pictures))
+    write_text(files.page, page(benchmark, pictures))
+    write_json(files.results, as_json(benchmark))

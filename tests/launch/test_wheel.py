@@ -39,25 +39,27 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
-        [python, "-m", *words], cwd=folder, env=clean, capture_output=True, text=True, timeout=1200, check=False
+        [python, *words], cwd=folder, env=clean, capture_output=True, text=True, timeout=1200, check=False
     )
 
 
 def test_the_wheel_brings_configs_and_data_files(python: Path, tmp_path: Path) -> None:
     code = "import runtime, sys; print(runtime.__file__)"
-    where = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    where = run(python, tmp_path, "-c", code).stdout
     assert not Path(where.strip()).is_relative_to(ROOT)
-    plan = run(python, tmp_path, "launch", "plan", "configs/pretrain/panendofm_vitl14.yaml", "--images", "1000000")
+    plan = run(
+        python, tmp_path, "-m", "launch", "plan", "configs/pretrain/panendofm_vitl14.yaml", "--images", "1000000"
+    )
     assert plan.returncode == 0, plan.stderr
     assert "peak" in plan.stdout
     (tmp_path / "empty").mkdir()
-    atlas = run(python, tmp_path, "linear_probe", "atlas", "empty", "--out", "atlas.parquet")
+    atlas = run(python, tmp_path, "-m", "linear_probe", "atlas", "empty", "--out", "atlas.parquet")
     assert atlas.returncode == 2 and "Traceback" not in atlas.stderr  # the taxonomy and mappings were found
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_wheel_alone_runs_the_demo(python: Path, tmp_path: Path) -> None:
-    demo = run(python, tmp_path, "launch", "demo")
+    demo = run(python, tmp_path, "-m", "launch", "demo")
     assert demo.returncode == 0, demo.stdout[-2000:] + demo.stderr[-2000:]
     assert (tmp_path / "demo_output" / "run" / "report.html").is_file()
