@@ -30,20 +30,24 @@ from data_pipeline.synthesize.planted import (
     plan_copies,
     plan_defects,
 )
-from data_pipeline.synthesize.regions import Region, write_regions
+from data_pipeline.synthesize.regions import LABELS, Region, write_regions
+from data_pipeline.synthesize.segmented import make_segmented, plan_segmented, write_boxes
 from data_pipeline.synthesize.sources import describe, geometry_name, make_source
 from data_pipeline.synthesize.truth import (
     TRUTH_NAME,
+    Box,
     Defect,
     Duplicate,
     EvaluationImage,
     Geometry,
+    Segmented,
     Source,
     Span,
     Truth,
     read_truth,
     write_truth,
 )
+from data_pipeline.synthesize.video_boxes import FrameBoxes, LabelledPolyps, frame_boxes, write_frame_boxes
 from runtime.console import ProgressBar, duration, progress, say
 from runtime.errors import UserError
 from runtime.files import atomic_directory, failed_checksums, write_bytes, write_checksums
@@ -73,7 +77,8 @@ def synthesize(directory: Path | str, size: str = "small", seed: int = 0, proces
     say(
         f"wrote {directory} in {duration(time.monotonic() - began)}: {len(videos)} videos with "
         f"{sum(v.frames for v in videos)} frames, {images} images, "
-        f"{len(truth.evaluation)} labelled images; planted: {len(truth.leaks)} leaks, {len(truth.duplicates)} copies, "
+        f"{len(truth.evaluation)} labelled and {len(truth.segmented)} segmented images; "
+        f"planted: {len(truth.leaks)} leaks, {len(truth.duplicates)} copies, "
         f"{len(truth.defects)} broken files (all listed in {TRUTH_NAME})."
     )
     return truth
@@ -103,17 +108,24 @@ def _make_all(directory: Path, size: str, seed: int, processes: int) -> Truth:
     labelled = plan_labelled(size, seed)
     plans = add_leaks(plan_sources(size, seed), labelled, seed)
     copies, defects = plan_copies(plans, size), plan_defects(plans, size)
-    jobs = len(labelled) + len(plans) + len(copies) + len(defects)
+    segmented = plan_segmented(size, seed)
+    jobs = len(labelled) + len(segmented) + 2 * len(plans) + len(copies) + len(defects)
     with _pool(processes) as run, progress("synthetic corpus", jobs, "files") as bar:
         # Leaks need the labelled images, copies need the videos: so three rounds. Long jobs go first.
         regions: list[list[Region]] = run(bar, partial(make_labelled, directory, seed=seed), labelled)
         run(bar, partial(make_source, directory, seed=seed), sorted(plans, key=_work, reverse=True))
         broken: list[Defect] = run(bar, partial(make_defect, directory, seed=seed), defects)
         run(bar, partial(make_copy, directory), copies)
+        found: list[list[Segmented]] = run(bar, partial(make_segmented, directory, seed=seed), segmented)
+        polyps = _labelled_polyps(labelled, regions)
+        boxes: list[list[FrameBoxes]] = run(bar, partial(frame_boxes, labelled=polyps, seed=seed), plans)
     write_bytes(directory / ERS_COPY[0], (directory / ERS_COPY[1]).read_bytes())
     sources, duplicates = _describe_sources(plans, copies)
     _write_endofm_list(directory)
     write_regions(directory, [region for of_scene in regions for region in of_scene])
+    write_frame_boxes(directory, [row for of_source in boxes for row in of_source])
+    pictures = [picture for of_scene in found for picture in of_scene]
+    write_boxes(directory, pictures)
     return Truth(
         size=size,
         seed=seed,
@@ -124,10 +136,21 @@ def _make_all(directory: Path, size: str, seed: int, processes: int) -> Truth:
             for plan in labelled
             for path in plan.paths
         ),
+        segmented=tuple(pictures),
         leaks=tuple(leak for plan in plans for leak in describe_leaks(plan)),
         duplicates=tuple(duplicates),
         defects=tuple(broken),
     )
+
+
+def _labelled_polyps(plans: list[LabelledPlan], regions: list[list[Region]]) -> dict[str, LabelledPolyps]:
+    """By path; images without a polyp are left out."""
+    sizes = {path: (plan.width, plan.height) for plan in plans for path in plan.paths}
+    boxes: dict[str, list[Box]] = {}
+    for region in (region for of_scene in regions for region in of_scene):
+        if region.label == LABELS["polyp"]:
+            boxes.setdefault(region.file, []).append(region.box)
+    return {path: LabelledPolyps(*sizes[path], tuple(found)) for path, found in boxes.items()}
 
 
 def _work(plan: SourcePlan) -> int:

@@ -205,17 +205,32 @@ class Instrument:
     colour: Colour
 
 
-def draw_instrument(picture: Floats, instrument: Instrument, sway: tuple[float, float]) -> None:
-    """Paint a round shaft with a bright line along it, in place."""
-    height, width = picture.shape[:2]
+def _shaft(
+    instrument: Instrument, sway: tuple[float, float], shape: tuple[int, int]
+) -> tuple[Floats, Floats, float, Floats]:
+    """Distance along the shaft and across it (1 on its edge), its length, and how much it covers [H, W]."""
+    height, width = shape
     x = ((np.arange(width, dtype=np.float32) + 0.5) * 2 - width)[None, :] / np.float32(height)
     y = ((np.arange(height, dtype=np.float32) + 0.5) * 2 - height)[:, None] / np.float32(height)
     tip = (instrument.tip[0] + sway[0], instrument.tip[1] + sway[1])
     dx, dy = tip[0] - instrument.entry[0], tip[1] - instrument.entry[1]
     length = float(np.hypot(dx, dy))
-    along = ((x - instrument.entry[0]) * dx + (y - instrument.entry[1]) * dy) / np.float32(length)
-    across = ((x - instrument.entry[0]) * dy - (y - instrument.entry[1]) * dx) / np.float32(length * instrument.width)
+    along: Floats = np.asarray((x - instrument.entry[0]) * dx + (y - instrument.entry[1]) * dy, np.float32)
+    along = along / np.float32(length)
+    across: Floats = np.asarray((x - instrument.entry[0]) * dy - (y - instrument.entry[1]) * dx, np.float32)
+    across = across / np.float32(length * instrument.width)
     cover = smoothstep(1.1, 0.9, np.abs(across)) * smoothstep(length + 0.03, length, along)
+    return along, across, length, cover
+
+
+def instrument_mask(instrument: Instrument, sway: tuple[float, float], shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Which pixels of a picture of `shape` (height, width) the instrument hides."""
+    return np.asarray(_shaft(instrument, sway, shape)[3] > 0.5)
+
+
+def draw_instrument(picture: Floats, instrument: Instrument, sway: tuple[float, float]) -> None:
+    """Paint a round shaft with a bright line along it, in place."""
+    along, across, length, cover = _shaft(instrument, sway, (picture.shape[0], picture.shape[1]))
     shade = 0.45 + 0.55 * np.sqrt(np.clip(1 - across**2, 0, 1)) + 0.5 * np.exp(-(((across + 0.35) / 0.16) ** 2))
     body = np.asarray(instrument.colour, np.float32) * shade[..., None]
     tip_band = smoothstep(length - 0.14, length - 0.12, along)

@@ -2,7 +2,8 @@
 
     {"file": "kvasir-dataset-v2/polyps/….jpg", "label": "polyps", "box": [x1, y1, x2, y2], "polygon": [[x, y], …]}
 
-Pixels of the image, right and bottom excluded. A part that the border or the position box hides doesn't count.
+Pixels of the image, right and bottom excluded. A part that the border, the position box or an
+instrument hides doesn't count.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
-from data_pipeline.synthesize.lesions import lesion_mask
+from data_pipeline.synthesize.lesions import Lesion, instrument_mask, lesion_mask
 from data_pipeline.synthesize.motion import camera_at
 from data_pipeline.synthesize.scene import Scene, place_of
 from data_pipeline.synthesize.truth import Box, Geometry
@@ -39,18 +41,35 @@ class Region:
     polygon: list[tuple[int, int]]
 
 
-def regions_of(scene: Scene, seconds: float, geometry: Geometry, file: str) -> list[Region]:
-    """The lesions that an image of the scene shows."""
+def visible_lesions(scene: Scene, seconds: float, geometry: Geometry) -> list[tuple[Lesion, NDArray[np.bool_]]]:
+    """The lesions that show at a moment and their pixels [H, W]: no border, no position box, no instrument."""
     left, top, right, bottom = geometry.field_of_view.box
+    shape = (bottom - top, right - left)
+    camera = camera_at(scene, seconds)
     visible = geometry.visible_mask()
-    regions = []
+    if scene.instrument is not None and scene.lesions:
+        visible[top:bottom, left:right] &= ~instrument_mask(scene.instrument, camera.sway, shape)
+    shown = []
     for lesion in scene.lesions:
-        centre, size = place_of(lesion, camera_at(scene, seconds))
         mask = np.zeros(visible.shape, bool)
-        mask[top:bottom, left:right] = lesion_mask(lesion, centre, size, (bottom - top, right - left))
-        contours, _ = cv2.findContours((mask & visible).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-        if not contours:
-            continue
+        mask[top:bottom, left:right] = lesion_mask(lesion, *place_of(lesion, camera), shape)
+        mask &= visible
+        if np.count_nonzero(mask) >= _SMALLEST_PX:
+            shown.append((lesion, mask))
+    return shown
+
+
+def tight_box(mask: NDArray[np.bool_]) -> Box:
+    """Left, top, right, bottom of what is set in a mask that is not empty; right and bottom excluded."""
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    return (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
+
+
+def regions_of(scene: Scene, seconds: float, geometry: Geometry, file: str) -> list[Region]:
+    """The lesions that an image of the scene shows, each as its largest visible part."""
+    regions = []
+    for lesion, mask in visible_lesions(scene, seconds, geometry):
+        contours, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
         largest = max(contours, key=cv2.contourArea)
         if cv2.contourArea(largest) < _SMALLEST_PX:
             continue

@@ -10,11 +10,12 @@ import numpy as np
 
 from data_pipeline.synthesize.devices import FULL_FRAME, Overlay, Picture, geometry_of
 from data_pipeline.synthesize.media import read_image, write_image, write_video
-from data_pipeline.synthesize.motion import camera_at, look, narrow_band, spoil
+from data_pipeline.synthesize.motion import look, narrow_band, spoil
 from data_pipeline.synthesize.plan import LeakPlan, SourcePlan
 from data_pipeline.synthesize.randomness import generator
-from data_pipeline.synthesize.scene import Scene, make_scene, place_of
-from data_pipeline.synthesize.truth import Geometry, Source
+from data_pipeline.synthesize.regions import tight_box, visible_lesions
+from data_pipeline.synthesize.scene import Scene, make_scene
+from data_pipeline.synthesize.truth import Box, Geometry, Source
 
 BRIGHTNESS_GAIN, BRIGHTNESS_OFFSET = 0.80, 22.0
 # ERS codes of findings, by scene; the code table is not public, these are the groups that are known.
@@ -87,7 +88,7 @@ def make_source(directory: Path, plan: SourcePlan, seed: int) -> None:
         _write_polyp_boxes(directory, plan, seed)
 
 
-def _scene(plan: SourcePlan, number: int, seed: int) -> Scene:
+def scene_of(plan: SourcePlan, number: int, seed: int) -> Scene:
     return make_scene(plan.scenes[number].what, seed, plan.path, number)
 
 
@@ -99,7 +100,7 @@ def _frames(directory: Path, plan: SourcePlan, seed: int) -> Iterator[Picture]:
     leaks = {frame: leak for leak in plan.leaks for frame in range(leak.first, leak.last + 1)}
     frame: Picture | None = None
     for number, span in enumerate(plan.scenes):
-        scene = _scene(plan, number, seed)
+        scene = scene_of(plan, number, seed)
         for index in range(span.first, span.last + 1):
             if index in leaks:
                 if frame is None or leaks[index].first == index:
@@ -146,25 +147,13 @@ def _write_polyp_boxes(directory: Path, plan: SourcePlan, seed: int) -> None:
     geometry = geometry_of(plan.device, plan.width, plan.height)
     leaked = {frame for leak in plan.leaks for frame in range(leak.first, leak.last + 1)}
     for number, span in enumerate(plan.scenes):
-        scene = _scene(plan, number, seed)
+        scene = scene_of(plan, number, seed)
         for index in range(span.first, span.last + 1):
-            boxes = [] if index in leaked else _polyp_boxes(scene, seconds_of(plan, index), geometry)
+            boxes = [] if index in leaked else polyp_boxes(scene, seconds_of(plan, index), geometry)
             lines = [str(len(boxes)), *(" ".join(str(v) for v in box) for box in boxes)]
             name = plan.file_name.format(plan.first_number + index).replace(".jpg", ".txt")
             (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _polyp_boxes(scene: Scene, seconds: float, geometry: Geometry) -> list[tuple[int, int, int, int]]:
-    left, top, right, bottom = geometry.field_of_view.box
-    unit = (bottom - top) / 2
-    boxes = []
-    for lesion in scene.lesions:
-        if lesion.shape != "polyp":
-            continue
-        (x, y), size = place_of(lesion, camera_at(scene, seconds))
-        middle = (left + right) / 2 + x * unit, (top + bottom) / 2 + y * unit
-        box = [middle[0] - size * unit, middle[1] - size * unit, middle[0] + size * unit, middle[1] + size * unit]
-        clipped = np.clip(box, (left, top, left, top), (right, bottom, right, bottom)).round().astype(int)
-        if clipped[2] - clipped[0] > 4 and clipped[3] - clipped[1] > 4:
-            boxes.append((int(clipped[0]), int(clipped[1]), int(clipped[2]), int(clipped[3])))
-    return boxes
+def polyp_boxes(scene: Scene, seconds: float, geometry: Geometry) -> list[Box]:
+    return [tight_box(mask) for lesion, mask in visible_lesions(scene, seconds, geometry) if lesion.shape == "polyp"]

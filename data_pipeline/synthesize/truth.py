@@ -19,7 +19,7 @@ from runtime.errors import UserError
 from runtime.files import read_json, write_json
 
 TRUTH_NAME = "truth.json"
-FORMAT = 1
+FORMAT = 2
 
 Box = tuple[int, int, int, int]
 
@@ -105,6 +105,18 @@ class EvaluationImage:
 
 
 @dataclass(frozen=True)
+class Segmented:
+    """A picture of the segmented set; its mask has the same name in masks/."""
+
+    path: str
+    kind: str  # of the scene
+    group: str  # pictures of one group show one scene a moment apart
+    width: int
+    height: int
+    boxes: tuple[Box, ...] = ()  # tight, one a polyp; none: nothing to find
+
+
+@dataclass(frozen=True)
 class Leak:
     """Frames of the pretraining corpora that show an evaluation image."""
 
@@ -145,6 +157,7 @@ class Truth:
     geometries: dict[str, Geometry]
     sources: tuple[Source, ...]  # all readable ones, copies included; files with defects are not listed here
     evaluation: tuple[EvaluationImage, ...]
+    segmented: tuple[Segmented, ...]
     leaks: tuple[Leak, ...]
     duplicates: tuple[Duplicate, ...]
     defects: tuple[Defect, ...]
@@ -170,6 +183,10 @@ def read_truth(directory: Path | str) -> Truth:
         geometries={name: _geometry(values) for name, values in content["geometries"].items()},
         sources=tuple(_source(values) for values in content["sources"]),
         evaluation=tuple(EvaluationImage(**values) for values in content["evaluation"]),
+        segmented=tuple(
+            Segmented(**{**values, "boxes": tuple(_box(box) for box in values["boxes"])})
+            for values in content["segmented"]
+        ),
         leaks=tuple(Leak(**values) for values in content["leaks"]),
         duplicates=tuple(Duplicate(**values) for values in content["duplicates"]),
         defects=tuple(Defect(**values) for values in content["defects"]),

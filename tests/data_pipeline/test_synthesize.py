@@ -18,6 +18,7 @@ from data_pipeline.synthesize.labelled import make_labelled, plan_labelled
 from data_pipeline.synthesize.plan import plan_sources
 from data_pipeline.synthesize.planted import add_leaks, make_copy, make_defect, plan_copies, plan_defects
 from data_pipeline.synthesize.scene import KVASIR_CLASSES
+from data_pipeline.synthesize.segmented import make_segmented, plan_segmented
 from data_pipeline.synthesize.sources import make_source
 from data_pipeline.synthesize.truth import Truth, read_truth
 from runtime.errors import UserError
@@ -50,6 +51,8 @@ def test_each_source_alone_in_one_process_gives_the_same_bytes(synthetic_corpus:
     leaked = {leak.evaluation_image for plan in chosen for leak in plan.leaks}
     for plan in reversed(labelled[::40] + [p for p in labelled if leaked.intersection(p.paths)]):
         make_labelled(tmp_path, plan, 0)
+    for segmented in reversed(plan_segmented("small", 0)[::20]):
+        make_segmented(tmp_path, segmented, 0)
     for source in reversed(chosen):
         make_source(tmp_path, source, 0)
     for copy in plan_copies(plans, "small"):
@@ -87,6 +90,7 @@ LAYOUTS = {
     "ers": r"\d{4}/(samples|seq_\d\d)/(frames/\d{6}\.png|labels/\d{6}(_[a-z]\d\d)+\.png)",
     "ri-vce": r"s\d{3}/(1_esophagus|2_stomach|3_small_bowel|4_colon)/image-\d{5}\.png",
     "endofm-pretrain": r"train\.csv|[A-Za-z-]+/\d{5}\.mp4",
+    "Kvasir-SEG": r"(images|masks)/cju[0-9a-f]{22}\.jpg|kavsir_bboxes\.json",
     "kvasir-dataset-v2": rf"({'|'.join(KVASIR_CLASSES)})/[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\.jpg",
 }
 
@@ -102,7 +106,7 @@ def test_layouts_are_those_of_the_real_corpora(synthetic_corpus: Path) -> None:
         assert [path for path in corpora[name] if not re.fullmatch(pattern, path)] == []
     listed = (synthetic_corpus / "endofm-pretrain" / "train.csv").read_text().splitlines()
     assert listed == [f"{p},-1" for p in sorted(corpora["endofm-pretrain"]) if p.endswith(".mp4")]
-    assert {str(p) for p in files if len(p.parts) == 1} == {"truth.json", "regions.jsonl", "SHA256SUMS"}
+    assert {str(p) for p in files if len(p.parts) == 1} == {"truth.json", "regions.jsonl", "boxes.csv", "SHA256SUMS"}
 
 
 def test_all_kinds_of_scene_are_in_the_pretraining_videos(truth: Truth) -> None:

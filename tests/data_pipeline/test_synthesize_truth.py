@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections import defaultdict
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import av
@@ -142,6 +145,70 @@ def test_lesions_of_labelled_images_are_where_the_regions_say(synthetic_corpus: 
     lesions = {"polyps", "dyed-lifted-polyps", "dyed-resection-margins", "normal-cecum"}
     assert of_class == {label: {i.path for i in truth.evaluation if i.label == label} for label in lesions}
     assert np.mean(np.array(contrast) > 0) > 0.9  # a wound is bluer than what is around it
+
+
+def test_segmented_set_has_masks_of_its_polyps_and_a_third_without(synthetic_corpus: Path, truth: Truth) -> None:
+    folder = synthetic_corpus / "Kvasir-SEG"
+    listed = json.loads((folder / "kavsir_bboxes.json").read_text())
+    assert {p.stem for p in (folder / "images").iterdir()} == {p.stem for p in (folder / "masks").iterdir()}
+    assert set(listed) == {Path(picture.path).stem for picture in truth.segmented}
+    empty = sum(not picture.boxes for picture in truth.segmented)
+    assert 0.30 < empty / len(truth.segmented) < 0.37
+    assert any(len(picture.boxes) > 1 for picture in truth.segmented)
+    for picture in truth.segmented:
+        path = synthetic_corpus / picture.path
+        mask = cv2.imread(str(folder / "masks" / path.name), cv2.IMREAD_GRAYSCALE) >= 128
+        assert mask.shape == (picture.height, picture.width) == cv2.imread(str(path)).shape[:2]
+        assert mask.any() == bool(picture.boxes)
+        official = [(b["xmin"], b["ymin"], b["xmax"], b["ymax"]) for b in listed[path.stem]["bbox"]]
+        assert tuple(official) == picture.boxes
+        covered = np.zeros_like(mask)
+        for x1, y1, x2, y2 in picture.boxes:
+            covered[y1:y2, x1:x2] = True
+            # Tight: the mask touches all four sides (JPEG moves an edge by a pixel at most).
+            inside = mask[y1:y2, x1:x2]
+            assert inside[:2].any() and inside[-2:].any() and inside[:, :2].any() and inside[:, -2:].any()
+        assert (mask & ~covered).sum() <= 0.01 * mask.sum()
+
+
+def test_polyps_look_unlike_their_surroundings(synthetic_corpus: Path, truth: Truth) -> None:
+    """Masks lie where the polyp was painted: its edge is darker than its inside (its shadow), in most pictures."""
+    darker = []
+    for picture in truth.segmented:
+        if picture.kind != "polyps" or not picture.boxes:
+            continue
+        path = synthetic_corpus / picture.path
+        mask = (cv2.imread(str(path.parent.parent / "masks" / path.name), cv2.IMREAD_GRAYSCALE) >= 128).astype(np.uint8)
+        grey = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE).astype(float)
+        wide, inner = cv2.dilate(mask, np.ones((15, 15))), cv2.erode(mask, np.ones((9, 9)))
+        around = (wide > 0) & (mask == 0) & (grey > 12)  # without the black border
+        if inner.any() and around.any():
+            darker.append(grey[around].mean() < grey[inner > 0].mean())
+    assert np.mean(darker) > 0.8
+
+
+def test_boxes_of_videos_follow_their_objects(synthetic_corpus: Path, truth: Truth) -> None:
+    with (synthetic_corpus / "boxes.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    frames: dict[str, set[int]] = defaultdict(set)
+    tracks: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    for row in rows:
+        frames[row["file"]].add(int(row["frame"]))
+        if row["category"]:
+            x, y, w, h = (int(row[name]) for name in "xywh")
+            assert x >= 0 and y >= 0 and x + w <= int(row["width"]) and y + h <= int(row["height"])
+            tracks[row["file"], row["object"]].append((int(row["frame"]), x + w / 2))
+    copies = {duplicate.path for duplicate in truth.duplicates}
+    for video in videos(truth):
+        if video.path not in copies:
+            assert frames[video.path] == set(range(video.frames)), video.path
+    steps = [abs(b[1] - a[1]) for track in tracks.values() for a, b in pairwise(track)]
+    assert len(tracks) > 20 and np.median(steps) < 4
+    annotated = synthetic_corpus / "ldpolypvideo" / "TrainValid" / "Annotations" / "1" / "0001.txt"
+    count, *boxes = annotated.read_text().split("\n")[:-1]
+    own = [r for r in rows if r["file"] == "ldpolypvideo/TrainValid/Images/1/0001.jpg" and r["category"]]
+    assert int(count) == len(boxes) == len(own)
+    assert boxes == [f"{x} {y} {x + w} {y + h}" for r in own for x, y, w, h in [tuple(int(r[n]) for n in "xywh")]]
 
 
 def test_faults_are_where_the_truth_says(synthetic_corpus: Path, truth: Truth) -> None:
