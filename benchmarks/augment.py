@@ -23,8 +23,12 @@ import torch
 from PIL import Image
 
 from backbone.torchvision_shim import ensure_torchvision
-from pretrain.data.augment import AugmentConfig, augment_jpeg, augment_preset
+from pretrain import PretrainConfig
+from pretrain.data.augment import AugmentConfig, augment_jpeg
 from pretrain.data.batch import IMAGENET_MEAN, IMAGENET_STD, normalise
+from runtime.config import CONFIGS, load_config
+
+ENDOSCOPY = CONFIGS / "pretrain" / "panendofm_vitl14.yaml"
 
 
 def reference_recipe(config: AugmentConfig) -> Callable[[bytes], list[torch.Tensor]]:
@@ -85,7 +89,7 @@ def main() -> None:
     ways = {
         "Pillow + torchvision": reference_recipe(AugmentConfig()),
         "ours": our_path(AugmentConfig()),
-        "ours, endoscopy preset": our_path(augment_preset("endoscopy")),
+        "ours, endoscopy config": our_path(load_config(PretrainConfig, ENDOSCOPY).augment),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for round_number in range(arguments.rounds + 1):

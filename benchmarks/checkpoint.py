@@ -19,9 +19,12 @@ from backbone import Execution, vit_config
 from pretrain.objective.heads import HeadConfig
 from pretrain.objective.objective import ObjectiveConfig
 from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer
-from pretrain.parallel.build import ShardingConfig, build_objective, make_mesh, prepare_optimizer, training_state
+from pretrain.parallel.build import build_objective
+from pretrain.parallel.sharding import ShardingConfig, make_mesh
 from pretrain.parallel.world import joined_world
-from pretrain.run.checkpoints import CheckpointConfig, CheckpointStore
+from pretrain.run.checkpoints import CheckpointStore, training_state
+from pretrain.run.retention import CheckpointConfig, Retention
+from records.run import CheckpointInfo, RunFolder
 
 
 def main() -> None:
@@ -53,18 +56,18 @@ def compare(model: str, prototypes: int, rounds: int, folder: Path) -> None:
             seed=0,
         )
         optimizer = build_optimizer(objective.student, OptimizerConfig())
-        prepare_optimizer(optimizer)
         state = training_state(objective, optimizer)
         print(f"{model}: {sum(t.nbytes for t in state.values()) / 1e9:.2f} GB in {len(state)} tensors")
-        stores = {
-            name: CheckpointStore(folder / name, world, CheckpointConfig(keep_last=1, asynchronous=name == "async"))
-            for name in ("sync", "async")
-        }
+        stores = {}
+        for name in ("sync", "async"):
+            config = CheckpointConfig(keep_last=1, asynchronous=name == "async")
+            run = RunFolder(folder / name)
+            stores[name] = CheckpointStore(run, world, config, Retention(run, config))
         blocked: dict[str, list[float]] = {name: [] for name in stores}
         for step in range(rounds + 1):
             for name, store in stores.items():
                 began = time.perf_counter()
-                store.save(step, state, {"vit": vit.to_dict()})
+                store.save(state, CheckpointInfo(step, vit.to_dict()))
                 blocked[name].append(time.perf_counter() - began)
                 store.wait(must_succeed=True)
                 # The first save also makes the staging buffers, once in a run.

@@ -22,9 +22,10 @@ import webdataset as wds
 from backbone import vit_config
 from pretrain.data.augment import AugmentConfig, augment_jpeg
 from pretrain.data.batch import collate
-from pretrain.data.loader import BatchConfig, DataConfig, Loader, RankBatches, Requests
+from pretrain.data.loader import DataConfig, Loader, RankBatches
 from pretrain.data.masking import MaskConfig, masks_of_step
 from pretrain.data.order import DataOrder
+from pretrain.data.requests import BatchConfig, Requests
 from pretrain.data.shards import open_shards
 
 BATCH = 32
@@ -34,7 +35,7 @@ VIT = vit_config("vit_large_patch14", drop_path=0.4)
 def ours(folder: Path, images: int) -> float:
     shards = open_shards(folder)
     order = DataOrder(shards.corpus_of, shards.video_of, 0, BATCH, BATCH)
-    batches = RankBatches(shards, order, AugmentConfig(), MaskConfig(), VIT, BATCH, 0)
+    batches = RankBatches(shards, order, AugmentConfig(), MaskConfig(), VIT.patch_px, BATCH, 0)
     steps = range(images // BATCH)
     began = time.process_time()
     loader = Loader(

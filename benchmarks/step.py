@@ -23,11 +23,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from backbone import Tokens, VisionTransformer, ViTConfig, vit_config
 from backbone.attention import pack
 from pretrain.data.batch import Batch, make_batch
+from pretrain.data.loader import LoadedBatch
 from pretrain.data.masking import MaskConfig, masks_of_step
+from pretrain.objective.drop_path import DropPath
 from pretrain.objective.heads import HeadConfig
-from pretrain.objective.objective import Objective, ObjectiveConfig, training_step
-from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer
+from pretrain.objective.objective import Objective, ObjectiveConfig
+from pretrain.optimizer.clipping import clip_per_submodule
+from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer, set_step_values
 from pretrain.optimizer.schedules import StepValues
+from pretrain.optimizer.step import Stepper
+from pretrain.parallel.sharding import ShardingConfig, make_mesh, shard_objective
+from pretrain.parallel.world import World, joined_world
 
 DROP_PATH = 0.3
 LOCAL_CROPS = 8
@@ -53,7 +59,7 @@ ATTENTION_FLOPS = {
 class PlainObjective(Objective):
     """The same losses, computed crop size by crop size and crop by crop."""
 
-    def _student_tokens(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tokens, Tensor]:
+    def _student_tokens(self, batch: Batch, drop_path: list[Tensor] | None) -> tuple[Tokens, Tensor]:
         backbone = self.student["backbone"]
         assert isinstance(backbone, VisionTransformer)
         global_tokens = plain_pass(backbone, batch.global_crops, batch.masks)
@@ -102,7 +108,7 @@ CASES = {
 def batch_of(case: Case) -> Batch:
     generator = torch.Generator().manual_seed(0)
     side = case.global_px // case.vit.patch_px
-    masks = masks_of_step(MaskConfig(), 2 * case.images, (side, side), seed=0, step=0, rank=0)
+    masks = masks_of_step(MaskConfig(), 2 * case.images, (side, side), seed=0, step=0, microgroup=0)
     return make_batch(
         torch.randn(2 * case.images, 3, case.global_px, case.global_px, generator=generator),
         torch.randn(LOCAL_CROPS * case.images, 3, case.local_px, case.local_px, generator=generator),
@@ -110,22 +116,40 @@ def batch_of(case: Case) -> Batch:
     )
 
 
-def stepper(kind: type[Objective], case: Case, batch: Batch) -> Callable[[], None]:
+def objective_of(kind: type[Objective], case: Case) -> Objective:
     torch.manual_seed(0)
     head = HeadConfig(prototypes=case.prototypes, bottleneck=256, hidden=2048)
-    config = ObjectiveConfig(dino_head=head, ibot_head=head)
-    objective = kind(vit_config_with(case.vit), config)
+    return kind(vit_config_with(case.vit), ObjectiveConfig(dino_head=head, ibot_head=head))
+
+
+def our_step(case: Case, batch: Batch, world: World) -> Callable[[], object]:
+    """The step of a run: sharded, fused AdamW, checked on all ranks."""
+    objective = objective_of(Objective, case)
+    shard_objective(objective, make_mesh(ShardingConfig(), 1, 1, "cpu"))
+    optimizer = build_optimizer(objective.student, OptimizerConfig())
+    drop_path = DropPath(vit_config_with(case.vit), case.images, LOCAL_CROPS, seed=0)
+    stepper = Stepper(objective, optimizer, 3.0, drop_path, world)
+    return lambda: stepper.run([LoadedBatch(0, range(1), batch, [], [])], VALUES, [])
+
+
+def plain_step(case: Case, batch: Batch) -> Callable[[], object]:
+    objective = objective_of(PlainObjective, case)
     objective.images = case.images
     optimizer = build_optimizer(objective.student, OptimizerConfig())
-    return lambda: void(training_step(objective, optimizer, batch, VALUES))
+    set_step_values(optimizer, VALUES)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        objective(batch, VALUES.teacher_temperature)["total"].backward()
+        clip_per_submodule(objective.student, 3.0)
+        optimizer.step()
+        objective.update_teacher(VALUES.momentum)
+
+    return step
 
 
 def vit_config_with(vit: ViTConfig) -> ViTConfig:
     return ViTConfig(**{**vit.to_dict(), "drop_path": DROP_PATH})
-
-
-def void(_: object) -> None:
-    return None
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -141,9 +165,9 @@ def matmul_gflops(side: int = 2048) -> float:
     return 2 * side**3 / min(seconds(lambda: a @ b) for _ in range(5)) / 1e9
 
 
-def run(case: Case, rounds: int) -> None:
+def run(case: Case, rounds: int, world: World) -> None:
     batch = batch_of(case)
-    ways = {"plain": stepper(PlainObjective, case, batch), "ours": stepper(Objective, case, batch)}
+    ways = {"plain": plain_step(case, batch), "ours": our_step(case, batch, world)}
     with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
         ways["ours"]()
     ways["plain"]()
@@ -173,9 +197,10 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(f"fp32, {torch.get_num_threads()} threads, {arguments.rounds} rounds")
-    for name, case in CASES.items():
-        if arguments.only in (None, name):
-            run(case, arguments.rounds)
+    with joined_world("cpu", 600) as world:
+        for name, case in CASES.items():
+            if arguments.only in (None, name):
+                run(case, arguments.rounds, world)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from launch.stages import StageJob, export_job, pretrain_job, probe_job, shard_j
 from launch.status import is_live, job_state
 from launch.submit import describe_dry_run, submit
 from linear_probe import ProbeConfig
-from pretrain.config import PretrainConfig
+from pretrain import PretrainConfig
 from records.run import RunFolder
 from runtime.config import load_config, option, required
 from runtime.console import say

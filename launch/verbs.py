@@ -12,9 +12,7 @@ from launch.cluster import ClusterConfig, load_cluster
 from launch.stages import StageJob, pretrain_job, probe_job, shard_job, watch_job
 from launch.submit import describe_dry_run, submit
 from linear_probe import ProbeConfig
-from pretrain.config import PretrainConfig
-from pretrain.plan.hardware import GPUS, gpu_named
-from pretrain.plan.page import Machine, make_plan, print_plan
+from pretrain import GPUS, Machine, PretrainConfig, gpu_named, make_plan, print_plan
 from runtime.command_line import Command
 from runtime.config import CONFIGS
 from runtime.errors import UserError
@@ -56,7 +54,7 @@ def _pretrain(arguments: argparse.Namespace, config: PretrainConfig) -> None:
     cluster = _cluster(arguments, "pretrain")
     resources = cluster.resources("pretrain")
     # A number of ranks that can't share the batch is found now and not after a night in the queue.
-    config.batch.groups_per_rank(resources.nodes * resources.tasks)
+    config.batch.microgroups_per_rank(resources.nodes * resources.tasks)
     _start(pretrain_job(config, cluster), cluster, arguments.dry_run)
 
 

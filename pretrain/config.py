@@ -7,18 +7,19 @@ from typing import Any, Literal
 
 from backbone import Execution, ViTConfig, vit_config
 from pretrain.data.augment import AugmentConfig
-from pretrain.data.loader import BatchConfig, DataConfig
+from pretrain.data.loader import DataConfig
 from pretrain.data.masking import MaskConfig
+from pretrain.data.requests import BatchConfig
 from pretrain.judging.health import HealthConfig
 from pretrain.judging.monitor import MonitorConfig
-from pretrain.judging.regression_guard import GuardConfig
+from pretrain.judging.regression_guard import RegressionGuardConfig
 from pretrain.objective.objective import ObjectiveConfig
 from pretrain.optimizer.parameter_groups import OptimizerConfig
 from pretrain.optimizer.schedules import ScheduleConfig, parse_duration
 from pretrain.optimizer.warm_start import WarmStartConfig
-from pretrain.parallel.build import ShardingConfig
-from pretrain.run.checkpoints import CheckpointConfig
+from pretrain.parallel.sharding import ShardingConfig
 from pretrain.run.logs import LogConfig
+from pretrain.run.retention import CheckpointConfig
 from runtime.config import option, required
 
 
@@ -50,11 +51,12 @@ class ModelConfig:
     image_px: int | None = option("Side of the image that positions are stored for; null: the name's.", None)
     width: int | None = option("Length of a token; null: the name's.", None)
     depth: int | None = option("Number of blocks; null: the name's.", None)
-    heads: int | None = option("Attention heads; null: the name's.", None)
+    attention_heads: int | None = option("Attention heads; null: the name's.", None, was="heads")
     layerscale_init: float | None = option("First value of the LayerScale factors; null: the name's.", None)
 
     def vit(self) -> ViTConfig:
         changes = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
+        changes["heads"] = changes.pop("attention_heads")
         return vit_config(self.name, **{name: value for name, value in changes.items() if value is not None})
 
 
@@ -78,7 +80,9 @@ class PretrainConfig:
     checkpoint: CheckpointConfig = option("Checkpoints.", CheckpointConfig())
     health: HealthConfig = option("Non-finite steps and collapse.", HealthConfig())
     monitor: MonitorConfig = option("kNN during training.", MonitorConfig())
-    guard: GuardConfig = option("What happens when training does harm.", GuardConfig())
+    regression_guard: RegressionGuardConfig = option(
+        "What happens when training does harm.", RegressionGuardConfig(), was="guard"
+    )
     log: LogConfig = option("What is written down.", LogConfig())
 
     @property
@@ -97,7 +101,7 @@ class PretrainConfig:
 
 
 # What a run may change when it is resumed: it moves, names or times things, and does not touch the numbers.
-FREE_SECTIONS = ("execution", "checkpoint", "guard", "health", "log", "monitor")
+FREE_SECTIONS = ("execution", "checkpoint", "regression_guard", "health", "log", "monitor")
 FREE_KEYS = (
     "run.dir",
     "run.device",

@@ -2,379 +2,275 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from backbone import Preprocessing
 from pretrain.config import PretrainConfig
-from pretrain.data.loader import LoadedBatch, Loader, RankBatches, Requests, shards_of
-from pretrain.judging.health import collapse_figures
+from pretrain.data.loader import LoadedBatch, Loader, RankBatches, order_of, shards_of
+from pretrain.data.requests import Requests
+from pretrain.judging.health import SkippedSteps, collapse_figures
 from pretrain.judging.monitor import Monitor, Verdict
-from pretrain.judging.regression_guard import Trouble
-from pretrain.judging.rollback import RollBacks
-from pretrain.objective.drop_path import subsets_of_step
+from pretrain.judging.regression_guard import RollbackCause
+from pretrain.judging.rollback import Rollbacks
+from pretrain.objective.drop_path import DropPath
 from pretrain.optimizer.parameter_groups import build_optimizer
 from pretrain.optimizer.schedules import StepValues, resolve_schedule, steps_of
-from pretrain.optimizer.step import Stepper, StepResult
+from pretrain.optimizer.step import Stepper
 from pretrain.optimizer.warm_start import WarmSchedule
-from pretrain.parallel.build import prepare_optimizer, training_state
+from pretrain.parallel.build import starting_objective
 from pretrain.parallel.world import World, joined_world
-from pretrain.run.checkpoints import CheckpointStore
-from pretrain.run.logs import RunLog
-from pretrain.run.setup import CONFIG_NAME, memory_of, order_of, refuse_changed_config, run_lock, starting_objective
-from pretrain.run.signals import EXIT_REQUEUE, StopRequest, stop_signals
-from pretrain.run.speed import Clock
-from records.documents import as_document
-from records.run import RunFolder, RunInfo
-from runtime.config import save_config
-from runtime.console import duration, log_to, say, table, warn
+from pretrain.run.announce import announce
+from pretrain.run.checkpoints import CheckpointStore, training_state
+from pretrain.run.resume import refuse_changes, refuse_other_shards, run_lock, write_record
+from pretrain.run.retention import Retention
+from pretrain.run.signals import StopRequest, stop_signals
+from pretrain.run.step_log import StepLog
+from records.run import EXIT_REQUEUE, CheckpointInfo, RunFolder
+from runtime.console import log_to, say, warn
 from runtime.errors import UserError
-from runtime.files import write_json
 
 
 def pretrain(config: PretrainConfig) -> int:
-    """Train, or go on training, and return the exit code: 0, or EXIT_REQUEUE when the run was asked to stop."""
+    """Train, or resume training, and return the exit code: 0, or EXIT_REQUEUE when the run was asked to stop."""
     with ExitStack() as stack:
         world = stack.enter_context(joined_world(config.run.device, config.run.timeout_seconds))
         request = stack.enter_context(stop_signals())
-        run = Path(config.run.dir)
+        run = RunFolder(Path(config.run.dir))
         if world.is_first:
             stack.enter_context(run_lock(run))
-            stack.enter_context(log_to(run / "log.txt"))
-        world.first_says(None)  # the others wait until the folder is ours
-        return Trainer(config, world, request).train()
+            stack.enter_context(log_to(run.log))
+        world.broadcast(None)  # the others wait until the folder is ours
+        return Trainer(config, run, world, request).train()
 
 
 class Trainer:
     """Everything that a run consists of on one rank."""
 
-    def __init__(self, config: PretrainConfig, world: World, request: StopRequest) -> None:
-        self.config, self.world, self.request = config, world, request
-        self.run = Path(config.run.dir)
-        self.store = CheckpointStore(self.run, world, config.checkpoint)
+    def __init__(self, config: PretrainConfig, run: RunFolder, world: World, request: StopRequest) -> None:
+        self.config, self.run, self.world, self.request = config, run, world, request
         # What the first rank sees: on a network file system others may see a folder as it was a minute ago.
-        has_checkpoints = bool(world.first_says(self.store.steps()))
-        refuse_changed_config(config, self.run, has_checkpoints)
+        is_new = not world.broadcast(run.steps())
+        if not is_new:
+            refuse_changes(config, run)
+        self._prepare_data_and_schedule()
+        self._prepare_networks(is_new)
+        self._prepare_judging()
+        self.step = self._saved_step = self._resume()
+        self._stop_requested = False
+        if world.is_first:
+            write_record(config, run, self.total_steps)
+
+    def _prepare_data_and_schedule(self) -> None:
+        config, images = self.config, self.config.batch.images
         self.shards = shards_of(config.data)
-        self.vit = config.model.vit()
-        self.order = order_of(config, self.shards)
-        self.recipe = resolve_schedule(config.schedule, config.batch.images, self.order.epoch_images)
-        self.warm = (
-            WarmSchedule(config.warm_start, self.recipe, config.batch.images, self.order.epoch_images)
-            if config.starts_warm
-            else None
+        self.order = order_of(config.data, config.batch, config.run.seed, self.shards)
+        corpus_images = self.order.epoch_images
+        self.recipe = resolve_schedule(config.schedule, images, corpus_images)
+        self.warm_start = (
+            WarmSchedule(config.warm_start, self.recipe, images, corpus_images) if config.starts_warm else None
         )
-        self.end = self._end()
-        self.objective = starting_objective(config, world, is_new=not has_checkpoints)
-        self.optimizer = build_optimizer(self.objective.student, config.optimizer)
-        prepare_optimizer(self.optimizer)
-        self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, world)
-        self.skipped = self.skipped_in_a_row = 0
+        self.total_steps = self.recipe.total_steps
+        if config.run.stop_at is not None:
+            self.total_steps = min(self.total_steps, steps_of("run.stop_at", config.run.stop_at, images, corpus_images))
+
+    def _prepare_networks(self, is_new: bool) -> None:
+        config = self.config
+        self.vit = config.model.vit()
         self.preprocessing = Preprocessing(
             resize_px=round(config.augment.global_px * 256 / 224), crop_px=config.augment.global_px
         )
-        self.roll_backs = RollBacks(self.run, world, self.store, config.monitor.evaluation.selection)
-        self.step = self._saved_step = self._resume()
-        self.monitor = self._monitor()
-        self._stop_requested = False
-        if world.is_first:
-            save_config(config, self.run / CONFIG_NAME)
-            RunFolder(self.run).write_info(RunInfo(total_steps=self.end, order_version=1))
+        self.objective = starting_objective(config, self.world, is_new)
+        self.optimizer = build_optimizer(self.objective.student, config.optimizer)
+        drop_path = DropPath(self.vit, config.batch.microgroup_images, config.augment.local_crops, config.run.seed)
+        self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, drop_path, self.world)
+
+    def _prepare_judging(self) -> None:
+        config, guard, selection = self.config, self.config.regression_guard, self.config.monitor.evaluation.selection
+        mode = config.monitor.mode
+        self.retention = Retention(
+            self.run, config.checkpoint, None if mode == "none" else selection, watched=mode == "watch"
+        )
+        self.store = CheckpointStore(self.run, self.world, config.checkpoint, self.retention)
+        self.skipped_steps = SkippedSteps(config.health.max_skipped_steps, guard.non_finite, self.store, self.world)
+        self.rollbacks = Rollbacks(self.run, self.world, selection)
+        margin = guard.margin if guard.is_on(config.starts_warm) else None
+        patience_from = 0 if self.warm_start is None else self.warm_start.longest_steps
+        self.monitor = Monitor(config.monitor, self.run, self.world, margin, patience_from)
 
     def train(self) -> int:
-        """Run the steps that are left; after a roll-back, those since the checkpoint that it went to."""
-        self._introduce()
+        """Run the steps that are left; after a rollback, those since the checkpoint that it went to."""
+        announce(
+            self.config, self.world, self.shards, self.order, self.recipe, self.warm_start, self.step, self.total_steps
+        )
         verdict = self.monitor.verdict(self.step)
-        ended = (self.step >= self.end or verdict.stop) and verdict.trouble is None
-        if ended or self._has_given_up():
-            say(f"nothing to do: the run has ended at step {self.step:,} of {self.end:,}.")
+        is_over = (self.step >= self.total_steps or verdict.stop) and verdict.rollback is None
+        if is_over or self._is_given_up():
+            say(f"nothing to do: the run has ended at step {self.step:,} of {self.total_steps:,}.")
             return 0
         while True:
-            verdict = self._go_on()
-            if verdict.trouble is None:
-                return self._farewell(verdict)
-            self._go_back(verdict.trouble)
-            if self._has_given_up():
+            verdict = self.train_until_stopped()
+            if verdict.rollback is None:
+                return self.finish(verdict)
+            self.roll_back(verdict.rollback)
+            if self._is_given_up():
                 return 0
 
-    def _go_on(self) -> Verdict:
-        """Train from the present step to the end, a stop, or trouble."""
-        with self._log() as log, self._loader(range(self.step, self.end)) as loader:
-            self.clock = Clock(self.step, self.config, self.world.size)
-            verdict = self._look(log, resumed=self.step > 0)
-            while self.step < self.end and verdict.goes_on and not self._stop_requested:
-                trouble = self._one_step(loader, log)
-                if trouble is not None:
-                    verdict = Verdict(trouble=trouble)
-                elif self.monitor.due(self.step, self.end) and not self._stop_requested:
-                    verdict = self._look(log)
+    def train_until_stopped(self) -> Verdict:
+        """Train from the present step to the end, to a stop, or until the run must be rolled back."""
+        with (
+            closing(StepLog(self.run, self.config, self.world, self.step, self.total_steps)) as log,
+            closing(self._loader(range(self.step, self.total_steps))) as loader,
+        ):
+            verdict = self.evaluate(log, resumed=self.step > 0)
+            while self.step < self.total_steps and verdict.continues and not self._stop_requested:
+                cause = self.train_step(loader, log)
+                if cause is not None:
+                    verdict = Verdict(rollback=cause)
+                elif self.monitor.due(self.step, self.total_steps) and not self._stop_requested:
+                    verdict = self.evaluate(log)
                 elif self.step % self.config.checkpoint.every_steps == 0:
-                    self._save(log)
-                    verdict = self._judge()
-            if verdict.trouble is None:
-                self._save_if_new(log)
-            self.store.wait(must_succeed=verdict.trouble is None)
-            if verdict.trouble is None:
-                self._log_last_figures(log)
+                    self.save(log)
+                    verdict = self._verdict()
+            if verdict.rollback is None and self._saved_step != self.step:
+                self.save(log)
+            self.store.wait(must_succeed=verdict.rollback is None)
+            if verdict.rollback is None and self.monitor.due(self.step, self.total_steps):
+                knn = self.monitor.figures(self.step)
+                if knn is not None:
+                    log.write_evaluation(self.step, knn)
         return verdict
 
-    def _go_back(self, trouble: Trouble) -> None:
-        """To the last good checkpoint with a lower learning rate, or for good when that was tried often enough."""
-        guard, there = self.config.guard, self.world.first_says(self.store.steps())
-        good = [step for step in trouble.good_steps if step in there]
-        if not good:
-            raise UserError(f"{trouble.why}; no checkpoint from before that is left in {self.store.folder}.")
-        goes_on = len(self.roll_backs.entries) < guard.roll_backs
-        factor = self.roll_backs.lr_factor(good[-1]) * (guard.lr_factor if goes_on else 1.0)
-        self.roll_backs.go_back(trouble.why, self.step, good[-1], factor)
-        left_at, self.step = self.step, self._resume()
-        self._saved_step = self.step
-        what = f"the learning rate is now {factor:g} of the recipe's" if goes_on else "the run ends here"
-        if self.world.is_first:
-            warn(f"back from step {left_at:,} to step {self.step:,}: {trouble.why}; {what}.")
-        if not goes_on:
-            say(
-                f"stopped: training did harm {len(self.roll_backs.entries)} times, see {self.roll_backs.path}; "
-                f"the last good checkpoint is {self.store.folder / f'step_{self.step:07d}'}. Try a lower "
-                "schedule.base_lr or a longer warm_start.ease in a new run."
-            )
-
-    def _has_given_up(self) -> bool:
-        return len(self.roll_backs.entries) > self.config.guard.roll_backs
-
-    def _farewell(self, verdict: Verdict) -> int:
-        if verdict.stop:
-            say(f"stopped at step {self.step:,}: {verdict.why}.")
-        elif self.step < self.end:
-            say(f"stopped at step {self.step:,} as asked, saved; the same command goes on from here.")
-            return EXIT_REQUEUE
-        say(f"done: {self.step:,} steps, {self.store.folder / f'step_{self.step:07d}'}.")
-        return 0
-
-    def _judge(self) -> Verdict:
-        verdict = self.monitor.verdict(self.step)
-        self.store.last_good_step = verdict.last_good_step
-        return verdict
-
-    def _look(self, log: RunLog | None, resumed: bool = False) -> Verdict:
-        """Evaluate the teacher where that is due, save its checkpoint beside it, and say what follows."""
-        due = self.monitor.due(self.step, self.end)
-        if due and not (resumed and self.monitor.figures(self.step) is not None):
-            if not resumed:
-                self._save(log)
-            teacher = self.objective.teacher["backbone"]
-            with self.clock.stopped():
-                document = self.monitor.evaluate(self.step, teacher, self.preprocessing, self.shards.certificate)
-                self.store.wait()  # the checkpoint was written meanwhile
-                self.monitor.record(document)
-        return self._judge()
-
-    def _one_step(self, loader: Loader, log: RunLog | None) -> Trouble | None:
+    def train_step(self, loader: Loader, log: StepLog) -> RollbackCause | None:
+        """One step; why the run must be rolled back, if it must."""
         parts = [loader.next() for _ in range(self.config.batch.accumulation_steps)]
-        values = self._values()
-        if self.vit.drop_path and values.ease.drop_path != 1.0:
-            self._redraw_drop_path(parts, values.ease.drop_path)
         unreadable = [line for part in parts for line in part.unreadable]
         for line in unreadable:
             warn(f"step {self.step}: unreadable sample replaced: {line}")
-        flags = [float(self.request.signal_name is not None), float(len(unreadable)), loader.wait_seconds]
-        result = self.stepper.run(parts, values, flags)
-        stop, bad_samples, wait_seconds = result.flags
+        values = self._values()
+        to_sum = [float(self.request.signal_name is not None), float(len(unreadable)), loader.wait_seconds]
+        result = self.stepper.run(parts, values, to_sum)
+        stop, replaced_samples, wait_seconds = result.sums
         self._stop_requested = stop > 0
-        trouble = self._note_health(result, parts)
-        if self.warm is not None and not result.skipped:
-            self.warm.heads.note(self.step, result.losses["total"])
-        every = self.config.health.collapse_every_steps
-        collapse = {}
-        if every and self.step % every == 0:
-            batch = parts[0].batch.to(self.world.device)
-            collapse = collapse_figures(self.objective, batch, values.teacher_temperature)
-        knn = self.monitor.figures(self.step) if self.monitor.due(self.step, self.end) else None
-        if self.step % self.config.log.every_steps == 0 or collapse or result.skipped or knn:
-            keys = self._keys(parts) if self.config.log.sample_keys else {}
-            figures = {
-                **result.losses,
-                "gradient_norm": result.gradient_norms,
-                "schedule": values.figures(),
-                **({"skipped": True} if result.skipped else {}),
-                **({"unreadable_samples": int(bad_samples)} if bad_samples else {}),
-                **({"collapse": collapse} if collapse else {}),
-                **({"knn": knn} if knn else {}),
-                **keys,
-            }
-            if log is not None:
-                speed = self.clock.lap(self.step + 1, wait_seconds / self.world.size)
-                log.write(self.step, {**figures, "speed": speed})
-                self._say_step(result, values.lr, speed)
+        cause = self.skipped_steps.count(self.step, result, parts)
+        if self.warm_start is not None and not result.skipped:
+            self.warm_start.heads_phase.record(self.step, result.losses["total"])
+        further = self._measure(parts, values)
+        if replaced_samples:
+            further["unreadable_samples"] = int(replaced_samples)
+        if log.is_due(self.step) or result.skipped or "collapse" in further or "knn" in further:
+            log.write(self.step, parts, values, result, wait_seconds / self.world.size, further)
         self.step += 1
-        return trouble
+        return cause
 
-    def _values(self) -> StepValues:
-        values = (self.warm or self.recipe).at(self.step)
-        factor = self.roll_backs.lr_factor(self.step)
-        return values if factor == 1.0 else values.slower(factor)
+    def evaluate(self, log: StepLog, resumed: bool = False) -> Verdict:
+        """Evaluate the teacher where that is due, save its checkpoint beside it, and say what follows."""
+        due = self.monitor.due(self.step, self.total_steps)
+        if due and not (resumed and self.monitor.figures(self.step) is not None):
+            if not resumed:
+                self.save(log)
+            with log.clock.paused():
+                document = self.monitor.evaluate(self.step, self.objective, self.preprocessing, self.shards.certificate)
+                self.store.wait()  # the checkpoint was written meanwhile
+                self.monitor.record(document)
+        return self._verdict()
 
-    def _redraw_drop_path(self, parts: list[LoadedBatch], factor: float) -> None:
-        """The loader knows the model's rate only: when it prepares a batch, the end of the heads' phase may be open."""
-        config, world = self.config, self.world
-        rate, groups = self.vit.drop_path * factor, config.batch.groups_per_rank(world.size)
-        for number, part in enumerate(parts):
-            first = (number * world.size + world.rank) * groups
-            part.batch.subsets = subsets_of_step(
-                self.vit,
-                rate,
-                config.batch.group_images,
-                config.augment.local_crops,
-                config.run.seed,
-                self.step,
-                range(first, first + groups),
-            )
-
-    def _keys(self, parts: list[LoadedBatch]) -> dict[str, Any]:
-        by_rank = self.world.gather([part.keys for part in parts])
-        return {"keys": [key for part in range(len(parts)) for rank in by_rank for key in rank[part]]}
-
-    def _note_health(self, result: StepResult, parts: list[LoadedBatch]) -> Trouble | None:
-        if not result.skipped:
-            self.skipped_in_a_row = 0
-            return None
-        self.skipped += 1
-        self.skipped_in_a_row += 1
-        keys = [key for part in parts for key in part.keys]
-        reports = self.world.gather({"rank": self.world.rank, "samples": keys} if result.bad_here else None)
-        blamed = [report for report in reports if report is not None]
-        ranks = ", ".join(str(report["rank"]) for report in blamed) or "none (only the gradient)"
-        if self.world.is_first:
-            warn(f"step {self.step} is skipped on all ranks: non-finite loss or gradient; loss of ranks: {ranks}.")
-        if self.skipped_in_a_row < self.config.health.max_skipped_steps:
-            return None
-        self.store.wait()  # a save under way may end in peace
-        path = self.run / "non_finite.json"
-        if self.world.is_first:
-            write_json(path, {"step": self.step, "skipped_in_a_row": self.skipped_in_a_row, "ranks": blamed})
-        why = f"{self.skipped_in_a_row} steps in a row were non-finite, the last one is {self.step}"
-        steps: list[int] = self.world.first_says(self.store.steps())
-        before = tuple(sorted(step for step in steps if step <= self.step + 1 - self.skipped_in_a_row))
-        if self.config.guard.non_finite and before:
-            return Trouble(why, before)
-        raise UserError(
-            f"{why}; ranks and samples are in {path}; go on from an earlier checkpoint with a lower schedule.base_lr, "
-            "or set guard.non_finite=true."
+    def save(self, log: StepLog) -> None:
+        log.flush_to_disk()
+        info = CheckpointInfo(
+            step=self.step,
+            vit=self.vit.to_dict(),
+            preprocessing=self.preprocessing.to_dict(),
+            certificate=self.shards.certificate,
+            images_seen=self.step * self.config.batch.images,
+            world_size=self.world.size,
+            shards_sha256=self.shards.sha256,
+            skipped_steps=self.skipped_steps.total,
+            skipped_in_a_row=self.skipped_steps.in_a_row,
+            warm_start=None if self.warm_start is None else self.warm_start.heads_phase.state(),
         )
-
-    def _save(self, log: RunLog | None) -> None:
-        if log is not None:
-            log.metrics.flush_to_disk()
-        description = {
-            "vit": self.vit.to_dict(),
-            "preprocessing": self.preprocessing.to_dict(),
-            "certificate": None if self.shards.certificate is None else as_document(self.shards.certificate),
-            "images_seen": self.step * self.config.batch.images,
-            "world_size": self.world.size,
-            "shards_sha256": self.shards.sha256,
-            "skipped_steps": self.skipped,
-            "skipped_in_a_row": self.skipped_in_a_row,
-            "warm_start": None if self.warm is None else self.warm.heads.state(),
-        }
-        self.store.save(self.step, training_state(self.objective, self.optimizer), description)
+        self.store.save(training_state(self.objective, self.optimizer), info)
         self._saved_step = self.step
 
-    def _save_if_new(self, log: RunLog | None) -> None:
-        if self._saved_step != self.step:
-            self._save(log)
+    def roll_back(self, cause: RollbackCause) -> None:
+        """To the last good checkpoint with a lower learning rate, or for good when that was tried often enough."""
+        guard, saved = self.config.regression_guard, self.world.broadcast(self.run.steps())
+        good = [step for step in cause.good_steps if step in saved]
+        if not good:
+            raise UserError(f"{cause.why}; no checkpoint from before that is left in {self.run.checkpoints}.")
+        tries_again = len(self.rollbacks.entries) < guard.rollbacks
+        factor = self.rollbacks.lr_factor(good[-1]) * (guard.lr_factor if tries_again else 1.0)
+        self.rollbacks.roll_back(cause.why, self.step, good[-1], factor)
+        from_step, self.step = self.step, self._resume()
+        self._saved_step = self.step
+        if self.world.is_first:
+            what = f"the learning rate is now {factor:g} of the recipe's" if tries_again else "the run ends here"
+            warn(f"rolled back from step {from_step:,} to step {self.step:,}: {cause.why}; {what}.")
+        if not tries_again:
+            say(
+                f"stopped: training did harm {len(self.rollbacks.entries)} times, see {self.run.rollbacks}; the last "
+                f"good checkpoint is {self.run.checkpoint(self.step)}. Try a lower schedule.base_lr or a longer "
+                "warm_start.ramp in a new run."
+            )
 
-    def _log_last_figures(self, log: RunLog | None) -> None:
-        """The evaluation after the last step has no step's line to stand in."""
-        if self.monitor.due(self.step, self.end):
+    def finish(self, verdict: Verdict) -> int:
+        """Say how the run ended; its exit code."""
+        if verdict.stop:
+            say(f"stopped at step {self.step:,}: {verdict.why}.")
+        elif self.step < self.total_steps:
+            say(f"stopped at step {self.step:,} as asked, saved; the same command resumes it.")
+            return EXIT_REQUEUE
+        say(f"done: {self.step:,} steps, {self.run.checkpoint(self.step)}.")
+        return 0
+
+    def _is_given_up(self) -> bool:
+        return len(self.rollbacks.entries) > self.config.regression_guard.rollbacks
+
+    def _verdict(self) -> Verdict:
+        verdict = self.monitor.verdict(self.step)
+        self.retention.last_good_step = verdict.last_good_step
+        return verdict
+
+    def _values(self) -> StepValues:
+        values = (self.warm_start or self.recipe).at(self.step)
+        factor = self.rollbacks.lr_factor(self.step)
+        return values if factor == 1.0 else values.with_lr_factor(factor)
+
+    def _measure(self, parts: list[LoadedBatch], values: StepValues) -> dict[str, Any]:
+        """What is logged beside the step itself: figures of a collapse, and the scores of the model before the step."""
+        every = self.config.health.collapse_every_steps
+        further: dict[str, Any] = {}
+        if every and self.step % every == 0:
+            batch = parts[0].batch.to(self.world.device)
+            further["collapse"] = collapse_figures(self.objective, batch, values.teacher_temperature)
+        if self.monitor.due(self.step, self.total_steps):
             knn = self.monitor.figures(self.step)
-            if log is not None and knn is not None:
-                log.write(self.step, {"knn": knn})
+            if knn is not None:
+                further["knn"] = knn
+        return further
+
+    def _loader(self, steps: range) -> Loader:
+        config, world = self.config, self.world
+        requests = Requests(self.order, config.batch, world.rank, world.size, steps)
+        batches = RankBatches(
+            self.shards,
+            self.order,
+            config.augment,
+            config.masks,
+            self.vit.patch_px,
+            config.batch.microgroup_images,
+            config.run.seed,
+        )
+        return Loader(batches, requests, config.data, pinned=world.device.type == "cuda")
 
     def _resume(self) -> int:
-        """Go on from the newest usable checkpoint; the step to do next."""
-        description = self.store.load_latest(training_state(self.objective, self.optimizer), self.vit.to_dict())
-        if description is None:
+        """Load the newest usable checkpoint; the step to do next."""
+        info = self.store.load_latest(training_state(self.objective, self.optimizer), self.vit.to_dict())
+        if info is None:
             return 0
-        if description["shards_sha256"] != self.shards.sha256:
-            raise UserError(
-                f"data.shards={self.config.data.shards} does not hold the samples that the run {self.run} began with; "
-                "give it the same shards, or choose another run.dir."
-            )
-        self.skipped, self.skipped_in_a_row = description["skipped_steps"], description["skipped_in_a_row"]
-        if self.warm is not None:
-            self.warm.heads.load(description["warm_start"])
-        return int(description["step"])
-
-    def _monitor(self) -> Monitor:
-        config, margin, patience_from = self.config, None, 0
-        if config.guard.is_on(config.starts_warm):
-            margin = config.guard.margin
-        if self.warm is not None:
-            patience_from = self.warm.longest_steps
-        return Monitor(config.monitor, self.run, self.world, margin, patience_from)
-
-    def _end(self) -> int:
-        """The step after which the run is over."""
-        stop_at, images = self.config.run.stop_at, self.config.batch.images
-        if stop_at is None:
-            return self.recipe.total_steps
-        return min(self.recipe.total_steps, steps_of("run.stop_at", stop_at, images, self.order.epoch_images))
-
-    @contextmanager
-    def _log(self) -> Iterator[RunLog | None]:
-        if not self.world.is_first:
-            yield None
-            return
-        log = RunLog(self.run, self.config.log, self.step, asdict(self.config))
-        try:
-            yield log
-        finally:
-            log.close()
-
-    @contextmanager
-    def _loader(self, steps: range) -> Iterator[Loader]:
-        config = self.config
-        requests = Requests(self.order, config.batch, self.world.rank, self.world.size, steps)
-        batches = RankBatches(
-            self.shards, self.order, config.augment, config.masks, self.vit, config.batch.group_images, config.run.seed
-        )
-        loader = Loader(batches, requests, config.data, pinned=self.world.device.type == "cuda")
-        try:
-            yield loader
-        finally:
-            loader.close()
-
-    def _introduce(self) -> None:
-        """The resolved schedule and the world, before the first step."""
-        config, world, schedule = self.config, self.world, self.recipe
-        epochs = self.end * config.batch.images / self.order.epoch_images
-        say(
-            f"{world.size} ranks on {world.device.type}, sharding {config.sharding.mode}; "
-            f"{len(self.shards):,} samples of {len(self.shards.corpora)} corpora in {len(self.shards.shards)} shards"
-        )
-        say(
-            f"{self.end:,} steps of {config.batch.images:,} images = {epochs:.2f} data epochs; learning rate up to "
-            f"{max(schedule.at(s).lr for s in (schedule.warmup_steps, self.end) if s <= self.end):.3g}, "
-            f"at the end {schedule.at(self.end).lr:.3g}"
-        )
-        table("memory per rank, estimated", ["part", "size"], memory_of(config, world.size, world.local_size).rows())
-        head, *rows = schedule.table()
-        table("schedule", list(head), [list(row) for row in rows])
-        if self.warm is not None:
-            say(self.warm.describe())
-            if config.monitor.mode == "none" and world.is_first:
-                warn("monitor.mode is none: nobody will see whether training does harm to the starting weights.")
-        if self.step:
-            say(f"going on from step {self.step:,}")
-
-    def _say_step(self, result: StepResult, lr: float, speed: dict[str, float]) -> None:
-        left = (self.end - self.step - 1) * speed["step_seconds"]
-        mfu = f"MFU {100 * speed['mfu']:.0f}%  " if "mfu" in speed else ""
-        say(
-            f"step {self.step:>6,}/{self.end:,}  loss {result.losses['total']:.4f}  lr {lr:.2e}  "
-            f"{speed['images_per_second']:.1f} images/s  data wait {100 * speed['data_wait_share']:.0f}%  "
-            f"{mfu}memory {speed['memory_gb']:.2f} GB  {duration(left)} left"
-        )
+        refuse_other_shards(self.config, self.run, info, self.shards.sha256)
+        self.skipped_steps.total, self.skipped_steps.in_a_row = info.skipped_steps, info.skipped_in_a_row
+        if self.warm_start is not None and info.warm_start is not None:
+            self.warm_start.heads_phase.load(info.warm_start)
+        return info.step

@@ -29,6 +29,7 @@ import yaml
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from runtime.console import warn
 from runtime.errors import UserError
 from runtime.files import write_text
 from runtime.yaml_files import read_yaml
@@ -71,9 +72,13 @@ def option(
     high: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    was: str | None = None,
 ) -> T:
-    """A config field with its one-line explanation, default and, for numbers (also in lists), their range."""
-    metadata = {"help": help, "range": Range(low, high, above, below)}
+    """A config field with its one-line explanation, default and, for numbers (also in lists), their range.
+
+    `was`: an earlier name of the key, which is still read, with a warning.
+    """
+    metadata = {"help": help, "range": Range(low, high, above, below), "was": was}
     if isinstance(default, list | dict) or is_dataclass(default):
         return typing.cast(T, field(default_factory=lambda: copy.deepcopy(default), metadata=metadata))
     return field(default=default, metadata=metadata)
@@ -155,6 +160,7 @@ def load_config(schema: type[T], path: Path | str | None = None, overrides: list
         layers.append((COMMAND_LINE, _parse_override(override)))
     config = OmegaConf.structured(schema)
     for source, values in layers:
+        values = _with_new_names(source, schema, values, "")
         _refuse_unknown_keys(source, schema, schema, values, "")
         try:
             config = OmegaConf.merge(config, values)
@@ -269,6 +275,24 @@ def _parse_override(text: str) -> dict[str, Any]:
     for part in reversed(name.split(".")):
         parsed = {part: parsed}
     return typing.cast(dict[str, Any], parsed)
+
+
+def _with_new_names(source: str, schema: type, values: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """The values under today's names: a key that was renamed is read under its old name too, with a warning."""
+    hints = typing.get_type_hints(schema)
+    renamed = {item.metadata["was"]: item.name for item in fields(schema) if item.metadata.get("was")}
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        new = renamed.get(name, name)
+        if new != name:
+            if new in values:
+                raise UserError(f"{source}: '{prefix}{name}' and '{prefix}{new}' are the same key; remove the first.")
+            warn(f"{source}: the key '{prefix}{name}' is called '{prefix}{new}' now; please rename it.")
+        section = _section_type(hints[new]) if new in hints else None
+        if section is not None and isinstance(value, dict):
+            value = _with_new_names(source, section, value, f"{prefix}{new}.")
+        result[new] = value
+    return result
 
 
 def _refuse_unknown_keys(source: str, root: type, schema: type, values: dict[str, Any], prefix: str) -> None:

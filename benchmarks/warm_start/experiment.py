@@ -11,8 +11,7 @@ from benchmarks.warm_start import source_domain, target_domain
 from benchmarks.warm_start.arms import ARMS, EVERY_STEPS, STEPS
 from benchmarks.warm_start.start import train_start, untrained
 from eval_knn import Evaluator
-from pretrain.config import PretrainConfig
-from pretrain.train import pretrain
+from pretrain import PretrainConfig, pretrain
 from records.documents import as_document
 from records.evaluation import KnnDocument, read_evaluations
 from records.run import RunFolder

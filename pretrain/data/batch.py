@@ -25,8 +25,7 @@ class Batch:
     masks: Tensor  # [2B, N] bool
     masked_positions: Tensor  # [M] where masks.flatten() is true; made here, so that the GPU need not be waited for
     masked_weights: Tensor  # [M] 1 / masked patches of the same crop
-    groups: int = 1  # equal groups of images, one after another; KoLeo looks for neighbours within a group
-    subsets: list[Tensor] | None = None  # drop path of the global and the local crops, each [depth, 2, chosen]
+    microgroups: int = 1  # of equal size, one after another; KoLeo looks for neighbours within a microgroup
 
     @property
     def images(self) -> int:
@@ -45,7 +44,6 @@ class Batch:
             masks=self.masks.pin_memory(),
             masked_positions=self.masked_positions.pin_memory(),
             masked_weights=self.masked_weights.pin_memory(),
-            subsets=None if self.subsets is None else [s.pin_memory() for s in self.subsets],
         )
 
     def to(self, device: torch.device | str) -> Batch:
@@ -56,8 +54,7 @@ class Batch:
             self.masks.to(device, non_blocking=True),
             self.masked_positions.to(device, non_blocking=True),
             self.masked_weights.to(device, non_blocking=True),
-            self.groups,
-            None if self.subsets is None else [s.to(device, non_blocking=True) for s in self.subsets],
+            self.microgroups,
         )
 
 

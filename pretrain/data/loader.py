@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
-from backbone import ViTConfig
 from pretrain.data.augment import AugmentConfig, augment_jpeg
 from pretrain.data.augment.cpu import Crops
 from pretrain.data.batch import Batch, collate
-from pretrain.data.masking import MaskConfig, masks_of_step
-from pretrain.data.order import DataOrder, Ints
+from pretrain.data.masking import MaskConfig, masks_of_batch
+from pretrain.data.order import DataOrder
+from pretrain.data.requests import BatchConfig, Request, Requests
 from pretrain.data.shard_cache import CacheConfig, FetchAhead
 from pretrain.data.shards import ShardSet, UnreadableSampleError, open_shards
-from pretrain.objective.drop_path import subsets_of_step
 from pretrain.run.signals import ignore_stop_signals
 from runtime.config import option, required
 from runtime.errors import UserError
@@ -49,49 +46,11 @@ class DataConfig:
 
 
 @dataclass
-class BatchConfig:
-    """How many images a step sees, and how they are grouped."""
-
-    images: int = option("Images per optimiser step, over all ranks.", 1024)
-    group_images: int = option(
-        "Images of a group: KoLeo, masks and drop path work within groups. A rank takes one group or several.", 32
-    )
-    accumulation_steps: int = option("Parts in which a step is computed, one after another.", 1)
-
-    def check(self) -> None:
-        if min(self.images, self.group_images, self.accumulation_steps) < 1:
-            raise UserError("batch.images, group_images and accumulation_steps must be at least 1.")
-        if self.images % (self.group_images * self.accumulation_steps):
-            raise UserError(
-                f"batch.images={self.images} does not divide into {self.accumulation_steps} parts of groups of "
-                f"{self.group_images}; change images, group_images or accumulation_steps."
-            )
-
-    def groups_per_rank(self, world_size: int) -> int:
-        """Groups that a rank computes at a time."""
-        groups = self.images // self.group_images // self.accumulation_steps
-        if groups % world_size:
-            raise UserError(
-                f"{world_size} ranks can't share {groups} groups of batch.group_images={self.group_images} evenly; "
-                "use a number of ranks that divides them, or set a smaller batch.group_images in a new run."
-            )
-        return groups // world_size
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a worker is asked for: one rank's share of one part of a step."""
-
-    step: int
-    first_group: int  # number of its first group within the step
-    rows: Ints
-    uses: Ints
-    positions: Ints
-
-
-@dataclass
 class LoadedBatch:
+    """One rank's share of one part of a step, read and augmented."""
+
     step: int
+    microgroups: range  # numbers within the step
     batch: Batch
     keys: list[str]
     unreadable: list[str]  # what is wrong with the samples that others stand in for
@@ -116,25 +75,26 @@ def shards_of(config: DataConfig) -> ShardSet:
     return shards
 
 
-class Requests(Sampler[Request]):
-    """The requests of one rank, from a step on."""
-
-    def __init__(self, order: DataOrder, config: BatchConfig, rank: int, world_size: int, steps: range) -> None:
-        self.order, self.config, self.steps = order, config, steps
-        self.rank, self.groups = rank, config.groups_per_rank(world_size)
-        self.groups_per_part = self.groups * world_size
-
-    def __iter__(self) -> Iterator[Request]:
-        size = self.config.group_images
-        for step in self.steps:
-            ordered = self.order.batch(step)
-            for part in range(self.config.accumulation_steps):
-                first = part * self.groups_per_part + self.rank * self.groups
-                here = slice(first * size, (first + self.groups) * size)
-                yield Request(step, first, ordered.rows[here], ordered.uses[here], ordered.positions[here])
-
-    def __len__(self) -> int:
-        return len(self.steps) * self.config.accumulation_steps
+def order_of(data: DataConfig, batch: BatchConfig, seed: int, shards: ShardSet) -> DataOrder:
+    """The order in which a run sees the samples of its shards."""
+    weights = None
+    if data.weights:
+        unknown = sorted(set(data.weights) - set(shards.corpora))
+        if unknown:
+            raise UserError(
+                f"data.weights: the shards hold no corpus '{unknown[0]}'; there are: {', '.join(shards.corpora)}."
+            )
+        weights = [float(data.weights.get(name, 0.0)) for name in shards.corpora]
+    return DataOrder(
+        shards.corpus_of,
+        shards.video_of,
+        seed,
+        batch.images,
+        batch.microgroup_images,
+        weights,
+        shards.shard_of,
+        data.window_shards,
+    )
 
 
 class RankBatches(Dataset[LoadedBatch | UserError]):
@@ -146,16 +106,17 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
         order: DataOrder,
         augment: AugmentConfig,
         masks: MaskConfig,
-        vit: ViTConfig,
-        group_images: int,
+        patch_px: int,
+        microgroup_images: int,
         seed: int,
     ) -> None:
-        self.shards, self.order, self.augment, self.masks, self.vit = shards, order, augment, masks, vit
-        self.group_images, self.seed = group_images, seed
+        self.shards, self.order, self.augment, self.masks = shards, order, augment, masks
+        self.microgroup_images, self.seed = microgroup_images, seed
+        self.grid = augment.global_px // patch_px  # patches along a side of a global crop
         for name in ("global_px", "local_px"):
-            if getattr(augment, name) % vit.patch_px:
+            if getattr(augment, name) % patch_px:
                 raise UserError(
-                    f"augment.{name}={getattr(augment, name)} is not a multiple of the {vit.patch_px}-pixel patches; "
+                    f"augment.{name}={getattr(augment, name)} is not a multiple of the {patch_px}-pixel patches; "
                     "change it."
                 )
 
@@ -166,7 +127,7 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
             return error  # raised by the training process: on its way out of a worker it would become a page of text
 
     def _load(self, request: Request) -> LoadedBatch:
-        self.shards.let_go_of_removed()
+        self.shards.close_removed()
         samples, keys, unreadable = [], [], []
         for row, use, position in zip(request.rows, request.uses, request.positions, strict=True):
             row = int(row)
@@ -180,11 +141,12 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
                     row = self.order.substitute(int(position), attempt)
             else:
                 raise UserError(f"{_SUBSTITUTES} unreadable samples in a row ({unreadable[-1]}); check data.shards.")
-        groups = len(request.rows) // self.group_images
-        numbers = range(request.first_group, request.first_group + groups)
-        batch = collate(samples, self._masks(request.step, numbers), self.augment.local_px)
-        batch.groups, batch.subsets = groups, self._subsets(request.step, numbers)
-        return LoadedBatch(request.step, batch, keys, unreadable)
+        masks = masks_of_batch(
+            self.masks, self.microgroup_images, (self.grid, self.grid), self.seed, request.step, request.microgroups
+        )  # [2B, N]
+        batch = collate(samples, masks, self.augment.local_px)
+        batch.microgroups = len(request.microgroups)
+        return LoadedBatch(request.step, request.microgroups, batch, keys, unreadable)
 
     def _crops(self, row: int, use: int) -> Crops:
         data = self.shards.read(row)  # a missing shard is no matter of single samples: its error ends the run
@@ -192,21 +154,6 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
             return augment_jpeg(data, self.augment, self.seed, use, self.shards.key(row))
         except UserError as error:
             raise UnreadableSampleError(str(error)) from error
-
-    def _masks(self, step: int, groups: range) -> np.ndarray:
-        """Masks of all groups, crop-major over the whole batch: [2B, N]."""
-        side = self.augment.global_px // self.vit.patch_px
-        of_group = [
-            masks_of_step(self.masks, 2 * self.group_images, (side, side), self.seed, step, g) for g in groups
-        ]  # each [2b, N]
-        stacked = np.stack(of_group).reshape(len(groups), 2, self.group_images, -1)  # [G, 2, b, N]
-        return stacked.transpose(1, 0, 2, 3).reshape(2 * len(groups) * self.group_images, -1)
-
-    def _subsets(self, step: int, groups: range) -> list[Tensor] | None:
-        vit, local_crops = self.vit, self.augment.local_crops
-        if vit.drop_path == 0:
-            return None
-        return subsets_of_step(vit, vit.drop_path, self.group_images, local_crops, self.seed, step, groups)
 
 
 class Loader:

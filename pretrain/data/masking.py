@@ -34,9 +34,21 @@ class MaskConfig:
             raise UserError(f"0 ≤ ratio_min ≤ ratio_max < 1 must hold, they are {self.ratio_min} and {self.ratio_max}.")
 
 
-def masks_of_step(config: MaskConfig, crops: int, grid: tuple[int, int], seed: int, step: int, rank: int) -> BoolArray:
-    """The masks of one rank's batch, [crops, rows·columns]: a pure function of (seed, step, rank)."""
-    return draw_masks(config, crops, grid, numpy_generator(seed, "mask", step, rank))
+def masks_of_step(
+    config: MaskConfig, crops: int, grid: tuple[int, int], seed: int, step: int, microgroup: int
+) -> BoolArray:
+    """The masks of one microgroup, [crops, rows·columns]: a pure function of (seed, step, microgroup)."""
+    return draw_masks(config, crops, grid, numpy_generator(seed, "mask", step, microgroup))
+
+
+def masks_of_batch(
+    config: MaskConfig, microgroup_images: int, grid: tuple[int, int], seed: int, step: int, microgroups: range
+) -> BoolArray:
+    """The masks of several microgroups, crop-major over the whole batch of B images: [2B, rows·columns]."""
+    b, G = microgroup_images, len(microgroups)
+    drawn = [masks_of_step(config, 2 * b, grid, seed, step, number) for number in microgroups]  # each [2b, N]
+    stacked = np.stack(drawn).reshape(G, 2, b, -1)  # [G, 2, b, N]
+    return stacked.transpose(1, 0, 2, 3).reshape(2 * G * b, -1)
 
 
 def draw_masks(config: MaskConfig, crops: int, grid: tuple[int, int], rng: np.random.Generator) -> BoolArray:

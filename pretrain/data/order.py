@@ -27,10 +27,13 @@ from runtime.errors import UserError
 
 Ints = NDArray[np.int64]
 
+# Changes when the same arguments give other batches: a run goes on with the version that it began with.
+ORDER_VERSION = 1
+
 # The purposes that random keys are drawn for, so that no two share a stream.
 _CYCLE, _VIDEO, _SAMPLE, _DEAL, _BATCH_VIDEO, _BATCH_SAMPLE, _BATCH_DEAL, _REPAIR, _SUBSTITUTE, _WINDOW = range(10)
-# Laps that are kept: a batch may lie in two.
-_KEPT_LAPS = 2
+# Epoch parts that are kept: a batch may lie in two.
+_KEPT_PARTS = 2
 
 
 class OrderedBatch(NamedTuple):
@@ -41,12 +44,12 @@ class OrderedBatch(NamedTuple):
     positions: Ints  # [B], position in the run, from 0
 
 
-# Words that name a lap: (epoch,), or (epoch, window).
+# Words that name a part: (epoch,), or (epoch, window).
 _Name = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class _Lap:
+class _EpochPart:
     """An epoch, or one window of it, laid out."""
 
     rows: Ints  # [n], batch after batch
@@ -54,7 +57,7 @@ class _Lap:
     first_batch: int
     starts: Ints  # [batches + 1], where each batch's part begins in `rows`
 
-    def part(self, batch: int) -> tuple[Ints, Ints]:
+    def of_batch(self, batch: int) -> tuple[Ints, Ints]:
         k = batch - self.first_batch
         here = slice(int(self.starts[k]), int(self.starts[k + 1]))
         return self.rows[here], self.uses[here]
@@ -74,16 +77,17 @@ class DataOrder:
         videos: Ints,
         seed: int,
         batch_images: int,
-        group_images: int,
+        microgroup_images: int,
         weights: list[float] | None = None,
         shards: Ints | None = None,
         window_shards: int | None = None,
     ) -> None:
-        if batch_images % group_images:
+        if batch_images % microgroup_images:
             raise UserError(
-                f"batch.images={batch_images} is not a multiple of batch.group_images={group_images}; change one."
+                f"batch.images={batch_images} is not a multiple of batch.microgroup_images={microgroup_images}; "
+                "change one."
             )
-        self.seed, self.batch_images, self.group_images = seed, batch_images, group_images
+        self.seed, self.batch_images, self.microgroup_images = seed, batch_images, microgroup_images
         self._corpora = corpora.astype(np.int64)
         self._videos = np.unique(videos, return_inverse=True)[1].astype(np.int64)
         self._members = [np.flatnonzero(corpora == c) for c in range(int(corpora.max()) + 1 if len(corpora) else 0)]
@@ -97,16 +101,16 @@ class DataOrder:
         if self._shards is not None:
             self._shard_count = int(self._shards.max()) + 1
             self._windows = -(-self._shard_count // (window_shards or 1))
-        self._laps: dict[_Name, _Lap] = {}
+        self._parts: dict[_Name, _EpochPart] = {}
         self._draws: dict[int, tuple[Ints, Ints, Ints]] = {}
 
     def batch(self, step: int) -> OrderedBatch:
         """The global batch of a step."""
         B = self.batch_images
-        parts = [self._lap(name).part(step) for name in self._laps_of(step)]
+        parts = [self._part(name).of_batch(step) for name in self._parts_of(step)]
         rows, uses = (np.concatenate(p) for p in zip(*parts, strict=True))
         line = self._line(rows, _BATCH_VIDEO, _BATCH_SAMPLE, step)
-        groups = np.full(B // self.group_images, self.group_images)
+        groups = np.full(B // self.microgroup_images, self.microgroup_images)
         dealt = line[
             np.argsort(_deal(self._videos[rows[line]], groups, self._stream(_BATCH_DEAL, step)), kind="stable")
         ]
@@ -121,7 +125,7 @@ class DataOrder:
         """Shards of the window that a step ends in, and of the one that follows it."""
         if self._shards is None:
             raise ValueError("this order has no windows")
-        epoch, window = self._laps_of(step)[-1]
+        epoch, window = self._parts_of(step)[-1]
         following = (epoch, window + 1) if window + 1 < self._windows else (epoch + 1, 0)
         return np.concatenate([self._window_shards(epoch, window), self._window_shards(*following)])
 
@@ -135,8 +139,8 @@ class DataOrder:
         of_video = _mix(_keys(self._stream(video_purpose, *name), 1)[0] ^ _mix(videos.astype(np.uint64)))
         return np.lexsort((of_sample, videos, of_video, self._corpora[rows]))
 
-    def _laps_of(self, step: int) -> list[_Name]:
-        """The laps that a step's batch lies in, in their order."""
+    def _parts_of(self, step: int) -> list[_Name]:
+        """The epoch parts that a step's batch lies in, in their order."""
         B, n = self.batch_images, self.epoch_images
         begin, end = step * B, (step + 1) * B
         names: list[_Name] = []
@@ -149,16 +153,16 @@ class DataOrder:
             names += [(epoch, int(window)) for window in np.flatnonzero(here)]
         return names
 
-    def _lap(self, name: _Name) -> _Lap:
-        if name not in self._laps:
-            lap = self._repaired(self._dealt(name), name)
-            while len(self._laps) >= _KEPT_LAPS:
-                del self._laps[next(iter(self._laps))]
-            self._laps[name] = lap
-        return self._laps[name]
+    def _part(self, name: _Name) -> _EpochPart:
+        if name not in self._parts:
+            part = self._repaired(self._dealt(name), name)
+            while len(self._parts) >= _KEPT_PARTS:
+                del self._parts[next(iter(self._parts))]
+            self._parts[name] = part
+        return self._parts[name]
 
-    def _dealt(self, name: _Name) -> _Lap:
-        """The samples of a lap, dealt to its batches, whose first and last it may share with its neighbours."""
+    def _dealt(self, name: _Name) -> _EpochPart:
+        """The samples of a part, dealt to its batches, whose first and last it may share with its neighbours."""
         B = self.batch_images
         rows, uses, edges = self._draw(name[0])
         window = name[1] if len(name) > 1 else 0
@@ -170,7 +174,7 @@ class DataOrder:
         line = self._line(rows, _VIDEO, _SAMPLE, *name)
         batch_of = _deal(self._videos[rows[line]], np.diff(starts), self._stream(_DEAL, *name))
         dealt = line[np.argsort(batch_of, kind="stable")]
-        return _Lap(rows[dealt], uses[dealt], first, starts - starts[0])
+        return _EpochPart(rows[dealt], uses[dealt], first, starts - starts[0])
 
     def _draw(self, epoch: int) -> tuple[Ints, Ints, Ints]:
         """Samples of an epoch and their uses, window after window, and the positions at which windows begin and end."""
@@ -212,21 +216,21 @@ class DataOrder:
                 position += taken
         return np.concatenate(rows), np.concatenate(uses)
 
-    def _repaired(self, dealt: _Lap, name: _Name) -> _Lap:
-        """Swap samples out of the batch shared with the lap before, where it holds frames of the same video already.
+    def _repaired(self, dealt: _EpochPart, name: _Name) -> _EpochPart:
+        """Swap samples out of the batch shared with the part before, where it holds frames of the same video already.
 
-        The last batch is never touched, so that a lap depends on the one before only through its plain deal.
+        The last batch is never touched, so that a part depends on the one before only through its plain deal.
         """
-        earlier = self._laps_of(dealt.first_batch)
+        earlier = self._parts_of(dealt.first_batch)
         earlier = earlier[: earlier.index(name)]
         if not earlier or len(dealt.starts) < 4:  # nothing is shared, or there is no batch to swap with
             return dealt
-        before = [self._laps[n] if n in self._laps else self._dealt(n) for n in earlier]
+        before = [self._parts[n] if n in self._parts else self._dealt(n) for n in earlier]
         head = int(dealt.starts[1])
         partners = np.arange(head, int(dealt.starts[-2]))
         partners = partners[np.argsort(_keys(self._stream(_REPAIR, *name), len(partners)), kind="stable")].tolist()
         rows, uses = dealt.rows.copy(), dealt.uses.copy()
-        shared = np.concatenate([lap.part(dealt.first_batch)[0] for lap in before])
+        shared = np.concatenate([part.of_batch(dealt.first_batch)[0] for part in before])
         taken = set(self._videos[shared].tolist())
         videos = self._videos[rows]
         for i in range(head):
@@ -239,7 +243,7 @@ class DataOrder:
                     for values in (rows, uses, videos):
                         values[[i, j]] = values[[j, i]]
                     break
-        return _Lap(rows, uses, dealt.first_batch, dealt.starts)
+        return _EpochPart(rows, uses, dealt.first_batch, dealt.starts)
 
 
 def _deal(videos: Ints, capacities: Ints, stream: tuple[int, ...]) -> Ints:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from records.shards import ShardFolder
 from runtime.config import option
 from runtime.console import warn
 from runtime.errors import UserError, naming_path
@@ -67,11 +68,6 @@ class ShardCache:
         self._source, self._identity, self._checksums = source, identity[:12], checksums
         self._command = None if config.fetch_command is None else shlex.split(config.fetch_command)
 
-    @property
-    def fetches(self) -> bool:
-        """Whether shards come from a command: then they need not be in data.shards."""
-        return self._command is not None
-
     def open(self, name: str, size: int) -> int:
         """A descriptor of a shard's copy, which is made first where there is none. `size`: its bytes, as indexed."""
         while True:
@@ -81,26 +77,28 @@ class ShardCache:
 
     def fetch(self, name: str, size: int, wait: bool = True) -> None:
         """Make sure that a shard's copy is there. Without `wait`, leave it to another process that is copying it."""
-        if self._is_there(name):
+        if self._touch(name):
             return
         with self._lock(self._path(name).name, wait) as ours:
-            if not ours or self._is_there(name):
+            if not ours or self._touch(name):
                 return
             for attempt in range(_TRIES):
                 if self._copy(name, size):
                     return
                 warn(f"the copy of shard {name} has a wrong checksum (try {attempt + 1} of {_TRIES}).")
+        checksums = ShardFolder(self._source).checksums.name
         raise UserError(
-            f"the shard {name} does not have the checksum that SHA256SUMS in data.shards gives; restore the shard, "
+            f"the shard {name} does not have the checksum that {checksums} in data.shards gives; restore the shard, "
             "or read it where it lies with data.cache.folder=null, which passes over single damaged samples."
         )
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{self._identity}-{name}"
 
-    def _is_there(self, name: str) -> bool:
+    def _touch(self, name: str) -> bool:
+        """Whether a shard's copy exists; marked as used just now, it is the last to be removed."""
         try:
-            os.utime(self._path(name))  # used just now: the last to be removed
+            os.utime(self._path(name))
         except FileNotFoundError:
             return False
         return True

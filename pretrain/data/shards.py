@@ -83,7 +83,7 @@ class ShardSet:
                 self._open[shard] = os.open(self.shards[shard], os.O_RDONLY)
         return self._open[shard]
 
-    def let_go_of_removed(self) -> None:
+    def close_removed(self) -> None:
         """Close shards that the cache has removed: the disk gets their room back when nobody holds them open."""
         if self.cache is None:
             return
@@ -108,26 +108,26 @@ def open_shards(folder: Path | str, cache: CacheConfig | None = None) -> ShardSe
         frames = pq.read_table(files.frames, columns=columns)
     frames = frames.sort_by([("shard", "ascending"), ("key", "ascending")]).combine_chunks()
     digest = hashlib.sha256()
-    elsewhere = cache is not None and cache.fetch_command is not None
-    indexes = [_read_index(shard, digest, elsewhere) for shard in shards]
+    fetched = cache is not None and cache.fetch_command is not None
+    indexes = [_read_index(shard, digest, fetched) for shard in shards]
     keys = pa.concat_arrays([index.keys for index in indexes])
     if not pa.chunked_array([keys]).equals(frames.column("key")):
         raise UserError(
             f"data.shards={folder}: the shards' indexes and {files.frames.name} list different samples; "
             "check the folder with 'python -m data_pipeline verify'."
         )
-    where = np.concatenate([index.places for index in indexes])  # [N, 2]
+    offsets_and_sizes = np.concatenate([index.places for index in indexes])  # [N, 2]
     corpora, corpus_of = _numbered(frames.column("corpus"))
     # Pictures that are no part of a video stand for themselves.
     video = pc.coalesce(frames.column("video"), frames.column("source"), frames.column("key"))
     _, video_of = _numbered(pc.binary_join_element_wise(frames.column("corpus"), video, "/"))
     for column in (corpus_of, video_of):
         digest.update(column.tobytes())
-    made = ShardSet(
+    shard_set = ShardSet(
         shards,
         np.repeat(np.arange(len(shards)), [len(index.places) for index in indexes]),
-        where[:, 0],
-        where[:, 1],
+        offsets_and_sizes[:, 0],
+        offsets_and_sizes[:, 1],
         keys,
         corpora,
         corpus_of,
@@ -137,8 +137,8 @@ def open_shards(folder: Path | str, cache: CacheConfig | None = None) -> ShardSe
         summary.leakage,
     )
     if cache is not None and cache.folder is not None:
-        made.cache = ShardCache(cache, folder, made.sha256, read_checksums(files.checksums))
-    return made
+        shard_set.cache = ShardCache(cache, folder, shard_set.sha256, read_checksums(files.checksums))
+    return shard_set
 
 
 class _Index(NamedTuple):
@@ -147,9 +147,9 @@ class _Index(NamedTuple):
     tar_bytes: int
 
 
-def _read_index(shard: Path, digest: Any, elsewhere: bool) -> _Index:
-    """The index of one shard; `elsewhere`: the tar itself need not be here."""
-    if not elsewhere and not shard.is_file():
+def _read_index(shard: Path, digest: Any, fetched: bool) -> _Index:
+    """The index of one shard; `fetched`: a command brings the tar, it need not be here."""
+    if not fetched and not shard.is_file():
         raise UserError(f"the shard {shard} is missing; restore it, or make the shards again.")
     index = read_index(shard)
     samples = sorted(index.samples)

@@ -9,9 +9,18 @@ import torch
 from torch import Tensor
 
 from pretrain.data.batch import Batch
+from pretrain.data.loader import LoadedBatch
+from pretrain.judging.regression_guard import RollbackCause
 from pretrain.objective.objective import Objective
+from pretrain.optimizer.step import StepResult
 from pretrain.parallel.collectives import gather_rows, sum_over_ranks, world_size
+from pretrain.parallel.world import World
+from pretrain.run.checkpoints import CheckpointStore
 from runtime.config import option
+from runtime.console import warn
+from runtime.errors import UserError
+from runtime.files import write_json
+from scoring.spectrum import rankme
 
 
 @dataclass
@@ -19,9 +28,50 @@ class HealthConfig:
     """When to worry."""
 
     max_skipped_steps: int = option(
-        "Non-finite steps in a row after which the run stops with a report, or goes back: guard.non_finite.", 10
+        "Non-finite steps in a row after which the run stops with a report, or rolls back: "
+        "regression_guard.non_finite.",
+        10,
     )
     collapse_every_steps: int = option("Steps between two measurements of feature spread and entropy; 0: none.", 100)
+
+
+class SkippedSteps:
+    """Counts the non-finite steps of a run, and ends it, or has it rolled back, when there are too many in a row.
+
+    All ranks call every method alike.
+    """
+
+    def __init__(self, max_in_a_row: int, rolls_back: bool, store: CheckpointStore, world: World) -> None:
+        self.max_in_a_row, self.rolls_back, self.store, self.world = max_in_a_row, rolls_back, store, world
+        self.total = self.in_a_row = 0
+
+    def count(self, step: int, result: StepResult, parts: list[LoadedBatch]) -> RollbackCause | None:
+        if not result.skipped:
+            self.in_a_row = 0
+            return None
+        self.total += 1
+        self.in_a_row += 1
+        keys = [key for part in parts for key in part.keys]
+        own = None if result.own_loss_is_finite else {"rank": self.world.rank, "samples": keys}
+        blamed = [report for report in self.world.gather(own) if report is not None]
+        ranks = ", ".join(str(report["rank"]) for report in blamed) or "none (only the gradient)"
+        if self.world.is_first:
+            warn(f"step {step} is skipped on all ranks: non-finite loss or gradient; loss of ranks: {ranks}.")
+        if self.in_a_row < self.max_in_a_row:
+            return None
+        self.store.wait()  # a save under way may end in peace
+        path = self.store.run.non_finite
+        if self.world.is_first:
+            write_json(path, {"step": step, "skipped_in_a_row": self.in_a_row, "ranks": blamed})
+        why = f"{self.in_a_row} steps in a row were non-finite, the last one is {step}"
+        steps: list[int] = self.world.broadcast(self.store.run.steps())
+        before = tuple(sorted(saved for saved in steps if saved <= step + 1 - self.in_a_row))
+        if self.rolls_back and before:
+            return RollbackCause(why, before)
+        raise UserError(
+            f"{why}; ranks and samples are in {path}; go on from an earlier checkpoint with a lower schedule.base_lr, "
+            "or set regression_guard.non_finite=true."
+        )
 
 
 @torch.no_grad()
@@ -33,14 +83,16 @@ def collapse_figures(objective: Objective, batch: Batch, temperature: float) -> 
     prototype_entropy: entropy of the mean target; 0: all samples share one prototype, ln K: all are used equally.
     """
     teacher = objective.teacher
-    cls: Tensor = teacher["backbone"](batch.global_crops).cls.float()  # [2B, D]
-    scores: Tensor = teacher["dino_head"](cls).float()  # [2B, K]
-    targets = torch.softmax(scores / temperature, dim=-1)  # [2B, K]
+    with objective.autocast(batch.global_crops.device):
+        cls: Tensor = teacher["backbone"](batch.global_crops).cls  # [2B, D]
+        scores: Tensor = teacher["dino_head"](cls)  # [2B, K]
+    targets = torch.softmax(scores.float() / temperature, dim=-1)  # [2B, K]
     # Means over ranks, which hold equally many rows: all rows of 131,072 prototypes would be gigabytes.
     entropy = sum_over_ranks(_entropy(targets).mean()) / world_size()
     mean_target = sum_over_ranks(targets.mean(dim=0)) / world_size()  # [K]
+    features = gather_rows(cls.float())  # [W·2B, D]
     figures = {
-        "rank_me": rank_me(gather_rows(cls)),
+        "rank_me": rankme(features.cpu().numpy()) if bool(features.isfinite().all()) else math.nan,
         "teacher_entropy": float(entropy),
         "prototype_entropy": float(_entropy(mean_target)),
     }
@@ -49,14 +101,6 @@ def collapse_figures(objective: Objective, batch: Batch, temperature: float) -> 
         if center is not None:
             figures[f"{name}_center_norm"] = float(center.norm())
     return figures
-
-
-def rank_me(features: Tensor) -> float:
-    """exp of the entropy of the normalised singular values of [N, D] (Garrido et al., 2023)."""
-    singular = torch.linalg.svdvals(features.double())
-    share = singular / singular.sum()
-    entropy = float(-(share * (share + 1e-12).log()).sum())
-    return math.exp(entropy) if math.isfinite(entropy) else math.nan
 
 
 def _entropy(distribution: Tensor) -> Tensor:

@@ -1,22 +1,22 @@
-"""Is it getting better? kNN on the teacher while it trains: the best checkpoint, early stopping, and the guard.
+"""Is it getting better? kNN on the teacher while it trains: the best checkpoint, early stopping, the regression guard.
 
-Every decision is a function of the evaluations in `RUN/eval`, so a resumed run decides as the uninterrupted one.
+Every decision is a function of the run's evaluations, so a resumed run decides as the uninterrupted one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
 
-from backbone import Preprocessing
+from backbone import Preprocessing, Tokens
 from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, record, should_stop
-from pretrain.judging.regression_guard import Trouble, trouble_in
+from pretrain.judging.regression_guard import RollbackCause, find_regression
+from pretrain.objective.objective import Objective
 from pretrain.parallel.world import World
 from records.evaluation import KnnDocument
-from records.run import RunFolder
+from records.run import RunFolder, step_name
 from records.shards import Certificate
 from runtime.config import option
 from runtime.console import say
@@ -47,12 +47,29 @@ class Verdict:
 
     stop: bool = False
     why: str = ""
-    trouble: Trouble | None = None  # the run must go back, or stop
-    last_good_step: int | None = None  # the newest evaluated one, where the guard is on
+    rollback: RollbackCause | None = None  # the run must be rolled back, or stop
+    last_good_step: int | None = None  # the newest evaluated one, where the regression guard is on
 
     @property
-    def goes_on(self) -> bool:
-        return not self.stop and self.trouble is None
+    def continues(self) -> bool:
+        return not self.stop and self.rollback is None
+
+
+class Teacher(nn.Module):
+    """The teacher's backbone as it computes in training: its forward passes run within the objective's autocast.
+
+    Attention that knows half precision only could not run otherwise, for its parameters are fp32.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        super().__init__()
+        self.backbone = objective.teacher["backbone"]
+        self._autocast = objective.autocast
+
+    def forward(self, images: Tensor) -> Tokens:
+        with self._autocast(images.device):
+            tokens: Tokens = self.backbone(images)
+        return tokens
 
 
 class Monitor:
@@ -65,7 +82,7 @@ class Monitor:
     def __init__(
         self,
         config: MonitorConfig,
-        run: Path,
+        run: RunFolder,
         world: World,
         guard_margin: float | None = None,
         patience_from_step: int = 0,
@@ -79,44 +96,44 @@ class Monitor:
         return self._evaluator is not None and (step % self.config.every_steps == 0 or step == last_step)
 
     def evaluate(
-        self, step: int, teacher: nn.Module, preprocessing: Preprocessing, certificate: Certificate | None
+        self, step: int, objective: Objective, preprocessing: Preprocessing, certificate: Certificate | None
     ) -> KnnDocument:
-        """The evaluation of a step as a document; taken from the run's folder when it is there."""
+        """The evaluation of a step's teacher."""
         assert self._evaluator is not None
-        result = self._evaluator.score_model(teacher, f"step_{step:07d}", step, preprocessing, certificate)
-        return result.document
+        teacher = Teacher(objective)
+        return self._evaluator.score_model(teacher, step_name(step), step, preprocessing, certificate).document
 
     def record(self, document: KnnDocument) -> None:
         """Store an evaluation and point `best` at the chosen checkpoint; its own must be complete."""
         if self.world.is_first:
             selection = self.config.evaluation.selection
-            choice, _ = record(RunFolder(self.run), document, selection)
+            choice, _ = record(self.run, document, selection)
             value = document.values[selection.metric]
             best = "" if choice is None else f"; best is {choice.evaluation.checkpoint}"
             say(f"step {document.step:,}: kNN {selection.metric} {value:.4f}{best}")
-        self.world.first_says(None)
+        self.world.broadcast(None)
 
     def figures(self, step: int) -> dict[str, float | None] | None:
-        """What was found at a step, if it was evaluated."""
-        found = self.world.first_says(self._history(step) if self.world.is_first else None)
-        return found[-1].values if found and found[-1].step == step else None
+        """The scores of a step, if it was evaluated."""
+        history = self.world.broadcast(self._history(step) if self.world.is_first else None)
+        return history[-1].values if history and history[-1].step == step else None
 
     def verdict(self, step: int) -> Verdict:
         """What the evaluations up to `step` ask for."""
         if self.config.mode == "none":
             return Verdict()
-        answer: Verdict = self.world.first_says(self._judge(self._history(step)) if self.world.is_first else None)
+        answer: Verdict = self.world.broadcast(self._verdict_on(self._history(step)) if self.world.is_first else None)
         return answer
 
     def _history(self, step: int) -> list[Evaluation]:
-        return [e for e in read_history(RunFolder(self.run)) if e.step is not None and e.step <= step]
+        return [e for e in read_history(self.run) if e.step is not None and e.step <= step]
 
-    def _judge(self, history: list[Evaluation]) -> Verdict:
+    def _verdict_on(self, history: list[Evaluation]) -> Verdict:
         selection, last_good = self.config.evaluation.selection, None
         if self.guard_margin is not None and history:
-            trouble = trouble_in(history, self.guard_margin, selection)
-            if trouble is not None:
-                return Verdict(trouble=trouble, last_good_step=trouble.good_steps[-1])
+            cause = find_regression(history, self.guard_margin, selection)
+            if cause is not None:
+                return Verdict(rollback=cause, last_good_step=cause.good_steps[-1])
             last_good = history[-1].step
         patient = [e for e in history if e.step is not None and e.step >= self.patience_from_step]
         stop = should_stop(patient, selection)

@@ -13,34 +13,36 @@ from runtime.errors import UserError
 
 
 @dataclass
-class GuardConfig:
+class RegressionGuardConfig:
     """What happens when training does harm: back to the last good checkpoint with a lower learning rate, or a stop."""
 
     when: Literal["auto", "always", "never"] = option(
         "Whether kNN scores below that of step 0 count; auto: with the warm start. Needs the monitor.", "auto"
     )
     margin: float = option("How far the metric may fall below that of step 0; less than its noise never counts.", 0.02)
-    non_finite: bool = option("Go back after health.max_skipped_steps non-finite steps in a row as well.", False)
-    roll_backs: int = option("How often the run goes back before it stops; 0 stops at once.", 2)
+    non_finite: bool = option("Roll back after health.max_skipped_steps non-finite steps in a row as well.", False)
+    rollbacks: int = option("How often the run rolls back before it stops; 0 stops at once.", 2, was="roll_backs")
     lr_factor: float = option("Each time the learning rate is multiplied by this.", 0.3)
 
     def check(self) -> None:
-        if self.margin < 0 or self.roll_backs < 0 or not 0 < self.lr_factor <= 1:
-            raise UserError("guard: margin and roll_backs must not be negative, lr_factor must lie in 0…1 (above 0).")
+        if self.margin < 0 or self.rollbacks < 0 or not 0 < self.lr_factor <= 1:
+            raise UserError(
+                "regression_guard: margin and rollbacks must not be negative, lr_factor must lie in 0…1 (above 0)."
+            )
 
     def is_on(self, warm_start: bool) -> bool:
         return self.when == "always" or (self.when == "auto" and warm_start)
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """Why a run must not go on as it is, and the steps whose checkpoints it may go back to."""
+class RollbackCause:
+    """Why a run must not go on as it is, and the steps whose checkpoints it may be rolled back to."""
 
     why: str
     good_steps: tuple[int, ...]
 
 
-def trouble_in(history: Sequence[Evaluation], margin: float, selection: SelectionConfig) -> Trouble | None:
+def find_regression(history: Sequence[Evaluation], margin: float, selection: SelectionConfig) -> RollbackCause | None:
     """The first evaluation that is below the start's: by more than the margin, and by more than noise.
 
     Noise is that of the paired bootstrap over queries. Where it is not known (a metric that is no mean over queries),
@@ -50,19 +52,19 @@ def trouble_in(history: Sequence[Evaluation], margin: float, selection: Selectio
         return None
     start, metric = history[0], selection.metric
     for number, now in enumerate(history[1:], 1):
-        fall = number_of(start, metric) - number_of(now, metric)
+        fall = _score(start, metric) - _score(now, metric)
         _, low, high = paired_bootstrap(now, start, metric, selection.confidence, selection.bootstrap_samples)
         if fall > margin and not high >= 0:  # nan: the noise is not known
             interval = "" if math.isnan(low) else f" (interval of the difference {low:.4f} to {high:.4f})"
             why = (
-                f"{metric} fell from {number_of(start, metric):.4f} at the start to {number_of(now, metric):.4f} at "
-                f"step {now.step:,}{interval}, more than guard.margin={margin:g}"
+                f"{metric} fell from {_score(start, metric):.4f} at the start to {_score(now, metric):.4f} at "
+                f"step {now.step:,}{interval}, more than regression_guard.margin={margin:g}"
             )
-            return Trouble(why, tuple(e.step for e in history[:number] if e.step is not None))
+            return RollbackCause(why, tuple(e.step for e in history[:number] if e.step is not None))
     return None
 
 
-def number_of(evaluation: Evaluation, metric: str) -> float:
+def _score(evaluation: Evaluation, metric: str) -> float:
     """An undefined value counts as the worst."""
     value = evaluation.values[metric]
     return -math.inf if value is None or math.isnan(value) else value

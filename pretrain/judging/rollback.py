@@ -1,61 +1,46 @@
-"""Going back to an earlier checkpoint with a lower learning rate, so that it can be interrupted anywhere.
+"""Rolling back to an earlier checkpoint with a lower learning rate, in a way that can be interrupted anywhere.
 
-`RUN/roll_backs.json` lists every time. An entry is written first, then carried out: what the steps after the checkpoint
-have left behind is kept apart in `RUN/rolled_back/NUMBER/`, and the entry is marked as done. A run that is killed in
-between carries it out when it is started again.
+The run's record lists every rollback. An entry is written first, then carried out: what the steps after the checkpoint
+have left behind is kept apart, and the entry is marked as done. A run that is killed in between carries it out when it
+is started again.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from eval_knn import SelectionConfig, claim, read_history, update_best
 from pretrain.parallel.world import World
-from pretrain.run.checkpoints import CheckpointStore
+from pretrain.run.retention import remove_checkpoint
 from records.evaluation import evaluation_path
 from records.metrics import metric_lines, read_metrics
-from records.run import RunFolder
-from runtime.files import make_directory, read_json, write_bytes, write_json
+from records.run import Rollback, RunFolder, step_name
+from runtime.console import warn
+from runtime.files import make_directory, write_bytes
 
-ROLL_BACKS_NAME = "roll_backs.json"
-FORMAT = 1
-
-
-@dataclass(frozen=True)
-class RollBack:
-    """One time that a run went back."""
-
-    number: int  # from 1
-    why: str
-    from_step: int
-    to_step: int
-    lr_factor: float  # of the recipe's learning rate, from `to_step` on
-    time: float
-    done: bool = False
+# How often all ranks ask whether a watcher has let go of a checkpoint that is to be undone.
+_POLL_SECONDS = 1.0
 
 
-class RollBacks:
+class Rollbacks:
     """Those of one run. All ranks call every method alike."""
 
-    def __init__(self, run: Path, world: World, store: CheckpointStore, selection: SelectionConfig) -> None:
-        self.run, self.world, self.store, self.selection = run, world, store, selection
-        self.path = run / ROLL_BACKS_NAME
-        self.entries: list[RollBack] = world.first_says(self._read() if world.is_first else None)
+    def __init__(self, run: RunFolder, world: World, selection: SelectionConfig) -> None:
+        self.run, self.world, self.selection = run, world, selection
+        self.entries: list[Rollback] = world.broadcast(run.read_rollbacks() if world.is_first else None)
         if self.entries and not self.entries[-1].done:
             self._carry_out()
 
     def lr_factor(self, step: int) -> float:
-        """What the learning rate of a step is multiplied by: a function of the step and the recorded roll-backs."""
+        """What the learning rate of a step is multiplied by: a function of the step and the recorded rollbacks."""
         factors = [entry.lr_factor for entry in self.entries if entry.to_step <= step]
         return factors[-1] if factors else 1.0
 
-    def go_back(self, why: str, from_step: int, to_step: int, lr_factor: float) -> None:
+    def roll_back(self, why: str, from_step: int, to_step: int, lr_factor: float) -> None:
         """Record it, then undo what was done since `to_step`; its checkpoint is then the newest."""
-        now: float = self.world.first_says(time.time())
-        entry = RollBack(len(self.entries) + 1, why, from_step, to_step, lr_factor, now)
-        self.entries.append(entry)
+        now: float = self.world.broadcast(time.time())
+        self.entries.append(Rollback(len(self.entries) + 1, why, from_step, to_step, lr_factor, now))
         self._write()
         self._carry_out()
 
@@ -63,34 +48,49 @@ class RollBacks:
         """Safe to repeat until it is marked as done; only then are metrics cut off, by whoever opens them next."""
         entry = self.entries[-1]
         if self.world.is_first:
-            apart = make_directory(self.run / "rolled_back" / str(entry.number))
-            self._keep_metrics(entry.to_step, apart)
-            run = RunFolder(self.run)
-            steps = {e.step for e in read_history(run) if e.step is not None} | set(self.store.steps())
-            for step in sorted(step for step in steps if step > entry.to_step):
-                name = f"step_{step:07d}"
-                with claim(run, name, wait=True):  # a watcher that evaluates it just now may finish
-                    result = evaluation_path(run, name)
-                    if result.exists():
-                        result.rename(apart / result.name)
-                    self.store.remove(step)
-            if read_history(run):
-                update_best(run, self.selection)
+            self._keep_metrics(entry)
+        held = self._undo_steps(entry)
+        announced = False
+        while held:
+            if self.world.is_first and not announced:
+                warn(f"waiting for the watcher that evaluates {held[0]}, which is to be rolled back.")
+                announced = True
+            # In short rounds and not in one call: a collective that waits longer than run.timeout_seconds fails.
+            time.sleep(_POLL_SECONDS)
+            held = self._undo_steps(entry)
+        if self.world.is_first and read_history(self.run):
+            update_best(self.run, self.selection)
         self.entries[-1] = replace(entry, done=True)
         self._write()
-        self.world.first_says(None)
+        self.world.broadcast(None)
 
-    def _keep_metrics(self, first_step: int, apart: Path) -> None:
-        metrics = RunFolder(self.run).metrics
-        if metrics.exists():
-            undone = [line for line in read_metrics(metrics) if line["step"] >= first_step]
-            write_bytes(apart / metrics.name, metric_lines(undone))
+    def _undo_steps(self, entry: Rollback) -> list[str]:
+        """Take evaluations and checkpoints after the entry's step away; the names of those that a watcher holds."""
+        held = []
+        if self.world.is_first:
+            evaluated = {e.step for e in read_history(self.run) if e.step is not None}
+            for step in sorted(step for step in evaluated | set(self.run.steps()) if step > entry.to_step):
+                with claim(self.run, step_name(step)) as is_ours:
+                    if is_ours:
+                        self._undo(step, entry)
+                    else:
+                        held.append(step_name(step))
+        names: list[str] = self.world.broadcast(held)
+        return names
 
-    def _read(self) -> list[RollBack]:
-        if not self.path.exists():
-            return []
-        return [RollBack(**entry) for entry in read_json(self.path)["roll_backs"]]
+    def _undo(self, step: int, entry: Rollback) -> None:
+        result, checkpoint = evaluation_path(self.run, step_name(step)), self.run.checkpoint(step)
+        if result.exists():
+            result.rename(make_directory(self.run.rolled_back(entry.number)) / result.name)
+        if checkpoint.exists():
+            remove_checkpoint(checkpoint)
+
+    def _keep_metrics(self, entry: Rollback) -> None:
+        kept = make_directory(self.run.rolled_back(entry.number)) / self.run.metrics.name
+        if self.run.metrics.exists():
+            undone = [line for line in read_metrics(self.run.metrics) if line["step"] >= entry.to_step]
+            write_bytes(kept, metric_lines(undone))
 
     def _write(self) -> None:
         if self.world.is_first:
-            write_json(self.path, {"format": FORMAT, "roll_backs": [asdict(entry) for entry in self.entries]})
+            self.run.write_rollbacks(self.entries)

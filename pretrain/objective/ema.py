@@ -8,7 +8,7 @@ from torch.distributed.tensor import DTensor
 
 
 @torch.no_grad()
-def update_teacher(teacher: nn.Module, student: nn.Module, momentum: float) -> None:
+def update_ema(teacher: nn.Module, student: nn.Module, momentum: float) -> None:
     """teacher ← momentum · teacher + (1 − momentum) · student, over all parameters.
 
     Sharded models average their own shards: student and teacher are sharded alike, so nothing is communicated.

@@ -1,4 +1,4 @@
-"""The DINOv2 objective: student, teacher, targets and losses joined into one training step."""
+"""The DINOv2 objective: student, teacher, targets and losses of a batch."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from backbone import Execution, Tokens, VisionTransformer, ViTConfig, draw_subsets
+from backbone import Execution, Tokens, VisionTransformer, ViTConfig
 from pretrain.data.batch import Batch
 from pretrain.objective.anchors import feature_loss, gram_loss
-from pretrain.objective.ema import update_teacher
+from pretrain.objective.ema import update_ema
 from pretrain.objective.heads import HeadConfig, ProjectionHead
 from pretrain.objective.losses import dino_global_loss, dino_local_loss, ibot_loss, koleo_loss
 from pretrain.objective.targets import Centering, SinkhornKnopp
-from pretrain.optimizer.clipping import clip_per_submodule
-from pretrain.optimizer.parameter_groups import set_step_values
-from pretrain.optimizer.schedules import Ease, StepValues
+from pretrain.optimizer.schedules import Ramp
 from runtime.config import option
 from runtime.errors import UserError
 
-_RECIPE = Ease()
+_RECIPE = Ramp()
 
 
 @dataclass
@@ -67,7 +65,7 @@ class Objective(nn.Module):
         dino_local  = Σ_l Σ_g mean_b CE(t_cls[g], head(s_local.cls[l])) / terms
         dino_global = mean over (A, B), (B, A) of CE(t_cls[other crop], head(s_global.cls)) · 2 / terms
         ibot        = Σ_masked CE(t_patch, head(s_global.patches)) / (masked patches of the crop) / 2B
-        koleo       = 0.1 · Σ_g −mean_b log distance(s_global.cls[g, b], its nearest neighbour in the group)
+        koleo       = 0.1 · Σ_g −mean_b log distance(s_global.cls[g, b], its nearest neighbour in the microgroup)
         total       = dino_local + dino_global + ibot + koleo                  all in fp32
 
     State-dict keys: `student.backbone.*`, `student.dino_head.*`, `student.ibot_head.*`, the same below `teacher`,
@@ -113,18 +111,19 @@ class Objective(nn.Module):
         self,
         batch: Batch,
         teacher_temperature: float,
-        generator: torch.Generator | None = None,
-        ease: Ease = _RECIPE,
+        ramp: Ramp = _RECIPE,
+        drop_path: list[Tensor] | None = None,
     ) -> dict[str, Tensor]:
         """The weighted losses of a batch; `total` is the sum of the others.
 
-        `generator` draws the drop-path subsets where the batch brings none; `ease` scales iBOT's and the anchor's loss.
+        `ramp` scales iBOT's and the anchor's loss. `drop_path`: the samples that each residual branch of the student
+        sees, of the global and of the local crops, each [depth, 2, chosen]; a student with drop path needs them.
         """
         config, B, L = self.config, batch.images, batch.local_crops_per_image
         _check_batch(config, batch)
         dino_targets, ibot_targets = self.targets(batch, teacher_temperature)  # [2, B, K], [M, K']
-        with self._autocast(batch):
-            global_tokens, local_cls = self._student_tokens(batch, generator)  # Tokens of 2B crops, [L·B, D]
+        with self.autocast(batch.masks.device):
+            global_tokens, local_cls = self._student_tokens(batch, drop_path)  # Tokens of 2B crops, [L·B, D]
             cls_scores, patch_scores = self._scores(
                 self.student,
                 torch.cat([global_tokens.cls, local_cls]),  # [2B + L·B, D]
@@ -136,19 +135,19 @@ class Objective(nn.Module):
         losses = {
             "dino_local": config.dino_weight * dino_local_loss(dino_targets, local_scores),
             "dino_global": config.dino_weight * dino_global_loss(dino_targets, global_scores, L),
-            "ibot": config.ibot_weight * ease.ibot * ibot_loss(ibot_targets, patch_scores, batch.masked_weights, 2 * B),
+            "ibot": config.ibot_weight * ramp.ibot * ibot_loss(ibot_targets, patch_scores, batch.masked_weights, 2 * B),
         }
         if config.koleo_weight > 0:
-            losses["koleo"] = config.koleo_weight * self._koleo(global_tokens.cls, batch.groups)
+            losses["koleo"] = config.koleo_weight * self._koleo(global_tokens.cls, batch.microgroups)
         if self.gram_anchor is not None:
-            losses |= self._anchor_losses(global_tokens, batch, ease.anchor)
+            losses |= self._anchor_losses(global_tokens, batch, ramp.anchor)
         losses["total"] = torch.stack(list(losses.values())).sum()
         return losses
 
     @torch.no_grad()
     def targets(self, batch: Batch, temperature: float) -> tuple[Tensor, Tensor]:
         """Target distributions of the cls tokens [2, B, K] and of the masked patches [M, K']."""
-        with self._autocast(batch):
+        with self.autocast(batch.masks.device):
             tokens: Tokens = self.teacher["backbone"](batch.global_crops)  # the teacher sees every patch
             cls_scores, patch_scores = self._scores(
                 self.teacher, tokens.cls, _at(tokens.patches, batch.masked_positions)
@@ -156,19 +155,19 @@ class Objective(nn.Module):
         cls_targets: Tensor = self.dino_targets(cls_scores, temperature)  # jointly over both crops, [2B, K]
         return cls_targets.reshape(2, batch.images, -1), self.ibot_targets(patch_scores, temperature)
 
-    def _koleo(self, cls: Tensor, groups: int) -> Tensor:
-        """The sum over both crops of the mean over groups: cls tokens [2B, D], crop-major."""
+    def _koleo(self, cls: Tensor, microgroups: int) -> Tensor:
+        """The sum over both crops of the mean over microgroups: cls tokens [2B, D], crop-major."""
         if self.config.koleo_across_ranks:
             return torch.stack([koleo_loss(crop, across_ranks=True) for crop in cls.chunk(2)]).sum()
-        return torch.stack([koleo_loss(group) for group in cls.chunk(2 * groups)]).sum() / groups
+        return torch.stack([koleo_loss(part) for part in cls.chunk(2 * microgroups)]).sum() / microgroups
 
     def update_teacher(self, momentum: float, backbone_momentum: float | None = None) -> None:
         """Move the teacher towards the student; its backbone may have a momentum of its own."""
         for name, part in self.teacher.items():
             own = backbone_momentum if name == "backbone" and backbone_momentum is not None else momentum
-            update_teacher(part, self.student[name], own)
+            update_ema(part, self.student[name], own)
 
-    def _student_tokens(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tokens, Tensor]:
+    def _student_tokens(self, batch: Batch, drop_path: list[Tensor] | None) -> tuple[Tokens, Tensor]:
         """Tokens of the masked global crops and the local crops' cls tokens [L·B, D], from one packed pass."""
         backbone = self.student["backbone"]
         assert isinstance(backbone, VisionTransformer)
@@ -177,12 +176,11 @@ class Objective(nn.Module):
         if len(batch.local_crops):
             crops.append(batch.local_crops)
             masks.append(None)
-        sizes = [len(c) for c in crops]
-        dropping = self.training and backbone.config.drop_path > 0
-        subsets = batch.subsets
-        if dropping and subsets is None:
-            subsets = draw_subsets(backbone.config, sizes, batch.masks.device, generator)
-        members = backbone.forward_packed(crops, masks, subsets)
+        if drop_path is None and self.training and backbone.config.drop_path > 0:
+            raise ValueError(
+                "a student with drop path needs the samples that its branches see (objective/drop_path.py)"
+            )
+        members = backbone.forward_packed(crops, masks, drop_path)
         local_cls = members[1].cls if len(members) > 1 else members[0].cls[:0]
         return members[0], local_cls
 
@@ -197,7 +195,7 @@ class Objective(nn.Module):
         """How far the student's view of the global crops is from that of the starting weights."""
         config = self.config
         assert self.gram_anchor is not None
-        with torch.no_grad(), self._autocast(batch):
+        with torch.no_grad(), self.autocast(batch.masks.device):
             start: Tokens = self.gram_anchor(batch.global_crops)  # cls [2B, D], patches [2B, N, D]
         losses = {}
         if config.gram_weight > 0:
@@ -206,39 +204,10 @@ class Objective(nn.Module):
             losses["features"] = config.feature_weight * factor * feature_loss(tokens, start, batch.masks)
         return losses
 
-    def _autocast(self, batch: Batch) -> torch.autocast:
+    def autocast(self, device: torch.device) -> torch.autocast:
+        """In which every forward pass of these networks runs, also those that only measure."""
         compute_type = getattr(torch, self.config.compute_type)
-        return torch.autocast(batch.masks.device.type, compute_type, enabled=compute_type != torch.float32)
-
-
-@dataclass(frozen=True)
-class StepReport:
-    """What a step did: the losses that were optimised and each submodule's gradient norm before clipping."""
-
-    losses: dict[str, Tensor]
-    gradient_norms: dict[str, Tensor]
-
-
-def training_step(
-    objective: Objective,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    values: StepValues,
-    clip_norm: float = 3.0,
-    generator: torch.Generator | None = None,
-) -> StepReport:
-    """One step: losses → gradients (averaged over ranks when sharded) → clip → AdamW → teacher.
-
-    `values` are the schedule's at this step, `generator` (on the batch's device) draws the drop-path subsets.
-    """
-    set_step_values(optimizer, values)
-    optimizer.zero_grad(set_to_none=True)
-    losses = objective(batch, values.teacher_temperature, generator, values.ease)
-    losses["total"].backward()
-    norms = clip_per_submodule(objective.student, clip_norm)
-    optimizer.step()
-    objective.update_teacher(values.momentum, values.backbone_momentum)
-    return StepReport({name: loss.detach() for name, loss in losses.items()}, norms)
+        return torch.autocast(device.type, compute_type, enabled=compute_type != torch.float32)
 
 
 def _network(vit: ViTConfig, config: ObjectiveConfig, execution: Execution | None) -> nn.ModuleDict:
@@ -261,7 +230,7 @@ def _at(patches: Tensor, positions: Tensor) -> Tensor:
 
 
 def _check_batch(config: ObjectiveConfig, batch: Batch) -> None:
-    if config.koleo_weight > 0 and batch.images < 2 * batch.groups and not config.koleo_across_ranks:
+    if config.koleo_weight > 0 and batch.images < 2 * batch.microgroups and not config.koleo_across_ranks:
         raise UserError(
             "a batch of one image per rank has no neighbours for KoLeo; raise the batch size per rank, "
             "set koleo_across_ranks=true (with several ranks), or set koleo_weight=0."

@@ -81,13 +81,26 @@ def parameter_groups(parameters: Iterable[tuple[str, Tensor]], config: Optimizer
 
 
 def build_optimizer(student: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
+    """AdamW with its fused kernel, which on sharded parameters spares most of the dispatching of small operations.
+
+    Its state is made at once and not at the first step, so that a checkpoint can be loaded in place.
+    """
     groups = parameter_groups(student.named_parameters(), config)
-    return torch.optim.AdamW(groups, lr=0.0, betas=(config.beta1, config.beta2), eps=config.epsilon)
+    optimizer = torch.optim.AdamW(groups, lr=0.0, betas=(config.beta1, config.beta2), eps=config.epsilon)
+    with torch.no_grad():
+        for group in optimizer.param_groups:
+            group["fused"] = True
+            for parameter in group["params"]:
+                state: dict[str, Any] = optimizer.state[parameter]
+                state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                state["exp_avg"] = torch.zeros_like(parameter)
+                state["exp_avg_sq"] = torch.zeros_like(parameter)
+    return optimizer
 
 
 def set_step_values(optimizer: torch.optim.Optimizer, values: StepValues) -> None:
     """Give every group its learning rate and weight decay for this step."""
-    ease = values.ease
+    ramp = values.ramp
     for group in optimizer.param_groups:
         lr, weight_decay = values.lr, values.weight_decay
         if group["is_last_layer"]:
@@ -95,7 +108,7 @@ def set_step_values(optimizer: torch.optim.Optimizer, values: StepValues) -> Non
         elif group["with_heads"]:
             lr = values.lr if values.heads_lr is None else values.heads_lr
         else:
-            lr *= ease.lr * ease.layer_decay ** group["layers_above"]
-            weight_decay *= ease.weight_decay
+            lr *= ramp.lr * ramp.layer_decay ** group["layers_above"]
+            weight_decay *= ramp.weight_decay
         group["lr"] = lr * group["lr_multiplier"]
         group["weight_decay"] = weight_decay * group["wd_multiplier"]

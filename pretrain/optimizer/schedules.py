@@ -47,7 +47,7 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True)
-class Ease:
+class Ramp:
     """How much of the recipe reaches the backbone, as factors; 1 everywhere is the recipe itself."""
 
     lr: float = 1.0
@@ -69,21 +69,21 @@ class StepValues:
     momentum: float
     teacher_temperature: float
     heads_lr: float | None = None  # of the heads and the mask token; None: as all else
-    ease: Ease = Ease()
+    ramp: Ramp = Ramp()
 
     @property
     def backbone_momentum(self) -> float:
-        return 1.0 - (1.0 - self.momentum) * self.ease.teacher if self.ease.teacher != 1.0 else self.momentum
+        return 1.0 - (1.0 - self.momentum) * self.ramp.teacher if self.ramp.teacher != 1.0 else self.momentum
 
-    def slower(self, factor: float) -> StepValues:
+    def with_lr_factor(self, factor: float) -> StepValues:
         """The same with every learning rate multiplied."""
         heads_lr = None if self.heads_lr is None else self.heads_lr * factor
         return replace(self, lr=self.lr * factor, last_layer_lr=self.last_layer_lr * factor, heads_lr=heads_lr)
 
     def figures(self) -> dict[str, float]:
-        """What is logged of a step: the values, and of the ease what is not the recipe."""
+        """What is logged of a step: the values, and of the ramp what is not the recipe."""
         plain = {name: value for name, value in vars(self).items() if isinstance(value, float)}
-        return plain | {f"ease_{name}": value for name, value in vars(self.ease).items() if value != 1.0}
+        return plain | {f"ramp_{name}": value for name, value in vars(self.ramp).items() if value != 1.0}
 
 
 @dataclass(frozen=True)

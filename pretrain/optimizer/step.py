@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from pretrain.data.loader import LoadedBatch
+from pretrain.objective.drop_path import DropPath
 from pretrain.objective.objective import Objective
 from pretrain.objective.targets import Centering
 from pretrain.optimizer.clipping import clip_per_submodule
@@ -25,35 +26,42 @@ class StepResult:
     losses: dict[str, float]  # what was optimised
     gradient_norms: dict[str, float]  # of each student submodule, before clipping
     skipped: bool  # non-finite somewhere: weights, optimiser, teacher and centers are as they were
-    bad_here: bool  # this rank's own loss was non-finite
-    flags: list[float]  # the sums over ranks of what was passed in
+    own_loss_is_finite: bool  # this rank's
+    sums: list[float]  # over ranks, of what was passed in
 
 
 class Stepper:
     """Runs steps. Centers and teacher move once a step, however many parts it has."""
 
-    def __init__(self, objective: Objective, optimizer: torch.optim.Optimizer, clip_norm: float, world: World) -> None:
-        self.objective, self.optimizer, self.clip_norm, self.world = objective, optimizer, clip_norm, world
+    def __init__(
+        self,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        clip_norm: float,
+        drop_path: DropPath,
+        world: World,
+    ) -> None:
+        self.objective, self.optimizer, self.clip_norm = objective, optimizer, clip_norm
+        self.drop_path, self.world = drop_path, world
         self._centers = [m.center for m in objective.modules() if isinstance(m, Centering)]
 
-    def run(self, parts: list[LoadedBatch], values: StepValues, flags: list[float]) -> StepResult:
-        """A step over this rank's parts of the batch. `flags` are summed over ranks on the way."""
+    def run(self, parts: list[LoadedBatch], values: StepValues, to_sum: list[float]) -> StepResult:
+        """A step over this rank's parts of the batch. `to_sum` is summed over ranks on the way."""
         set_step_values(self.optimizer, values)
         self.optimizer.zero_grad(set_to_none=True)
         before = [center.clone() for center in self._centers]
         moved = [torch.zeros_like(center) for center in self._centers]
-        losses: dict[str, float] = {}
+        losses_of_parts = []
         for number, part in enumerate(parts):
             self._reduce_gradients(number == len(parts) - 1)
-            for name, loss in self._part(part, values, len(parts)).items():
-                losses[name] = losses.get(name, 0.0) + float(loss) / len(parts)
+            losses_of_parts.append(self._part(part, values, len(parts)))
             for center, start, total in zip(self._centers, before, moved, strict=True):
                 total.add_(center, alpha=1 / len(parts))
                 center.copy_(start)  # every part sees the same center; the mean of their moves counts
-        norms = {k: float(v) for k, v in clip_per_submodule(self.objective.student, self.clip_norm).items()}
-        bad_here = not math.isfinite(losses["total"])
-        bad = bad_here or not all(math.isfinite(norm) for norm in norms.values())
-        sums = self.world.sum([float(bad), *losses.values(), *flags])
+        losses, norms = _read(losses_of_parts, clip_per_submodule(self.objective.student, self.clip_norm))
+        own_loss_is_finite = math.isfinite(losses["total"])
+        finite = own_loss_is_finite and all(math.isfinite(norm) for norm in norms.values())
+        sums = self.world.sum([float(not finite), *losses.values(), *to_sum])
         skipped = sums[0] > 0
         if not skipped:
             self.optimizer.step()
@@ -61,11 +69,14 @@ class Stepper:
             for center, total in zip(self._centers, moved, strict=True):
                 center.copy_(total)
         means = {name: total / self.world.size for name, total in zip(losses, sums[1:], strict=False)}
-        return StepResult(means, norms, skipped, bad_here, sums[1 + len(losses) :])
+        return StepResult(means, norms, skipped, own_loss_is_finite, sums[1 + len(losses) :])
 
     def _part(self, part: LoadedBatch, values: StepValues, parts: int) -> dict[str, Tensor]:
-        batch = part.batch.to(self.world.device)
-        losses: dict[str, Tensor] = self.objective(batch, values.teacher_temperature, None, values.ease)
+        device, ramp = self.world.device, values.ramp
+        drop_path = self.drop_path.draw(ramp.drop_path, part.step, part.microgroups)
+        if drop_path is not None:
+            drop_path = [chosen.to(device, non_blocking=True) for chosen in drop_path]
+        losses: dict[str, Tensor] = self.objective(part.batch.to(device), values.teacher_temperature, ramp, drop_path)
         (losses["total"] / parts).backward()  # type: ignore[no-untyped-call]
         return {name: loss.detach() for name, loss in losses.items()}
 
@@ -74,3 +85,16 @@ class Stepper:
         for module in self.objective.student.values():
             assert isinstance(module, FSDPModule)
             module.set_requires_gradient_sync(now)
+
+
+def _read(
+    losses_of_parts: list[dict[str, Tensor]], norms: dict[str, Tensor]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Losses, as means over parts, and gradient norms: one transfer, where the host waits for the device."""
+    names = list(losses_of_parts[0])
+    tensors = [losses[name] for losses in losses_of_parts for name in names] + list(norms.values())
+    values = torch.stack(tensors).tolist()
+    means = dict.fromkeys(names, 0.0)
+    for place, value in enumerate(values[: len(names) * len(losses_of_parts)]):
+        means[names[place % len(names)]] += value / len(losses_of_parts)
+    return means, dict(zip(norms, values[-len(norms) :], strict=True))

@@ -3,7 +3,7 @@
 Fresh heads send gradients that mean nothing, and a teacher that follows such a student forgets with it. So:
 
     heads   the backbone is frozen in student and teacher; heads and mask token learn from its features
-    ease    learning rate, weight decay, drop path, teacher momentum, layer decay and the iBOT loss go from "no change"
+    ramp    learning rate, weight decay, drop path, teacher momentum, layer decay and the iBOT loss go from "no change"
             to the recipe's values
     then    the recipe; a loss that holds the features near the starting ones stays, or fades
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pretrain.objective.objective import ObjectiveConfig
-from pretrain.optimizer.schedules import Ease, ResolvedSchedule, StepValues, parse_duration, steps_of
+from pretrain.optimizer.schedules import Ramp, ResolvedSchedule, StepValues, parse_duration, steps_of
 from runtime.config import option
 from runtime.errors import UserError
 
@@ -38,14 +38,18 @@ class WarmStartConfig:
     heads_lr: float | None = option(
         "Learning rate of the heads while they train alone, scaled as base_lr; null: schedule.base_lr.", None
     )
-    ease: str = option("Time over which the recipe is let in afterwards; '0 steps': at once.", "4 official epochs")
-    ease_lr: bool = option("Raise the backbone's learning rate from 0.", True)
-    ease_weight_decay: bool = option("Raise the backbone's weight decay from 0.", True)
-    ease_teacher: bool = option("Lower the momentum of the teacher's backbone from 1.", True)
-    ease_drop_path: bool = option("Raise drop path from 0.", True)
-    ease_ibot: bool = option("Raise the weight of the iBOT loss from 0.", True)
-    ease_layer_decay: float = option(
-        "Further factor on the learning rate per block towards the input, at first; moves to 1. 1 leaves it out.", 0.7
+    ramp: str = option(
+        "Time over which the recipe is ramped up afterwards; '0 steps': at once.", "4 official epochs", was="ease"
+    )
+    ramp_lr: bool = option("Raise the backbone's learning rate from 0.", True, was="ease_lr")
+    ramp_weight_decay: bool = option("Raise the backbone's weight decay from 0.", True, was="ease_weight_decay")
+    ramp_teacher: bool = option("Lower the momentum of the teacher's backbone from 1.", True, was="ease_teacher")
+    ramp_drop_path: bool = option("Raise drop path from 0.", True, was="ease_drop_path")
+    ramp_ibot: bool = option("Raise the weight of the iBOT loss from 0.", True, was="ease_ibot")
+    ramp_layer_decay: float = option(
+        "Further factor on the learning rate per block towards the input, at first; moves to 1. 1 leaves it out.",
+        0.7,
+        was="ease_layer_decay",
     )
     anchor: Literal["features", "gram", "none"] = option("What is held near the starting weights.", "features")
     anchor_weight: float = option("Weight of the anchor's loss.", 1.0)
@@ -54,12 +58,12 @@ class WarmStartConfig:
     )
 
     def check(self) -> None:
-        for name in ("heads", "heads_window", "ease", "anchor_fade"):
+        for name in ("heads", "heads_window", "ramp", "anchor_fade"):
             if getattr(self, name) is not None:
                 parse_duration(f"warm_start.{name}", getattr(self, name))
-        if not 0 < self.ease_layer_decay <= 1 or not 0 <= self.heads_plateau < 1 or self.anchor_weight < 0:
+        if not 0 < self.ramp_layer_decay <= 1 or not 0 <= self.heads_plateau < 1 or self.anchor_weight < 0:
             raise UserError(
-                "warm_start: ease_layer_decay must lie in 0…1 (above 0), heads_plateau in 0…1, "
+                "warm_start: ramp_layer_decay must lie in 0…1 (above 0), heads_plateau in 0…1, "
                 "anchor_weight must not be negative."
             )
         if self.heads_lr is not None and self.heads_lr <= 0:
@@ -91,7 +95,7 @@ class HeadsPhase:
         self.window_steps, self.plateau = window_steps, plateau
         self._sum, self._count, self._before = 0.0, 0, math.inf
 
-    def note(self, step: int, loss: float) -> None:
+    def record(self, step: int, loss: float) -> None:
         """The loss of a step that was done."""
         if self.plateau == 0 or step >= self.end or not math.isfinite(loss):
             return
@@ -113,7 +117,7 @@ class HeadsPhase:
 
 
 class WarmSchedule:
-    """The recipe's schedule, let in step by step."""
+    """The recipe's schedule, ramped up step by step."""
 
     def __init__(
         self, config: WarmStartConfig, recipe: ResolvedSchedule, global_batch: int, corpus_images: int | None
@@ -122,12 +126,12 @@ class WarmSchedule:
             return steps_of(f"warm_start.{name}", getattr(config, name), global_batch, corpus_images)
 
         self.config, self.recipe = config, recipe
-        self.heads = HeadsPhase(steps("heads"), max(steps("heads_window"), 1), config.heads_plateau)
-        self.ease_steps = steps("ease")
+        self.heads_phase = HeadsPhase(steps("heads"), max(steps("heads_window"), 1), config.heads_plateau)
+        self.ramp_steps = steps("ramp")
         self.fade_steps = None if config.anchor_fade is None else steps("anchor_fade")
         if self.longest_steps > recipe.total_steps:
             raise UserError(
-                f"warm_start.heads ({self.heads.end} steps) and warm_start.ease ({self.ease_steps} steps) exceed "
+                f"warm_start.heads ({self.heads_phase.end} steps) and warm_start.ramp ({self.ramp_steps} steps) exceed "
                 f"schedule.total ({recipe.total_steps} steps); shorten them, or set warm_start.when=never."
             )
         peak = recipe.lr[1]
@@ -136,37 +140,37 @@ class WarmSchedule:
     @property
     def longest_steps(self) -> int:
         """Steps until the recipe is in force, at the latest."""
-        return self.heads.longest_steps + self.ease_steps
+        return self.heads_phase.longest_steps + self.ramp_steps
 
     def at(self, step: int) -> StepValues:
         """The values of a step, counted from 0."""
         values = self.recipe.at(step)
-        end = self.heads.end
+        end = self.heads_phase.end
         if step < end:
             lr = self._heads_lr * min(1.0, (step + 1) / max(1.0, _HEADS_WARMUP * end))
-            frozen = Ease(lr=0.0, weight_decay=0.0, teacher=0.0, drop_path=0.0)
-            return replace(values, heads_lr=lr, last_layer_lr=_unless_frozen(values, lr), ease=frozen)
-        share = min(1.0, (step - end + 1) / self.ease_steps) if self.ease_steps else 1.0
+            frozen = Ramp(lr=0.0, weight_decay=0.0, teacher=0.0, drop_path=0.0)
+            return replace(values, heads_lr=lr, last_layer_lr=_unless_frozen(values, lr), ramp=frozen)
+        share = min(1.0, (step - end + 1) / self.ramp_steps) if self.ramp_steps else 1.0
         # The heads go over to the recipe's rate meanwhile; without a phase of their own they have it from the start.
         lr = values.lr if end == 0 else self._heads_lr + share * (values.lr - self._heads_lr)
-        return replace(values, heads_lr=lr, last_layer_lr=_unless_frozen(values, lr), ease=self._ease(step, share))
+        return replace(values, heads_lr=lr, last_layer_lr=_unless_frozen(values, lr), ramp=self._ramp(step, share))
 
-    def _ease(self, step: int, share: float) -> Ease:
+    def _ramp(self, step: int, share: float) -> Ramp:
         config = self.config
-        return Ease(
-            lr=share if config.ease_lr else 1.0,
-            weight_decay=share if config.ease_weight_decay else 1.0,
-            teacher=share if config.ease_teacher else 1.0,
-            layer_decay=config.ease_layer_decay ** (1.0 - share),
-            drop_path=share if config.ease_drop_path else 1.0,
-            ibot=share if config.ease_ibot else 1.0,
+        return Ramp(
+            lr=share if config.ramp_lr else 1.0,
+            weight_decay=share if config.ramp_weight_decay else 1.0,
+            teacher=share if config.ramp_teacher else 1.0,
+            layer_decay=config.ramp_layer_decay ** (1.0 - share),
+            drop_path=share if config.ramp_drop_path else 1.0,
+            ibot=share if config.ramp_ibot else 1.0,
             anchor=self._anchor(step),
         )
 
     def _anchor(self, step: int) -> float:
         if self.fade_steps is None:
             return 1.0
-        gone = (step - self.heads.end + 1) / self.fade_steps if self.fade_steps else 1.0
+        gone = (step - self.heads_phase.end + 1) / self.fade_steps if self.fade_steps else 1.0
         return max(0.0, 1.0 - gone)
 
     def describe(self) -> str:
@@ -179,8 +183,8 @@ class WarmSchedule:
             "no anchor" if config.anchor == "none" else f"the anchor ({config.anchor}, {config.anchor_weight:g}) {fade}"
         )
         return (
-            f"warm start: heads alone for {self.heads.end:,} steps{until}; "
-            f"then the recipe is let in over {self.ease_steps:,} steps; {anchor}"
+            f"warm start: heads alone for {self.heads_phase.end:,} steps{until}; "
+            f"then the recipe is ramped up over {self.ramp_steps:,} steps; {anchor}"
         )
 
 

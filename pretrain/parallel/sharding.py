@@ -1,16 +1,58 @@
-"""FSDP2: student and teacher sharded alike over all ranks."""
+"""FSDP2: student and teacher sharded alike, over all ranks or within groups of them."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
 from backbone import VisionTransformer
 from pretrain.objective.objective import Objective
+from runtime.config import option
+from runtime.errors import UserError
+
+
+@dataclass
+class ShardingConfig:
+    """How parameters, gradients and optimiser state lie over the ranks. None of it changes the result."""
+
+    mode: Literal["fsdp", "hsdp", "replicate"] = option(
+        "fsdp: sharded over all ranks. hsdp: sharded within a node, replicated over nodes. replicate: a copy each.",
+        "fsdp",
+    )
+    ranks_per_shard_group: int | None = option("hsdp: ranks that share one copy; null: those of a node.", None)
+    param_type: Literal["float32", "bfloat16"] = option(
+        "Type in which parameters are gathered and used; shards and gradient reduction are float32 always.", "float32"
+    )
+    reshard_after_forward: bool = option(
+        "Free gathered blocks between forward and backward: less memory, more communication.", True
+    )
+
+
+def shard_group_size(config: ShardingConfig, world_size: int, local_size: int) -> int:
+    """Over how many ranks one copy of the parameters is sharded."""
+    if config.mode == "fsdp":
+        return world_size
+    if config.mode == "replicate":
+        return 1
+    group = config.ranks_per_shard_group or local_size
+    if world_size % group:
+        raise UserError(
+            f"sharding.ranks_per_shard_group={group} does not divide the {world_size} ranks; choose a divisor."
+        )
+    return group
+
+
+def make_mesh(config: ShardingConfig, world_size: int, local_size: int, device_type: str) -> DeviceMesh:
+    group = shard_group_size(config, world_size, local_size)
+    if config.mode == "fsdp":
+        return init_device_mesh(device_type, (world_size,), mesh_dim_names=("shard",))
+    return init_device_mesh(device_type, (world_size // group, group), mesh_dim_names=("replicate", "shard"))
 
 
 def shard_objective(

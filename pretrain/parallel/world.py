@@ -20,11 +20,11 @@ import torch.distributed as dist
 from runtime.errors import EXIT_USER_ERROR, UserError
 
 # How often ranks make sure that all are there.
-_PULSE_SECONDS = 5.0
+_HEARTBEAT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessPlace:
     """Where this process stands among the others, before any of them has spoken."""
 
     rank: int
@@ -56,7 +56,7 @@ class World:
         dist.all_reduce(summed, group=self.control)
         return [float(value) for value in summed]
 
-    def first_says(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """What rank 0 gave, on every rank."""
         box = [value]
         dist.broadcast_object_list(box, src=0, group=self.control)
@@ -64,12 +64,12 @@ class World:
 
     def gather(self, value: Any) -> list[Any]:
         """What every rank gave, in rank order, on every rank."""
-        everyone: list[Any] = [None] * self.size
-        dist.all_gather_object(everyone, value, group=self.control)
-        return everyone
+        gathered: list[Any] = [None] * self.size
+        dist.all_gather_object(gathered, value, group=self.control)
+        return gathered
 
 
-def find_place(environment: Mapping[str, str]) -> Place:
+def place_of_process(environment: Mapping[str, str]) -> ProcessPlace:
     """Rank and world size by torchrun's variables, by those of a Slurm step, or of a process alone."""
     if "RANK" in environment and "WORLD_SIZE" in environment:
         size = int(environment["WORLD_SIZE"])
@@ -78,7 +78,7 @@ def find_place(environment: Mapping[str, str]) -> Place:
                 f"WORLD_SIZE={size} is set, but MASTER_PORT is not; start the ranks with torchrun or srun, "
                 "or set MASTER_ADDR and MASTER_PORT as well."
             )
-        return Place(
+        return ProcessPlace(
             int(environment["RANK"]),
             size,
             int(environment.get("LOCAL_RANK", 0)),
@@ -94,7 +94,7 @@ def find_place(environment: Mapping[str, str]) -> Place:
         port = (
             20_000 + (int(environment.get("SLURM_JOB_ID", 0)) * 17 + int(environment.get("SLURM_STEP_ID", 0))) % 20_000
         )
-        return Place(
+        return ProcessPlace(
             int(environment["SLURM_PROCID"]),
             size,
             int(environment.get("SLURM_LOCALID", 0)),
@@ -102,7 +102,7 @@ def find_place(environment: Mapping[str, str]) -> Place:
             environment.get("MASTER_ADDR", first_host(environment.get("SLURM_STEP_NODELIST", "127.0.0.1"))),
             int(environment.get("MASTER_PORT", port)),
         )
-    return Place(0, 1, 0, 1, None, None)
+    return ProcessPlace(0, 1, 0, 1, None, None)
 
 
 def first_host(node_list: str) -> str:
@@ -133,14 +133,14 @@ def joined_world(device: Literal["auto", "cpu", "cuda"], timeout_seconds: float)
     A process of several that fails in the block ends at once, without waiting for the others: its closed connections
     end them too.
     """
-    place = find_place(os.environ)
+    place = place_of_process(os.environ)
     cuda = torch.cuda.is_available() if device == "auto" else device == "cuda"
     if cuda and not torch.cuda.is_available():
         raise UserError("run.device=cuda, but torch sees no CUDA device here; set run.device=cpu or auto.")
-    here = torch.device("cpu")
+    own_device = torch.device("cpu")
     if cuda:
-        here = torch.device("cuda", device_index(place.local_rank, torch.cuda.device_count()))
-        torch.cuda.set_device(here)
+        own_device = torch.device("cuda", device_index(place.local_rank, torch.cuda.device_count()))
+        torch.cuda.set_device(own_device)
     timeout = timedelta(seconds=timeout_seconds)
     backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
     if place.size == 1 and place.port is None:
@@ -155,25 +155,25 @@ def joined_world(device: Literal["auto", "cpu", "cuda"], timeout_seconds: float)
             world_size=-1 if environment_is_set else place.size,
             timeout=timeout,
         )
-    control, saving, pulse = (dist.new_group(backend="gloo", timeout=timeout) for _ in range(3))
-    world = World(place.rank, place.size, place.local_size, here, control, saving)
+    control, saving, heartbeat = (dist.new_group(backend="gloo", timeout=timeout) for _ in range(3))
+    world = World(place.rank, place.size, place.local_size, own_device, control, saving)
     if place.size == 1:
         try:
             yield world
         finally:
             dist.destroy_process_group()
         return
-    heart = Pulse(pulse, place.size)
+    beating = Heartbeat(heartbeat, place.size)
     try:
         yield world
     except BaseException as error:
-        _leave_at_once(error)
+        _abort(error)
     # Without this a process might take its connections down while another still uses them.
-    heart.end_together()
+    beating.stop_together()
     dist.destroy_process_group()
 
 
-class Pulse:
+class Heartbeat:
     """A thread that notices when another rank is gone, whatever the training thread is doing.
 
     A collective on the CPU fails when a rank's connections close. One on the GPU may spin until its time is up, and a
@@ -184,10 +184,10 @@ class Pulse:
     def __init__(self, group: dist.ProcessGroup, size: int) -> None:
         self._group, self._size = group, size
         self._leaving = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._thread.start()
 
-    def end_together(self) -> None:
+    def stop_together(self) -> None:
         """Return when every rank has called this."""
         self._leaving.set()
         self._thread.join()
@@ -195,20 +195,20 @@ class Pulse:
     def _beat(self) -> None:
         leaving = torch.zeros(1)
         while int(leaving) < self._size:
-            self._leaving.wait(_PULSE_SECONDS)
+            self._leaving.wait(_HEARTBEAT_SECONDS)
             leaving.fill_(float(self._leaving.is_set()))
             try:
                 dist.all_reduce(leaving, group=self._group)
             except RuntimeError as error:
-                time.sleep(_PULSE_SECONDS)  # the training thread may know better why, and then it ends the process
-                _leave_at_once(RankLostError(f"another rank is gone, or has not answered for too long ({error})"))
+                time.sleep(_HEARTBEAT_SECONDS)  # the training thread may know better why, and then it ends the process
+                _abort(RankLostError(f"another rank is gone, or has not answered for too long ({error})"))
 
 
 class RankLostError(Exception):
     """A run can't go on without one of its ranks."""
 
 
-def _leave_at_once(error: BaseException) -> None:
+def _abort(error: BaseException) -> None:
     if isinstance(error, UserError):
         print(f"error: {error}", file=sys.stderr)
     else:

@@ -1,20 +1,17 @@
-"""How much memory a rank needs and how much work an image is, before anything is allocated."""
+"""How much memory a rank needs, before anything is allocated. docs/plan-formulas.md derives every line."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
-import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 
-from backbone import VisionTransformer, ViTConfig, subset_size
-from pretrain.data.augment import AugmentConfig
-from pretrain.data.masking import MaskConfig
+from backbone import VisionTransformer, ViTConfig
+from pretrain.config import PretrainConfig
 from pretrain.objective.heads import HeadConfig
 from pretrain.objective.objective import Objective, ObjectiveConfig
-from pretrain.parallel.build import ShardingConfig, shard_group_size
+from pretrain.parallel.sharding import ShardingConfig, shard_group_size
+from pretrain.plan.rows import Rows
 
 _FLOAT_BYTES = 4
 
@@ -49,86 +46,32 @@ class MemoryEstimate:
         return [[name, f"{size / 1e9:.2f} GB"] for name, size in parts.items()]
 
 
-@dataclass(frozen=True)
-class Rows:
-    """What one rank computes at a time: tokens of the backbone and rows of the heads."""
-
-    images: int
-    student_tokens: int  # of all crops
-    branch_tokens: int  # of the crops that a residual branch sees under drop path
-    cls_rows: int
-    patch_rows: int  # masked patches, on average
-
-
-def rows_of(vit: ViTConfig, augment: AugmentConfig, masks: MaskConfig, images: int) -> Rows:
-    crops = 2 * images, augment.local_crops * images
-    tokens = _tokens(vit, augment.global_px), _tokens(vit, augment.local_px)
-    chosen = [subset_size(count, vit.drop_path) if count else 0 for count in crops]
-    masked_crops = int(crops[0] * masks.crop_probability)
-    patches = (augment.global_px // vit.patch_px) ** 2
-    return Rows(
-        images=images,
-        student_tokens=sum(count * size for count, size in zip(crops, tokens, strict=True)),
-        branch_tokens=sum(count * size for count, size in zip(chosen, tokens, strict=True)),
-        cls_rows=sum(crops),
-        patch_rows=round(masked_crops * patches * (masks.ratio_min + masks.ratio_max) / 2),
-    )
-
-
-def estimate_memory(
-    vit: ViTConfig,
-    objective: ObjectiveConfig,
-    sharding: ShardingConfig,
-    augment: AugmentConfig,
-    masks: MaskConfig,
-    images_per_rank: int,
-    checkpoint_blocks: bool,
-    world_size: int,
-    local_size: int,
-    accumulates: bool = False,
+def memory_of(
+    config: PretrainConfig, objective: Objective, rows: Rows, world_size: int, local_size: int
 ) -> MemoryEstimate:
-    """What rank 0 needs; docs/plan-formulas.md derives every line.
+    """What rank 0 needs for `rows` at a time. `objective` may be one without memory for its tensors.
 
     fully_shard cuts every tensor along its first dimension; rank 0 has the largest cut.
     """
-    with torch.device("meta"):
-        whole = Objective(vit, objective)
+    vit, augment, sharding = config.model.vit(), config.augment, config.sharding
     ranks = shard_group_size(sharding, world_size, local_size)
-    student = _sharded_bytes(whole.student, ranks)
-    frozen = _sharded_bytes(whole.teacher, ranks)
-    if whole.gram_anchor is not None:
-        frozen += _sharded_bytes(whole.gram_anchor, ranks)
-    rows = rows_of(vit, augment, masks, images_per_rank)
+    student = _sharded_bytes(objective.student, ranks)
+    frozen = _sharded_bytes(objective.teacher, ranks)
+    if objective.gram_anchor is not None:
+        frozen += _sharded_bytes(objective.gram_anchor, ranks)
     pixels = 2 * augment.global_px**2 + augment.local_crops * augment.local_px**2
     # The largest module whole, its gradient, and the next module on its way.
-    gathered = 3 * max(_module_sizes(whole.student)) * _parameter_bytes(sharding)
+    gathered = 3 * max(_module_sizes(objective.student)) * _parameter_bytes(sharding)
     return MemoryEstimate(
         parameters=student,
         gradients=student,
         optimizer=2 * student,
         teacher=frozen,
-        images=images_per_rank * pixels * 3 * _FLOAT_BYTES,
-        activations=_activation_bytes(vit, objective, sharding, rows, checkpoint_blocks),
-        heads=_head_bytes(objective, rows),
-        gathered=gathered + (student if accumulates else 0),
+        images=rows.images * pixels * 3 * _FLOAT_BYTES,
+        activations=_activation_bytes(vit, objective.config, sharding, rows, config.execution.checkpoint_blocks),
+        heads=_head_bytes(objective.config, rows),
+        gathered=gathered + (student if config.batch.accumulation_steps > 1 else 0),
     )
-
-
-def measured_states(objective: Objective) -> tuple[int, int]:
-    """Bytes of the student's and of the frozen networks' shards on this rank, of a sharded objective."""
-    frozen: list[nn.Module] = [objective.teacher]
-    if objective.gram_anchor is not None:
-        frozen.append(objective.gram_anchor)
-    return _local_bytes([objective.student]), _local_bytes(frozen)
-
-
-def _local_bytes(modules: list[nn.Module]) -> int:
-    total = 0
-    for module in modules:
-        for parameter in module.parameters():
-            local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
-            total += local.numel() * _FLOAT_BYTES
-    return total
 
 
 def _sharded_bytes(module: nn.Module, ranks: int) -> int:
@@ -146,10 +89,6 @@ def _module_sizes(student: nn.ModuleDict) -> list[int]:
             size -= sum(blocks)
         sizes.append(size)
     return sizes
-
-
-def _tokens(vit: ViTConfig, side_px: int) -> int:
-    return 1 + vit.registers + (side_px // vit.patch_px) ** 2
 
 
 def _parameter_bytes(sharding: ShardingConfig) -> int:
@@ -192,43 +131,3 @@ def _head_bytes(objective: ObjectiveConfig, rows: Rows) -> int:
 def _layer_outputs(head: HeadConfig) -> int:
     """Numbers kept for one row by the layers before the prototypes."""
     return 2 * (head.layers - 1) * head.hidden + 3 * head.bottleneck
-
-
-def _masked_patches(vit: ViTConfig, augment: AugmentConfig, masks: MaskConfig) -> float:
-    """Masked patches of an image's two global crops, on average."""
-    patches = 2 * (augment.global_px // vit.patch_px) ** 2
-    return patches * masks.crop_probability * (masks.ratio_min + masks.ratio_max) / 2
-
-
-def flops_per_image(vit: ViTConfig, objective: ObjectiveConfig, augment: AugmentConfig, masks: MaskConfig) -> float:
-    """Floating-point operations of one image in one step: matrix products only, a multiply-add counts as two.
-
-    The student's are counted three times (forward, and twice that backward), the teacher's once. Drop path spares its
-    share of the student's blocks.
-    """
-    student_blocks = 2 * _block_flops(vit, augment.global_px)
-    student_blocks += augment.local_crops * _block_flops(vit, augment.local_px)
-    global_patches, local_patches = ((side // vit.patch_px) ** 2 for side in (augment.global_px, augment.local_px))
-    embedded = 2 * global_patches + augment.local_crops * local_patches
-    masked = _masked_patches(vit, augment, masks)
-    dino = objective.dino_head
-    ibot = objective.ibot_head if objective.separate_ibot_head else dino
-
-    student = student_blocks * (1 - vit.drop_path) + 2.0 * embedded * 3 * vit.patch_px**2 * vit.width
-    student += (2 + augment.local_crops) * _head_flops(vit, dino) + masked * _head_flops(vit, ibot)
-    teacher = 2 * _block_flops(vit, augment.global_px) + 2 * _head_flops(vit, dino) + masked * _head_flops(vit, ibot)
-    return 3 * student + teacher
-
-
-def _head_flops(vit: ViTConfig, head: HeadConfig) -> float:
-    """One token through a head."""
-    widths = [vit.width, *[head.hidden] * (head.layers - 1), head.bottleneck, head.prototypes]
-    return 2.0 * sum(a * b for a, b in pairwise(widths))
-
-
-def _block_flops(vit: ViTConfig, side_px: int) -> float:
-    """All blocks on one crop."""
-    tokens, width = _tokens(vit, side_px), vit.width
-    matrices = 3 if vit.ffn == "swiglu" else 2
-    linear = 4 * width * width + matrices * width * vit.hidden_width
-    return float(vit.depth) * (2.0 * tokens * linear + 4.0 * tokens * tokens * width)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
-from pretrain.config import PretrainConfig
 from pretrain.objective.objective import Objective
 
 
@@ -18,17 +16,19 @@ class Parameters:
     backbone: int
     dino_head: int
     ibot_head: int  # 0 when patches share the DINO head
-    anchor: int  # Gram anchor, 0 when it is off
+    anchor: int  # the starting weights that features are held near, 0 when there is none
 
     @property
     def student(self) -> int:
         return self.backbone + self.dino_head + self.ibot_head
 
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Student, teacher (and anchor), and AdamW's two averages, all fp32."""
+        return 4 * (4 * self.student + self.anchor)
 
-def count_parameters(config: PretrainConfig) -> Parameters:
-    """From the real objective, built without memory for its tensors."""
-    with torch.device("meta"):
-        objective = Objective(config.model.vit(), config.trained_objective)
+
+def count_parameters(objective: Objective) -> Parameters:
     parts = {name: _count(module) for name, module in objective.student.items()}
     return Parameters(
         backbone=parts["backbone"],
@@ -40,8 +40,3 @@ def count_parameters(config: PretrainConfig) -> Parameters:
 
 def _count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def checkpoint_bytes(parameters: Parameters) -> int:
-    """Student, teacher (and anchor), and AdamW's two averages, all fp32."""
-    return 4 * (4 * parameters.student + parameters.anchor)

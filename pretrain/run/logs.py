@@ -1,11 +1,10 @@
-"""Where a run's figures go: metrics.jsonl always, W&B and TensorBoard when asked for. First rank only."""
+"""Where a run's figures go: its metrics file always, W&B and TensorBoard when asked for. First rank only."""
 
 from __future__ import annotations
 
 import os
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from records.metrics import MetricsFile
@@ -19,8 +18,8 @@ from runtime.files import write_text
 class LogConfig:
     """What is written down."""
 
-    every_steps: int = option("Steps between two lines on the console and in metrics.jsonl.", 10)
-    sample_keys: bool = option("Write the keys of every logged batch's samples into metrics.jsonl.", False)
+    every_steps: int = option("Steps between two lines on the console and in the metrics file.", 10)
+    sample_keys: bool = option("Write the keys of every logged batch's samples into the metrics file.", False)
     tensorboard: bool = option("Write TensorBoard files to the run's folder.", False)
     wandb: Literal["none", "offline", "online"] = option(
         "Weights & Biases; offline writes to the run's folder.", "none"
@@ -36,15 +35,15 @@ class LogConfig:
 class RunLog:
     """The figures of a run, from a step on."""
 
-    def __init__(self, run: Path, config: LogConfig, first_step: int, settings: dict[str, Any]) -> None:
-        self.metrics = MetricsFile(RunFolder(run).metrics, first_step)
+    def __init__(self, run: RunFolder, config: LogConfig, first_step: int, settings: dict[str, Any]) -> None:
+        self.metrics = MetricsFile(run.metrics, first_step)
         self._tensorboard: Any = None
         self._wandb: Any = None
         if config.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
             # purge_step: what was written of later steps is about to be written again.
-            self._tensorboard = SummaryWriter(str(run / "tensorboard"), purge_step=first_step)
+            self._tensorboard = SummaryWriter(str(run.path / "tensorboard"), purge_step=first_step)
         if config.wandb != "none":
             self._wandb = _start_wandb(run, config, settings)
 
@@ -65,16 +64,16 @@ class RunLog:
             self._wandb.finish()
 
 
-def _start_wandb(run: Path, config: LogConfig, settings: dict[str, Any]) -> Any:
+def _start_wandb(run: RunFolder, config: LogConfig, settings: dict[str, Any]) -> Any:
     import wandb
 
-    id_file = run / "wandb_id"
+    id_file = run.path / "wandb_id"
     if not id_file.exists():
         write_text(id_file, uuid.uuid4().hex[:12])
     os.environ.setdefault("WANDB_SILENT", "true")
     return wandb.init(
         project=config.wandb_project,
-        dir=str(run),
+        dir=str(run.path),
         id=id_file.read_text(encoding="utf-8"),
         resume="allow",
         mode="online" if config.wandb == "online" else "offline",

@@ -1,4 +1,4 @@
-"""Asked to stop: finish the step, save, and say "requeue me"."""
+"""Stop requests: a signal is noted, the step under way is finished, the run saves and asks to be started again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-
-# The exit code of a run that was asked to stop, has saved, and wants to be started again (sysexits.h: EX_TEMPFAIL).
-EXIT_REQUEUE = 75
 
 # SIGTERM: preemption, or a polite kill. SIGUSR2: Slurm's warning before the time limit (--signal=USR2@120).
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR2)

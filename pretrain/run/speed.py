@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 
 from pretrain.config import PretrainConfig
-from pretrain.plan.memory import flops_per_image
+from pretrain.plan.work import flops_per_image
 
 
 class Clock:
@@ -19,19 +19,19 @@ class Clock:
     def __init__(self, step: int, config: PretrainConfig, world_size: int) -> None:
         self._images_per_step = config.batch.images
         self._peak_flops = (config.log.peak_tflops_per_rank or 0.0) * 1e12 * world_size
-        self._flops_per_image = flops_per_image(config.model.vit(), config.objective, config.augment, config.masks)
+        self._flops_per_image = flops_per_image(config)
         self._on_gpu = config.run.device != "cpu" and torch.cuda.is_available()
         self._waited = 0.0
         self._step, self._time = step, time.perf_counter()
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """For what is no part of a step, such as an evaluation: the time of the block is not counted."""
         began = time.perf_counter()
         yield
         self._time += time.perf_counter() - began
 
-    def lap(self, step: int, waited: float) -> dict[str, float]:
+    def speed_at(self, step: int, waited: float) -> dict[str, float]:
         """The figures of the steps before `step`; `waited`: seconds spent waiting for data, since the start."""
         seconds, steps = time.perf_counter() - self._time, step - self._step
         figures = {

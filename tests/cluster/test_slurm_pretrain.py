@@ -20,7 +20,7 @@ from launch.progress import progress_of
 from launch.stages import pretrain_job
 from launch.status import is_live, job_state
 from launch.submit import submit
-from pretrain.config import PretrainConfig
+from pretrain import PretrainConfig
 from records.run import RunFolder
 from runtime.config import load_config
 
@@ -33,7 +33,7 @@ SIZES = {
     "schedule__total": f"{STEPS} steps",
     "checkpoint__every_steps": 10,
     "batch__images": 32,
-    "batch__group_images": 4,
+    "batch__microgroup_images": 4,
 }
 
 

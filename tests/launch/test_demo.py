@@ -9,7 +9,7 @@ import pytest
 from data_pipeline.config import PipelineConfig
 from eval_knn import EvalConfig
 from launch.demo import Step, demo_steps, run_step
-from pretrain.config import PretrainConfig
+from pretrain import PretrainConfig
 from runtime.config import load_config
 from runtime.errors import UserError
 

@@ -33,7 +33,7 @@ TINY: dict[str, Any] = {
     "run.timeout_seconds": 30,
     "data.workers": 0,
     "batch.images": 16,
-    "batch.group_images": 4,
+    "batch.microgroup_images": 4,
     "augment.global_px": 28,
     "augment.local_px": 14,
     "augment.local_crops": 2,

@@ -9,13 +9,19 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from backbone import vit_config
 from pretrain.data.batch import Batch, make_batch
+from pretrain.data.loader import LoadedBatch
+from pretrain.objective.drop_path import DropPath
 from pretrain.objective.heads import HeadConfig
 from pretrain.objective.objective import Objective, ObjectiveConfig
 from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer
 from pretrain.optimizer.schedules import StepValues
+from pretrain.optimizer.step import Stepper
+from pretrain.parallel.sharding import ShardingConfig, make_mesh, shard_objective
+from pretrain.parallel.world import World
 
 OPTIMIZER = OptimizerConfig(layerwise_decay=0.9, patch_embed_lr_multiplier=0.2)
 CLIP_NORM = 3.0
@@ -83,16 +89,35 @@ def optimizer_of(objective: Objective) -> torch.optim.AdamW:
     return build_optimizer(objective.student, OPTIMIZER)
 
 
+def stepper_of(objective: Objective, world: World, param_type: torch.dtype | None = None) -> Stepper:
+    """What a run steps with: networks sharded over its ranks, fused AdamW."""
+    shard_objective(objective, make_mesh(ShardingConfig(), world.size, world.size, "cpu"), param_type)
+    drop_path = DropPath(objective.student["backbone"].config, microgroup_images=1, local_crops=0, seed=0)
+    return Stepper(objective, optimizer_of(objective), CLIP_NORM, drop_path, world)
+
+
+def loaded(batch: Batch, step: int = 0) -> LoadedBatch:
+    """A batch as the loader hands it over."""
+    return LoadedBatch(step, range(batch.microgroups), batch, [], [])
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor that may be sharded, put together."""
+    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().clone()
+
+
 def relative(a: Tensor, b: Tensor) -> float:
     """max|a − b| / max|b|."""
     return float((a - b).abs().max() / b.abs().max().clamp_min(1e-30))
 
 
-def assert_losses(losses: dict[str, Tensor], golden: dict[str, float], tolerance: float = 1e-5) -> None:
+def assert_losses(
+    losses: dict[str, Tensor] | dict[str, float], golden: dict[str, float], tolerance: float = 1e-5
+) -> None:
     assert losses.keys() == golden.keys()
     for name, value in golden.items():
-        found = losses[name].item()
-        assert abs(found - value) <= tolerance * abs(value), (name, found, value)
+        loss = losses[name].item() if isinstance(losses[name], Tensor) else losses[name]
+        assert abs(loss - value) <= tolerance * abs(value), (name, loss, value)
 
 
 def assert_close(found: dict[str, Tensor], golden: dict[str, Tensor], tolerance: float) -> float:

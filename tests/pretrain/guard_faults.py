@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 from pretrain.data.loader import LoadedBatch
-from pretrain.judging import rollback as roll_back
+from pretrain.judging import rollback
 from pretrain.optimizer import step as step_module
-from pretrain.run.checkpoints import CheckpointStore
 
 # Above it a step is at the tests' full learning rate, below it the rate was lowered.
 FULL_RATE = 2e-4
@@ -20,21 +20,21 @@ def _die(*_: Any, **__: Any) -> None:
 
 
 def die_before_anything_is_undone() -> None:
-    roll_back.RollBacks._keep_metrics = _die  # type: ignore[method-assign]
+    rollback.Rollbacks._keep_metrics = _die  # type: ignore[method-assign]
 
 
 def die_after_the_first_checkpoint_is_removed() -> None:
-    plain = CheckpointStore.remove
+    plain = rollback.remove_checkpoint
 
-    def remove(self: CheckpointStore, step: int) -> None:
-        plain(self, step)
+    def remove(path: Path) -> None:
+        plain(path)
         _die()
 
-    CheckpointStore.remove = remove  # type: ignore[method-assign]
+    rollback.remove_checkpoint = remove
 
 
 def die_before_it_is_marked_as_done() -> None:
-    roll_back.update_best = _die  # type: ignore[assignment]
+    rollback.update_best = _die  # type: ignore[assignment]
 
 
 def nan_at_the_full_rate() -> None:

@@ -10,20 +10,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
-from golden_steps import CLIP_NORM, GoldenStep, load_golden, optimizer_of
+from golden_steps import CLIP_NORM, GoldenStep, load_golden, loaded, optimizer_of, stepper_of, whole
 from torch import Tensor
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor
 
 from pretrain.data.batch import Batch, make_batch
 from pretrain.judging.health import collapse_figures
 from pretrain.objective.losses import koleo_loss
-from pretrain.objective.objective import Objective, training_step
+from pretrain.objective.objective import Objective
 from pretrain.objective.targets import Centering, SinkhornKnopp
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.parameter_groups import set_step_values
 from pretrain.parallel.collectives import gather_rows, rank, world_size
-from pretrain.parallel.sharding import shard_objective
+from pretrain.parallel.sharding import ShardingConfig, make_mesh, shard_objective
+from pretrain.parallel.world import World
 
 Result = dict[str, Any]
 
@@ -50,10 +49,6 @@ def _process(rank: int, world: int, scenarios: list[str], golden: Path, scratch:
     dist.destroy_process_group()
 
 
-def whole(tensor: Tensor) -> Tensor:
-    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().clone()
-
-
 def state_of(objective: Objective) -> dict[str, Tensor]:
     return {name: whole(tensor) for name, tensor in objective.state_dict().items()}
 
@@ -70,23 +65,26 @@ def share_of(batch: Batch) -> Batch:
     return make_batch(pick(batch.global_crops, 2), local, pick(batch.masks, 2))
 
 
-def sharded(objective: Objective, param_type: torch.dtype | None = None) -> Objective:
-    shard_objective(objective, init_device_mesh("cpu", (world_size(),)), param_type)
-    return objective
+def this_world() -> World:
+    control, saving = (dist.new_group(backend="gloo") for _ in range(2))
+    return World(rank(), world_size(), world_size(), torch.device("cpu"), control, saving)
 
 
-def _steps(objective: Objective, step: GoldenStep, batches: list[Batch]) -> Result:
-    """Run FSDP2 steps and tell everything: losses, norms, gradients of the first step, weights at the end."""
-    optimizer = optimizer_of(objective)
+def _steps(
+    objective: Objective, step: GoldenStep, batches: list[Batch], param_type: torch.dtype | None = None
+) -> Result:
+    """Run a run's steps and tell everything: losses (means over ranks), norms, first gradients, weights at the end."""
+    stepper = stepper_of(objective, this_world(), param_type)
     results: Result = {"losses": [], "norms": []}
     for i, batch in enumerate(batches):
-        report = training_step(objective, optimizer, batch, step.values, CLIP_NORM)
-        results["losses"].append({k: v.item() for k, v in report.losses.items()})
-        results["norms"].append({k: v.item() for k, v in report.gradient_norms.items()})
+        result = stepper.run([loaded(batch, i)], step.values, [])
+        assert not result.skipped
+        results["losses"].append(result.losses)
+        results["norms"].append(result.gradient_norms)
         if i == 0:
             # Gradients are clipped by now: scale them back.
             results["gradients"] = {
-                name: whole(p.grad) * (report.gradient_norms[name.split(".")[0]] / CLIP_NORM).clamp_min(1)
+                name: whole(p.grad) * max(result.gradient_norms[name.split(".")[0]] / CLIP_NORM, 1.0)
                 for name, p in objective.student.named_parameters()
             }
     results["state"] = state_of(objective)
@@ -95,7 +93,7 @@ def _steps(objective: Objective, step: GoldenStep, batches: list[Batch]) -> Resu
 
 def golden_two_ranks_sharded(golden: Path) -> Result:
     step = load_golden(golden, "step_sinkhorn_2ranks")
-    return _steps(sharded(step.objective()), step, [step.batch(f"rank{rank()}/step0/")])
+    return _steps(step.objective(), step, [step.batch(f"rank{rank()}/step0/")])
 
 
 def golden_two_ranks_replicated(golden: Path) -> Result:
@@ -114,8 +112,10 @@ def golden_two_ranks_replicated(golden: Path) -> Result:
     set_step_values(optimizer, step.values)
     optimizer.step()
     objective.update_teacher(step.values.momentum)
+    means = torch.stack([loss.detach() for loss in losses.values()])
+    dist.all_reduce(means)
     return {
-        "losses": [{k: v.item() for k, v in losses.items()}],
+        "losses": [dict(zip(losses, (means / world_size()).tolist(), strict=True))],
         "norms": [{k: v.item() for k, v in norms.items()}],
         "gradients": gradients,
         "state": state_of(objective),
@@ -125,7 +125,7 @@ def golden_two_ranks_replicated(golden: Path) -> Result:
 def global_batch_sinkhorn(golden: Path) -> Result:
     """The golden batch of four images divided over the ranks. KoLeo looks across ranks, as one process does."""
     step = load_golden(golden, "step_sinkhorn_separate_heads")
-    return _steps(sharded(step.objective(koleo_across_ranks=True)), step, [share_of(step.batch("step0/"))])
+    return _steps(step.objective(koleo_across_ranks=True), step, [share_of(step.batch("step0/"))])
 
 
 def evenly_masked(step: GoldenStep, i: int) -> Batch:
@@ -141,8 +141,7 @@ def evenly_masked(step: GoldenStep, i: int) -> Batch:
 def global_batch_centering(golden: Path) -> Result:
     """Two steps, so that the center of the first one matters."""
     step = load_golden(golden, "step_centering_shared_head_2steps")
-    objective = sharded(step.objective(koleo_across_ranks=True))
-    return _steps(objective, step, [share_of(evenly_masked(step, i)) for i in range(2)])
+    return _steps(step.objective(koleo_across_ranks=True), step, [share_of(evenly_masked(step, i)) for i in range(2)])
 
 
 def rank_without_masks(golden: Path) -> Result:
@@ -153,13 +152,13 @@ def rank_without_masks(golden: Path) -> Result:
         batch = step.batch("step0/")
         if rank() == 0:
             batch = make_batch(batch.global_crops, batch.local_crops, torch.zeros_like(batch.masks))
-        results[name] = _steps(sharded(step.objective()), step, [batch])
+        results[name] = _steps(step.objective(), step, [batch])
     return results
 
 
 def bf16_parameters(golden: Path) -> Result:
     step = load_golden(golden, "step_sinkhorn_2ranks")
-    return _steps(sharded(step.objective(), torch.bfloat16), step, [step.batch(f"rank{rank()}/step0/")])
+    return _steps(step.objective(), step, [step.batch(f"rank{rank()}/step0/")], torch.bfloat16)
 
 
 def gram_and_registers(golden: Path) -> Result:
@@ -167,12 +166,13 @@ def gram_and_registers(golden: Path) -> Result:
     step = load_golden(golden, "step_sinkhorn_2ranks")
     objective = step.objective(gram_weight=2.0)
     objective.gram_anchor.load_state_dict(objective.teacher["backbone"].state_dict())
-    return _steps(sharded(objective), step, [step.batch(f"rank{rank()}/step0/")])
+    return _steps(objective, step, [step.batch(f"rank{rank()}/step0/")])
 
 
 def collapse(golden: Path) -> Result:
     step = load_golden(golden, "step_centering_shared_head_2steps")
-    objective = sharded(step.objective())
+    objective = step.objective()
+    shard_objective(objective, make_mesh(ShardingConfig(), world_size(), world_size(), "cpu"))
     return collapse_figures(objective, share_of(step.batch("step0/")), 0.07)
 
 

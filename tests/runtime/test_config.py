@@ -217,3 +217,31 @@ def test_files_that_yaml_would_take_silently_or_choke_on(content: bytes, says: s
     with pytest.raises(UserError, match=says) as caught:
         load_config(WithNumbers, path)
     assert str(path) in str(caught.value)
+
+
+class _Inner:
+    ramp: str = option("Time.", "4 steps", was="ease")
+
+
+@dataclass
+class _Renamed:
+    warm_start: _Inner = option("Section.", _Inner(), was="warmup")
+
+
+def test_a_key_is_read_under_its_earlier_name_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text("warmup: {ease: 7 steps}\n")
+    config = load_config(_Renamed, path)
+    assert config.warm_start.ramp == "7 steps"
+    printed = "".join(capsys.readouterr())
+    assert "the key 'warmup' is called 'warm_start' now" in printed
+    assert "the key 'warm_start.ease' is called 'warm_start.ramp' now" in printed
+    assert load_config(_Renamed, path, ["warm_start.ramp=9 steps"]).warm_start.ramp == "9 steps"
+    assert "ease" not in config_to_yaml(config)
+    path.write_text("warm_start: {ease: 7 steps, ramp: 8 steps}\n")
+    with pytest.raises(UserError, match=r"'warm_start\.ease' and 'warm_start\.ramp' are the same key"):
+        load_config(_Renamed, path)
+    with pytest.raises(UserError, match=r"unknown key 'warm_start\.eased'; did you mean"):
+        load_config(_Renamed, None, ["warm_start.eased=1"])

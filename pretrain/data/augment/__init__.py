@@ -1,7 +1,7 @@
-"""Multi-crop augmentation: one plan of random values per image, applied on the CPU or in batches on the GPU."""
+"""Multi-crop augmentation: random parameters are drawn once per image, and applied on the CPU or in batches."""
 
-from pretrain.data.augment.config import AugmentConfig, augment_preset
+from pretrain.data.augment.config import AugmentConfig
 from pretrain.data.augment.cpu import augment_jpeg, crops_of
-from pretrain.data.augment.params import Plan, draw_plan
+from pretrain.data.augment.params import AugmentParams, draw_params
 
-__all__ = ["AugmentConfig", "Plan", "augment_jpeg", "augment_preset", "crops_of", "draw_plan"]
+__all__ = ["AugmentConfig", "AugmentParams", "augment_jpeg", "crops_of", "draw_params"]

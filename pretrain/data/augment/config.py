@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from runtime.config import option
 from runtime.errors import UserError
@@ -69,23 +69,3 @@ class AugmentConfig:
             raise UserError("blur_kernel_px must be odd, and 0 < blur_sigma_min_px ≤ blur_sigma_max_px must hold.")
         if not 0 <= self.hue <= 0.5 or min(self.brightness, self.contrast, self.saturation) < 0:
             raise UserError("hue must lie in 0…0.5; brightness, contrast and saturation must not be negative.")
-
-
-# An endoscope has no upright position, so flips and turns keep an image likely. The colour of mucosa is a diagnostic
-# sign: its hue stays within a few degrees. Black borders teach nothing.
-_ENDOSCOPY: dict[str, Any] = {
-    "vertical_flip_probability": 0.5,
-    "quarter_turns": True,
-    "hue": 0.02,
-    "inside_field_of_view": True,
-}
-_PRESETS: dict[str, dict[str, Any]] = {"reference": {}, "endoscopy": _ENDOSCOPY}
-
-
-def augment_preset(name: str, **changes: Any) -> AugmentConfig:
-    """The config of a preset, `reference` or `endoscopy`, with some values changed."""
-    if name not in _PRESETS:
-        raise UserError(f"unknown augmentation preset '{name}'; there are: {', '.join(_PRESETS)}.")
-    config = replace(AugmentConfig(), **{**_PRESETS[name], **changes})
-    config.check()
-    return config

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 
 from pretrain.data.augment.config import AugmentConfig
 from pretrain.data.augment.field_of_view import find_field_of_view
-from pretrain.data.augment.params import BRIGHTNESS, CONTRAST, HUE, SATURATION, Plan, draw_plan
+from pretrain.data.augment.params import BRIGHTNESS, CONTRAST, HUE, SATURATION, AugmentParams, draw_params
 from runtime.errors import UserError
 
 Image = npt.NDArray[np.uint8]  # [H, W, 3] RGB
@@ -34,14 +34,14 @@ def augment_jpeg(data: bytes, config: AugmentConfig, seed: int, epoch: int, key:
     width, height = _size_of(data, key)
     image = _decode(data, config, width, height, key)
     field = find_field_of_view(image) if config.inside_field_of_view else None
-    return crops_of(image, draw_plan(config, image.shape[1], image.shape[0], seed, epoch, key, field), config)
+    return crops_of(image, draw_params(config, image.shape[1], image.shape[0], seed, epoch, key, field), config)
 
 
-def crops_of(image: Image, plan: Plan, config: AugmentConfig) -> Crops:
-    """Apply a plan: 2 crops [global_px, global_px, 3] and L crops [local_px, local_px, 3]."""
+def crops_of(image: Image, params: AugmentParams, config: AugmentConfig) -> Crops:
+    """Apply drawn parameters: 2 crops [global_px, global_px, 3] and L crops [local_px, local_px, 3]."""
     pixels = torch.from_numpy(image).permute(2, 0, 1)[None]  # [1, 3, H, W], a view
     crops = [
-        _finish(_resized(pixels, plan, i, config.global_px if i < 2 else config.local_px), plan, i, config)
+        _finish(_resized(pixels, params, i, config.global_px if i < 2 else config.local_px), params, i, config)
         for i in range(config.crops)
     ]
     return crops[:2], crops[2:]
@@ -78,31 +78,31 @@ def spare_resolution(config: AugmentConfig, width: int, height: int) -> float:
     return min(math.sqrt(area * scale * narrowest) / side for scale, side in kinds)
 
 
-def _resized(pixels: torch.Tensor, plan: Plan, i: int, side: int) -> Image:
-    x, y, w, h = plan.boxes[i].tolist()
+def _resized(pixels: torch.Tensor, params: AugmentParams, i: int, side: int) -> Image:
+    x, y, w, h = params.boxes[i].tolist()
     crop = pixels[..., y : y + h, x : x + w].contiguous(memory_format=torch.channels_last)  # [1, 3, h, w]
     crop = F.interpolate(crop, size=(side, side), mode="bicubic", antialias=True)  # [1, 3, side, side]
     result: Image = crop[0].permute(1, 2, 0).numpy()  # [side, side, 3]
     return result
 
 
-def _finish(crop: Image, plan: Plan, i: int, config: AugmentConfig) -> Image:
-    if plan.transpose[i]:
+def _finish(crop: Image, params: AugmentParams, i: int, config: AugmentConfig) -> Image:
+    if params.transpose[i]:
         crop = cv2.transpose(crop)
-    if plan.flip_horizontal[i]:
+    if params.flip_horizontal[i]:
         crop = cv2.flip(crop, 1)
-    if plan.flip_vertical[i]:
+    if params.flip_vertical[i]:
         crop = cv2.flip(crop, 0)
-    if plan.jitter[i]:
-        factors = plan.factors[i].tolist()
-        for operation in plan.jitter_order[i].tolist():
+    if params.jitter[i]:
+        factors = params.factors[i].tolist()
+        for operation in params.jitter_order[i].tolist():
             crop = _jitter(crop, operation, factors[operation])
-    if plan.grayscale[i]:
+    if params.grayscale[i]:
         crop = cv2.cvtColor(cv2.cvtColor(crop, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
-    if plan.blur_sigma_px[i] > 0:
-        kernel = cv2.getGaussianKernel(config.blur_kernel_px, plan.blur_sigma_px[i], cv2.CV_32F)
+    if params.blur_sigma_px[i] > 0:
+        kernel = cv2.getGaussianKernel(config.blur_kernel_px, params.blur_sigma_px[i], cv2.CV_32F)
         crop = cv2.sepFilter2D(crop, -1, kernel, kernel, borderType=cv2.BORDER_REFLECT_101)
-    if plan.solarise[i]:
+    if params.solarise[i]:
         crop = np.where(crop < config.solarise_threshold, crop, 255 - crop)
     return crop
 

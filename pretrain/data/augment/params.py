@@ -1,6 +1,6 @@
 """The random part of the augmentation: which crops, and what happens to each.
 
-A plan is a pure function of (config, image size, seed, epoch, key): it does not depend on workers, ranks or restarts.
+They are a pure function of (config, image size, seed, epoch, key): independent of workers, ranks and restarts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRIES = 10
 
 
 @dataclass(frozen=True)
-class Plan:
+class AugmentParams:
     """What happens to the n = 2 + L crops of one image, in this order of steps. The first two crops are global.
 
     Turns and flips are one symmetry of the square: first transpose, then flip.
@@ -42,7 +42,7 @@ class Plan:
     solarise: Bools  # [n]
 
 
-def draw_plan(
+def draw_params(
     config: AugmentConfig,
     width: int,
     height: int,
@@ -50,8 +50,8 @@ def draw_plan(
     epoch: int,
     key: int | str,
     field_of_view: FieldOfView | None = None,
-) -> Plan:
-    """The plan of the image `key` in an epoch. `key` is any stable name or position of the sample."""
+) -> AugmentParams:
+    """The parameters of the image `key` in an epoch. `key` is any stable name or position of the sample."""
     n = config.crops
     rng = numpy_generator(seed, "augment", epoch, key)
     boxes = _draw_boxes(config, width, height, rng.random((n, _TRIES, 4)), field_of_view)
@@ -69,7 +69,7 @@ def draw_plan(
     sigma = config.blur_sigma_min_px + (config.blur_sigma_max_px - config.blur_sigma_min_px) * u[:, 9]
     solarise_probability = np.zeros(n)
     solarise_probability[1] = config.solarise_probability
-    return Plan(
+    return AugmentParams(
         boxes=boxes,
         transpose=turns % 2 == 1,
         flip_horizontal=flip_horizontal,

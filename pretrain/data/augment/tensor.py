@@ -1,4 +1,4 @@
-"""The batched path: the same plans applied to tensors, on the GPU for users, on the CPU in the tests.
+"""The batched path: the same parameters applied to tensors, on the GPU for users, on the CPU in the tests.
 
 Cutting out and resizing are two matrix products per crop: each output row is a weighted sum of the box's input rows,
 and so for the columns. The weights are those of Pillow's antialiased bicubic resize.
@@ -15,17 +15,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pretrain.data.augment.config import AugmentConfig
-from pretrain.data.augment.params import BRIGHTNESS, CONTRAST, HUE, SATURATION, Plan
+from pretrain.data.augment.params import BRIGHTNESS, CONTRAST, HUE, SATURATION, AugmentParams
 
 _GRAY = (0.299, 0.587, 0.114)
 _CUBIC_A = -0.5  # Pillow's bicubic kernel
 
 
-def augment_batch(images: Sequence[Tensor], plans: Sequence[Plan], config: AugmentConfig) -> tuple[Tensor, Tensor]:
+def augment_batch(
+    images: Sequence[Tensor], params: Sequence[AugmentParams], config: AugmentConfig
+) -> tuple[Tensor, Tensor]:
     """Crop-major 8-bit crops [2B, 3, G, G] and [L·B, 3, l, l] of images [3, H, W] (bytes, sizes may differ)."""
     padded = _padded(images)  # [B, 3, H, W]
-    global_crops = [_crop(padded, plans, i, config.global_px, config) for i in range(2)]
-    local_crops = [_crop(padded, plans, i, config.local_px, config) for i in range(2, config.crops)]
+    global_crops = [_crop(padded, params, i, config.global_px, config) for i in range(2)]
+    local_crops = [_crop(padded, params, i, config.local_px, config) for i in range(2, config.crops)]
     empty = padded.new_zeros(0, 3, config.local_px, config.local_px)
     return _as_bytes(torch.cat(global_crops)), _as_bytes(torch.cat(local_crops) if local_crops else empty)
 
@@ -39,17 +41,17 @@ def _as_bytes(x: Tensor) -> Tensor:
     return x.round().to(torch.uint8)
 
 
-def _crop(images: Tensor, plans: Sequence[Plan], i: int, side: int, config: AugmentConfig) -> Tensor:
+def _crop(images: Tensor, params: Sequence[AugmentParams], i: int, side: int, config: AugmentConfig) -> Tensor:
     """Crop number i of every image: [B, 3, side, side], values 0…255."""
-    boxes = np.stack([plan.boxes[i] for plan in plans])  # [B, 4]
+    boxes = np.stack([one.boxes[i] for one in params])  # [B, 4]
     x = resize_boxes(images, torch.from_numpy(boxes).to(images.device), side)
-    x = _turned(x, plans, i)
-    x = _jittered(x, plans, i)
-    gray = _indices([bool(plan.grayscale[i]) for plan in plans])
+    x = _turned(x, params, i)
+    x = _jittered(x, params, i)
+    gray = _indices([bool(one.grayscale[i]) for one in params])
     if len(gray):
         x[gray] = _luma(x[gray]).expand(-1, 3, -1, -1)
-    x = _blurred(x, np.array([plan.blur_sigma_px[i] for plan in plans]), config.blur_kernel_px)
-    inverted = _indices([bool(plan.solarise[i]) for plan in plans])
+    x = _blurred(x, np.array([one.blur_sigma_px[i] for one in params]), config.blur_kernel_px)
+    inverted = _indices([bool(one.solarise[i]) for one in params])
     if len(inverted):
         y = x[inverted].round()
         x[inverted] = torch.where(y < config.solarise_threshold, y, 255 - y)
@@ -84,21 +86,21 @@ def _cubic(x: Tensor) -> Tensor:
     return torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros_like(x)))
 
 
-def _turned(x: Tensor, plans: Sequence[Plan], i: int) -> Tensor:
+def _turned(x: Tensor, params: Sequence[AugmentParams], i: int) -> Tensor:
     for field in ("transpose", "flip_horizontal", "flip_vertical"):
-        chosen = _indices([bool(getattr(plan, field)[i]) for plan in plans])
+        chosen = _indices([bool(getattr(one, field)[i]) for one in params])
         if len(chosen):
             y = x[chosen]
             x[chosen] = y.mT if field == "transpose" else y.flip(3 if field == "flip_horizontal" else 2)
     return x
 
 
-def _jittered(x: Tensor, plans: Sequence[Plan], i: int) -> Tensor:
+def _jittered(x: Tensor, params: Sequence[AugmentParams], i: int) -> Tensor:
     """The four operations in each sample's own order; samples that have the same one next go through it together."""
-    factors = torch.tensor(np.stack([plan.factors[i] for plan in plans]), dtype=x.dtype)  # [B, 4]
+    factors = torch.tensor(np.stack([one.factors[i] for one in params]), dtype=x.dtype)  # [B, 4]
     for place in range(4):
         for operation in (BRIGHTNESS, CONTRAST, SATURATION, HUE):
-            chosen = _indices([bool(p.jitter[i]) and p.jitter_order[i, place] == operation for p in plans])
+            chosen = _indices([bool(one.jitter[i]) and one.jitter_order[i, place] == operation for one in params])
             if len(chosen):
                 factor = factors[chosen, operation].to(x.device)[:, None, None, None]  # [b, 1, 1, 1]
                 x[chosen] = _jitter(x[chosen], operation, factor)

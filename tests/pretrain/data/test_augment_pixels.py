@@ -14,9 +14,10 @@ import pytest
 import simplejpeg
 import torch
 from PIL import Image
+from recipes import recipe
 
 from backbone.torchvision_shim import ensure_torchvision
-from pretrain.data.augment import AugmentConfig, Plan, augment_jpeg, augment_preset, crops_of, draw_plan
+from pretrain.data.augment import AugmentConfig, AugmentParams, augment_jpeg, crops_of, draw_params
 from pretrain.data.augment.cpu import spare_resolution
 from pretrain.data.augment.field_of_view import find_field_of_view
 from pretrain.data.augment.params import BRIGHTNESS, CONTRAST, HUE, SATURATION
@@ -48,12 +49,12 @@ def jpeg(image: np.ndarray) -> bytes:
     return simplejpeg.encode_jpeg(np.ascontiguousarray(image), quality=95)
 
 
-def quiet_plan(config: AugmentConfig, image: np.ndarray, **changes: Any) -> Plan:
-    """A plan of crops without any other operation, then with the given fields."""
-    n, plan = config.crops, draw_plan(config, image.shape[1], image.shape[0], 0, 0, 0)
+def quiet_params(config: AugmentConfig, image: np.ndarray, **changes: Any) -> AugmentParams:
+    """Parameters of crops without any other operation, then with the given fields."""
+    n, drawn = config.crops, draw_params(config, image.shape[1], image.shape[0], 0, 0, 0)
     off = np.zeros(n, dtype=bool)
     names = ("transpose", "flip_horizontal", "flip_vertical", "jitter", "grayscale", "solarise")
-    return replace(plan, **dict.fromkeys(names, off), blur_sigma_px=np.zeros(n), **changes)
+    return replace(drawn, **dict.fromkeys(names, off), blur_sigma_px=np.zeros(n), **changes)
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -63,18 +64,18 @@ def difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("path", ["cpu", "tensor"])
 def test_resize_is_pillows_bicubic(path: str) -> None:
     image, config = picture(), AugmentConfig(**SMALL)
-    plan = quiet_plan(config, image)
-    crops = apply(path, image, plan, config)
-    for crop, (x, y, w, h) in zip(crops, plan.boxes, strict=True):
+    drawn = quiet_params(config, image)
+    crops = apply(path, image, drawn, config)
+    for crop, (x, y, w, h) in zip(crops, drawn.boxes, strict=True):
         expected = Image.fromarray(image).crop((x, y, x + w, y + h)).resize(crop.shape[:2], Image.Resampling.BICUBIC)
         assert difference(crop, expected).max() <= 2  # of 255
 
 
-def apply(path: str, image: np.ndarray, plan: Plan, config: AugmentConfig) -> list[np.ndarray]:
+def apply(path: str, image: np.ndarray, drawn: AugmentParams, config: AugmentConfig) -> list[np.ndarray]:
     if path == "cpu":
-        global_crops, local_crops = crops_of(image, plan, config)
+        global_crops, local_crops = crops_of(image, drawn, config)
         return [*global_crops, *local_crops]
-    tensors = augment_batch([torch.from_numpy(image).permute(2, 0, 1)], [plan], config)
+    tensors = augment_batch([torch.from_numpy(image).permute(2, 0, 1)], [drawn], config)
     return [crop.permute(1, 2, 0).numpy() for kind in tensors for crop in kind]
 
 
@@ -105,16 +106,16 @@ def test_jitter_operations_are_torchvisions(path: str, operation: int, factor: f
     image, config = picture(), AugmentConfig(**SMALL)
     neutral = [1.0, 1.0, 1.0, 0.0]
     factors = [factor if o == operation else neutral[o] for o in range(4)]
-    before = apply(path, image, quiet_plan(config, image), config)
-    plan = quiet_plan(config, image)
+    before = apply(path, image, quiet_params(config, image), config)
+    drawn = quiet_params(config, image)
     order = [operation, *[o for o in range(4) if o != operation]]
-    plan = replace(
-        plan,
+    drawn = replace(
+        drawn,
         jitter=np.ones(config.crops, dtype=bool),
         jitter_order=np.array([order] * config.crops),
         factors=np.array([factors] * config.crops),
     )
-    for crop, plain in zip(apply(path, image, plan, config), before, strict=True):
+    for crop, plain in zip(apply(path, image, drawn, config), before, strict=True):
         expected = adjust(Image.fromarray(plain), factor)
         assert difference(crop, expected).mean() < 1.2
         assert difference(plain, expected).mean() > 3  # the operation does something here
@@ -133,24 +134,24 @@ def test_blur_grayscale_solarise_are_torchvisions(path: str) -> None:
         ({"grayscale": np.ones(n, dtype=bool)}, lambda x: functional.rgb_to_grayscale(x, 3)),
         ({"solarise": np.ones(n, dtype=bool)}, lambda x: functional.solarize(x, 128)),
     ]
-    plain = apply(path, image, quiet_plan(config, image), config)
+    plain = apply(path, image, quiet_params(config, image), config)
     for changes, expected in cases:
-        plan = replace(quiet_plan(config, image), **changes)
-        for crop, before in zip(apply(path, image, plan, config), plain, strict=True):
+        drawn = replace(quiet_params(config, image), **changes)
+        for crop, before in zip(apply(path, image, drawn, config), plain, strict=True):
             error = difference(crop, expected(Image.fromarray(before)))
             assert error.mean() < 0.6 and np.quantile(error, 0.999) <= 2
 
 
 @pytest.mark.parametrize("preset", ["reference", "endoscopy"])
 def test_both_paths_agree(preset: str) -> None:
-    """The same plans on the CPU and in a batch, images of different sizes."""
-    config = augment_preset(preset, **SMALL)
+    """The same parameters on the CPU and in a batch, images of different sizes."""
+    config = recipe(preset, **SMALL)
     images = [picture(256, 215, 1), picture(180, 200, 2), picture(300, 120, 3)]
-    plans = [draw_plan(config, i.shape[1], i.shape[0], 0, 0, k) for k, i in enumerate(images)]
-    batched = augment_batch([torch.from_numpy(i).permute(2, 0, 1) for i in images], plans, config)
+    params = [draw_params(config, i.shape[1], i.shape[0], 0, 0, k) for k, i in enumerate(images)]
+    batched = augment_batch([torch.from_numpy(i).permute(2, 0, 1) for i in images], params, config)
     assert batched[0].shape == (6, 3, 84, 84) and batched[1].shape == (9, 3, 42, 42)
-    for k, (image, plan) in enumerate(zip(images, plans, strict=True)):
-        for kind, crops in zip(batched, crops_of(image, plan, config), strict=True):
+    for k, (image, drawn) in enumerate(zip(images, params, strict=True)):
+        for kind, crops in zip(batched, crops_of(image, drawn, config), strict=True):
             for j, crop in enumerate(crops):
                 found = kind[j * len(images) + k].permute(1, 2, 0).numpy()  # crop-major
                 assert difference(found, crop).mean() < 2.0
@@ -191,14 +192,14 @@ def statistics_of(crop: np.ndarray) -> list[float]:
 
 
 def test_turns_are_rotations() -> None:
-    config = augment_preset("endoscopy", **SMALL, horizontal_flip_probability=0.0, vertical_flip_probability=0.0)
+    config = recipe("endoscopy", **SMALL, horizontal_flip_probability=0.0, vertical_flip_probability=0.0)
     image = picture()
-    plain = crops_of(image, quiet_plan(config, image), config)
+    plain = crops_of(image, quiet_params(config, image), config)
     seen = set()
     for key in range(20):
-        plan = draw_plan(config, image.shape[1], image.shape[0], 0, 0, key)
+        drawn = draw_params(config, image.shape[1], image.shape[0], 0, 0, key)
         names = ("transpose", "flip_horizontal", "flip_vertical")
-        turned = replace(quiet_plan(config, image), **{name: getattr(plan, name) for name in names})
+        turned = replace(quiet_params(config, image), **{name: getattr(drawn, name) for name in names})
         for crop, before in zip(crops_of(image, turned, config)[0], plain[0], strict=True):
             same = [k for k in range(4) if np.array_equal(crop, np.rot90(before, k))]
             assert len(same) == 1
@@ -212,11 +213,11 @@ def test_crops_stay_within_the_field_of_view() -> None:
     # The disc spans 90…310 × 18…238; the grid's cells are 5 px wide.
     assert abs(found.left - 90) <= 6 and abs(found.left + found.width - 310) <= 6
     assert abs(found.top - 18) <= 6 and abs(found.top + found.height - 238) <= 6
-    config = augment_preset("endoscopy")
+    config = recipe("endoscopy")
     inside, total = 0, 0
     disc = cv2.circle(np.zeros(frame.shape[:2], np.uint8), (200, 128), 110, 1, -1)
     for key in range(200):
-        boxes = draw_plan(config, 320, 256, 0, 0, key, found).boxes
+        boxes = draw_params(config, 320, 256, 0, 0, key, found).boxes
         assert (boxes[:, 0] >= found.left).all() and (boxes[:, 0] + boxes[:, 2] <= found.left + found.width).all()
         assert (boxes[:, 1] >= found.top).all() and (boxes[:, 1] + boxes[:, 3] <= found.top + found.height).all()
         for x, y, w, h in boxes[2:]:
@@ -235,7 +236,7 @@ def test_real_frames_lose_their_black_border(real_images: Path) -> None:
     dark: dict[str, list[float]] = {"reference": [], "endoscopy": []}
     for path in paths:
         for preset, shares in dark.items():
-            config = augment_preset(preset, **SMALL, jitter_probability=0.0, solarise_probability=0.0)
+            config = recipe(preset, **SMALL, jitter_probability=0.0, solarise_probability=0.0)
             crops = augment_jpeg(path.read_bytes(), config, 0, 0, path.name)[0]
             shares.extend((crop.max(axis=2) < 20).mean() for crop in crops)
     assert np.mean(dark["endoscopy"]) < 0.7 * np.mean(dark["reference"]), {k: np.mean(v) for k, v in dark.items()}
@@ -264,7 +265,7 @@ def test_large_frames_are_decoded_at_half_size() -> None:
     plain = {"jitter_probability": 0.0, "grayscale_probability": 0.0, "solarise_probability": 0.0}
     config = AugmentConfig(**plain, blur="as_documented", blur_sigma_max_px=0.2)
     halved = augment_jpeg(jpeg(image), config, 0, 0, 0)
-    full = crops_of(image, draw_plan(config, 1920, 1080, 0, 0, 0), config)
+    full = crops_of(image, draw_params(config, 1920, 1080, 0, 0, 0), config)
     for a, b in zip(halved[0] + halved[1], full[0] + full[1], strict=True):
         assert a.shape == b.shape and difference(a, b).mean() < 2.5
 
@@ -274,7 +275,7 @@ def test_no_local_crops() -> None:
     global_crops, local_crops = augment_jpeg(jpeg(picture()), config, 0, 0, 0)
     assert len(global_crops) == 2 and local_crops == []
     tensors = augment_batch(
-        [torch.from_numpy(picture()).permute(2, 0, 1)], [draw_plan(config, 256, 215, 0, 0, 0)], config
+        [torch.from_numpy(picture()).permute(2, 0, 1)], [draw_params(config, 256, 215, 0, 0, 0)], config
     )
     assert tensors[1].shape == (0, 3, 42, 42)
 
@@ -307,9 +308,4 @@ def test_grayscale_and_cmyk_files_become_rgb() -> None:
 )
 def test_contradictions_are_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        augment_preset("reference", **changes)
-
-
-def test_unknown_preset() -> None:
-    with pytest.raises(UserError, match="there are: reference, endoscopy"):
-        augment_preset("endo")
+        recipe("reference", **changes)

@@ -14,14 +14,18 @@ from torch.distributed.tensor import DTensor
 from torch.utils.data._utils.pin_memory import pin_memory as from_dataloader
 
 from pretrain.config import PretrainConfig
-from pretrain.data.loader import BatchConfig, LoadedBatch, Loader, RankBatches, Requests
+from pretrain.data.loader import LoadedBatch, Loader, RankBatches
 from pretrain.data.order import DataOrder
+from pretrain.data.requests import BatchConfig, Requests
 from pretrain.data.shards import UnreadableSampleError, open_shards
+from pretrain.objective.drop_path import DropPath
 from pretrain.optimizer.parameter_groups import build_optimizer
 from pretrain.optimizer.schedules import StepValues
 from pretrain.optimizer.step import Stepper
-from pretrain.parallel.build import build_objective, make_mesh, prepare_optimizer, training_state
+from pretrain.parallel.build import build_objective
+from pretrain.parallel.sharding import make_mesh
 from pretrain.parallel.world import World, joined_world
+from pretrain.run.checkpoints import training_state
 from runtime.config import load_config
 from runtime.errors import UserError
 
@@ -35,9 +39,9 @@ def config_of(shards: Path, **changes: object) -> PretrainConfig:
 def parts_of(config: PretrainConfig, steps: range, rank: int = 0, world_size: int = 1) -> tuple[RankBatches, Requests]:
     shards = open_shards(config.data.shards)
     batch = config.batch
-    order = DataOrder(shards.corpus_of, shards.video_of, config.run.seed, batch.images, batch.group_images)
+    order = DataOrder(shards.corpus_of, shards.video_of, config.run.seed, batch.images, batch.microgroup_images)
     answers = RankBatches(
-        shards, order, config.augment, config.masks, config.model.vit(), batch.group_images, config.run.seed
+        shards, order, config.augment, config.masks, config.model.vit().patch_px, batch.microgroup_images, 0
     )
     return answers, Requests(order, batch, rank, world_size, steps)
 
@@ -61,9 +65,6 @@ def test_workers_change_nothing(shards: Path) -> None:
         assert (alone.step, alone.keys) == (helped.step, helped.keys)
         assert torch.equal(alone.batch.global_crops, helped.batch.global_crops)
         assert torch.equal(alone.batch.masks, helped.batch.masks)
-        assert alone.batch.subsets is not None
-        assert helped.batch.subsets is not None
-        assert all(torch.equal(a, b) for a, b in zip(alone.batch.subsets, helped.batch.subsets, strict=True))
 
 
 def test_batches_for_a_gpu_are_pinned(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,15 +80,13 @@ def test_batches_for_a_gpu_are_pinned(shards: Path, monkeypatch: pytest.MonkeyPa
     (loaded,) = batches_of(config, range(1))
     batch = loaded.pin_memory().batch
     tensors = [value for value in vars(batch).values() if isinstance(value, torch.Tensor)]
-    assert batch.subsets is not None
-    assert len(tensors) == 5
-    assert len(pinned) == 5 + len(batch.subsets)  # all that travel
+    assert len(tensors) == len(pinned) == 5  # all that travel
     for name, value in vars(loaded.batch).items():
         if isinstance(value, torch.Tensor):
             assert torch.equal(value, getattr(batch, name))
-    assert (batch.groups, loaded.pin_memory().keys) == (loaded.batch.groups, loaded.keys)
-    assert from_dataloader(loaded).batch.groups == loaded.batch.groups  # DataLoader's thread finds the method
-    assert len(pinned) == 3 * (5 + len(batch.subsets))
+    assert (batch.microgroups, loaded.pin_memory().keys) == (loaded.batch.microgroups, loaded.keys)
+    assert from_dataloader(loaded).batch.microgroups == loaded.batch.microgroups  # DataLoader's thread finds the method
+    assert len(pinned) == 3 * 5
 
 
 def test_a_missing_shard_is_one_sentence_also_from_a_worker(shards: Path, tmp_path: Path) -> None:
@@ -118,20 +117,26 @@ def test_ranks_together_see_the_batch_of_one_rank(shards: Path) -> None:
             assert torch.equal(masks[:, rank].flatten(0, 1), part.batch.masks)
 
 
-def test_drop_path_of_a_group_does_not_depend_on_its_neighbours(shards: Path) -> None:
-    """A batch of two groups leaves out the crops that each group leaves out when it is alone."""
+def drop_path_of(config: PretrainConfig) -> DropPath:
+    return DropPath(config.model.vit(), config.batch.microgroup_images, config.augment.local_crops, config.run.seed)
+
+
+def test_drop_path_of_a_microgroup_does_not_depend_on_its_neighbours(shards: Path) -> None:
+    """A batch of two microgroups leaves out the crops that each of them leaves out when it is alone."""
     config = config_of(shards, batch__images=8)
+    drop_path = drop_path_of(config)
     (both,) = batches_of(config, range(1))
     alone = [batches_of(config, range(1), rank, 2)[0] for rank in range(2)]
-    assert both.batch.subsets is not None
+    drawn = drop_path.draw(1.0, both.step, both.microgroups)
+    assert drawn is not None
     for member, crops in enumerate((2, 2)):  # global crops, local crops
-        chosen = both.batch.subsets[member]  # [depth, 2, chosen]
+        chosen = drawn[member]  # [depth, 2, chosen]
         for rank in range(2):
-            of_group = (chosen // 4 % 2 == rank).sum(dim=-1)
-            assert (of_group == int(crops * 4 * 0.7)).all()
-            subsets = alone[rank].batch.subsets
-            assert subsets is not None
-            expected = subsets[member] // 4 * 8 + rank * 4 + subsets[member] % 4
+            of_microgroup = (chosen // 4 % 2 == rank).sum(dim=-1)
+            assert (of_microgroup == int(crops * 4 * 0.7)).all()
+            own = drop_path.draw(1.0, alone[rank].step, alone[rank].microgroups)
+            assert own is not None
+            expected = own[member] // 4 * 8 + rank * 4 + own[member] % 4
             ours = chosen[..., rank * expected.shape[-1] : (rank + 1) * expected.shape[-1]]
             assert torch.equal(ours, expected)
 
@@ -158,8 +163,7 @@ def after_a_step(config: PretrainConfig, world: World, parts: list[LoadedBatch])
         config.model.vit(), config.objective, config.execution, config.sharding, mesh, world.device, seed=0
     )
     optimizer = build_optimizer(objective.student, config.optimizer)
-    prepare_optimizer(optimizer)
-    Stepper(objective, optimizer, 3.0, world).run(parts, VALUES, [])
+    Stepper(objective, optimizer, 3.0, drop_path_of(config), world).run(parts, VALUES, [])
     state = training_state(objective, optimizer)
     return {name: (t.full_tensor() if isinstance(t, DTensor) else t).clone() for name, t in state.items()}
 
@@ -168,7 +172,7 @@ def test_a_step_in_parts_equals_the_step_at_once(shards: Path, world: World) -> 
     """Teacher and center move once. (The patch center is the mean of the parts' means, as it is of ranks' means.)"""
     changes = {"objective__targets": "centering", "objective__ibot_weight": 0.0, "optimizer__epsilon": 1e-3}
     config = config_of(shards, **changes)
-    in_parts = replace(config, batch=BatchConfig(images=16, group_images=4, accumulation_steps=2))
+    in_parts = replace(config, batch=BatchConfig(images=16, microgroup_images=4, accumulation_steps=2))
     at_once = after_a_step(config, world, batches_of(config, range(1)))
     split = after_a_step(config, world, batches_of(in_parts, range(1)))
     assert float(at_once["dino_targets.center"].abs().sum()) > 0

@@ -156,7 +156,7 @@ def test_with_windows_an_epoch_is_a_permutation_that_goes_from_window_to_window(
         batch = order.batch(step)
         met[step] = set(of_shard[batch.rows[batch.uses == epoch]].tolist())
     for step in met:
-        if len(order._laps_of(step)) == 1:
+        if len(order._parts_of(step)) == 1:
             assert met[step] <= set(order.shards_ahead(step).tolist())
             begun = {shard for s, shards_met in met.items() if s <= step for shard in shards_met}
             unfinished = {shard for s, shards_met in met.items() if s >= step for shard in shards_met}
@@ -196,7 +196,7 @@ def test_batches_shared_by_two_windows_hold_no_video_twice() -> None:
     for seed in range(10):
         order, videos, _ = in_windows([6] * 120, 2, 4, 8, 9, 3, seed)  # 720 samples, windows of 240, batches of 32
         for step in range(60):
-            names = order._laps_of(step)
+            names = order._parts_of(step)
             if len(names) > 1:
                 shared += 1
                 assert len(set(videos[order.batch(step).rows].tolist())) == 32, f"seed {seed}, step {step}"
@@ -218,5 +218,5 @@ def test_substitutes_are_a_function_of_the_position() -> None:
 
 
 def test_a_batch_that_does_not_divide_into_groups_is_refused() -> None:
-    with pytest.raises(UserError, match=r"batch\.group_images=3"):
+    with pytest.raises(UserError, match=r"batch\.microgroup_images=3"):
         DataOrder(np.zeros(4, int), np.arange(4), 0, 4, 3)

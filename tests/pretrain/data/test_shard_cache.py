@@ -16,10 +16,10 @@ import pytest
 from engine_runs import assert_same_run, metrics_of, run_ranks, words_of, write_shards
 
 from pretrain.config import PretrainConfig
-from pretrain.data.loader import DataConfig, LoadedBatch, Loader, RankBatches, Requests, shards_of
+from pretrain.data.loader import DataConfig, LoadedBatch, Loader, RankBatches, order_of, shards_of
+from pretrain.data.requests import Requests
 from pretrain.data.shard_cache import CacheConfig, FetchAhead, ShardCache
 from pretrain.data.shards import ShardSet, open_shards
-from pretrain.run.setup import order_of
 from runtime.config import load_config
 from runtime.errors import UserError
 from runtime.files import write_checksums
@@ -67,7 +67,7 @@ def test_copies_have_the_bytes_of_the_shards_within_the_budget(many: Path, tmp_p
     for row in [*range(len(plain)), *range(0, len(plain), 7)]:
         assert ours.read(row) == plain.read(row)
         assert held_bytes(tmp_path) <= ours.cache.budget_bytes
-        ours.let_go_of_removed()
+        ours.close_removed()
         assert len(ours._open) <= 3, "a removed shard is still held open, and its room with it"
     assert len(copies(tmp_path)) == 3
     for copy in copies(tmp_path):
@@ -126,7 +126,7 @@ def _read_all(folder: Path, cache: Path, shards: int, turn: int, log: Path) -> N
     digests = {}
     for number in range(len(ours)):
         row = (number + turn * len(ours) // 2) % len(ours)
-        ours.let_go_of_removed()
+        ours.close_removed()
         digests[row] = hashlib.sha256(ours.read(row)).hexdigest()
         assert held_bytes(cache) <= shards * largest(folder)
     plain = open_shards(folder)
@@ -211,10 +211,8 @@ def config_of(shards: Path, **changes: object) -> PretrainConfig:
 
 def batches(config: PretrainConfig, steps: range) -> tuple[list[LoadedBatch], ShardSet]:
     shards = shards_of(config.data)
-    order = order_of(config, shards)
-    answers = RankBatches(
-        shards, order, config.augment, config.masks, config.model.vit(), config.batch.group_images, config.run.seed
-    )
+    order, patch_px = order_of(config.data, config.batch, 0, shards), config.model.vit().patch_px
+    answers = RankBatches(shards, order, config.augment, config.masks, patch_px, config.batch.microgroup_images, 0)
     loader = Loader(answers, Requests(order, config.batch, 0, 1, steps), config.data)
     loaded = [loader.next() for _ in steps]
     loader.close()

@@ -25,8 +25,8 @@ from backbone.release import export_release
 from eval_knn import EvalConfig, Evaluation, SelectionConfig
 from launch.report.collect import collect
 from pretrain.judging.monitor import Monitor, MonitorConfig
-from pretrain.judging.regression_guard import trouble_in
-from pretrain.run.checkpoints import CheckpointConfig, CheckpointStore
+from pretrain.judging.regression_guard import find_regression
+from pretrain.run.retention import CheckpointConfig, Retention
 from records.evaluation import encode_ranks
 from records.run import RunFolder
 from runtime.errors import UserError
@@ -56,10 +56,10 @@ def history(*values: float, ranks: bool = True) -> list[Evaluation]:
     ],
 )
 def test_what_counts_as_a_fall(values: tuple[float, ...], ranks: bool, good: tuple[int, ...] | None) -> None:
-    trouble = trouble_in(history(*values, ranks=ranks), 0.02, SelectionConfig())
-    assert (None if trouble is None else trouble.good_steps) == good
-    if trouble is not None and ranks:
-        assert "top1_k20 fell from 0.5000 at the start to 0.4000 at step" in trouble.why
+    cause = find_regression(history(*values, ranks=ranks), 0.02, SelectionConfig())
+    assert (None if cause is None else cause.good_steps) == good
+    if cause is not None and ranks:
+        assert "top1_k20 fell from 0.5000 at the start to 0.4000 at step" in cause.why
 
 
 def test_a_fall_within_the_noise_is_none() -> None:
@@ -67,9 +67,9 @@ def test_a_fall_within_the_noise_is_none() -> None:
     start, now = history(0.50, 0.47)
     right = np.random.default_rng(0).permutation(QUERIES) >= round(QUERIES * 0.53)
     shuffled = Evaluation("now", 1, now.values, {"20": encode_ranks(np.where(right, 0, 7))}, (), "s")
-    assert trouble_in([start, shuffled], 0.02, SelectionConfig()) is None
-    assert trouble_in([start, now], 0.02, SelectionConfig()) is not None
-    assert trouble_in([now], 0.02, SelectionConfig()) is None  # step 0 was not evaluated
+    assert find_regression([start, shuffled], 0.02, SelectionConfig()) is None
+    assert find_regression([start, now], 0.02, SelectionConfig()) is not None
+    assert find_regression([now], 0.02, SelectionConfig()) is None  # step 0 was not evaluated
 
 
 class OneRank:
@@ -79,21 +79,22 @@ class OneRank:
 def test_a_frozen_backbone_does_not_use_up_the_patience(tmp_path: Path) -> None:
     evaluation = EvalConfig(selection=SelectionConfig(patience_evaluations=2))
     config = MonitorConfig(mode="watch", evaluation=evaluation)
-    flat = history(0.5, 0.5, 0.5, 0.5, 0.5)  # steps 0 to 4
-    assert Monitor(config, tmp_path, OneRank())._judge(flat).stop  # type: ignore[arg-type]
-    assert not Monitor(config, tmp_path, OneRank(), None, 3)._judge(flat).stop  # type: ignore[arg-type]
-    assert Monitor(config, tmp_path, OneRank(), None, 2)._judge(flat).stop  # type: ignore[arg-type]
-    judged = Monitor(config, tmp_path, OneRank(), 0.02)._judge(history(0.5, 0.6, 0.4))  # type: ignore[arg-type]
-    assert (judged.goes_on, judged.stop, judged.last_good_step) == (False, False, 1)
+    flat, run = history(0.5, 0.5, 0.5, 0.5, 0.5), RunFolder(tmp_path)  # steps 0 to 4
+    assert Monitor(config, run, OneRank())._verdict_on(flat).stop  # type: ignore[arg-type]
+    assert not Monitor(config, run, OneRank(), None, 3)._verdict_on(flat).stop  # type: ignore[arg-type]
+    assert Monitor(config, run, OneRank(), None, 2)._verdict_on(flat).stop  # type: ignore[arg-type]
+    verdict = Monitor(config, run, OneRank(), 0.02)._verdict_on(history(0.5, 0.6, 0.4))  # type: ignore[arg-type]
+    assert (verdict.continues, verdict.stop, verdict.last_good_step) == (False, False, 1)
 
 
-def test_the_checkpoint_to_go_back_to_is_kept(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path, OneRank(), CheckpointConfig(keep_last=2))  # type: ignore[arg-type]
+def test_the_checkpoint_to_roll_back_to_is_kept(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    retention = Retention(run, CheckpointConfig(keep_last=2))
     for step in (0, 5, 10, 15, 20):
-        (tmp_path / "checkpoints" / f"step_{step:07d}").mkdir()
-    store.last_good_step = 5
-    store._remove_old()
-    assert store.steps() == [20, 15, 5]
+        run.checkpoint(step).mkdir(parents=True)
+    retention.last_good_step = 5
+    retention.remove_old()
+    assert run.steps() == [20, 15, 5]
 
 
 SABOTAGE: dict[str, Any] = {
@@ -102,8 +103,8 @@ SABOTAGE: dict[str, Any] = {
     "schedule__momentum_start": 0.5,
     "monitor__every_steps": 2,
     "monitor__evaluation__split__leave_one_group_out": True,
-    "guard__when": "always",
-    "guard__margin": 0.1,
+    "regression_guard__when": "always",
+    "regression_guard__margin": 0.1,
 }
 
 
@@ -120,7 +121,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def roll_backs_of(run: Path) -> list[dict[str, Any]]:
+def rollbacks_of(run: Path) -> list[dict[str, Any]]:
     entries = json.loads((run / "roll_backs.json").read_text())["roll_backs"]
     return [{name: value for name, value in entry.items() if name != "time"} for entry in entries]
 
@@ -138,14 +139,14 @@ def words(run: Path, shards: Path, classes: Path, **changes: Any) -> list[str]:
 def rescued(shards: Path, classes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that went back once, to a learning rate at which nothing moves any more."""
     run = tmp_path_factory.mktemp("rescued") / "run"
-    said = run_ranks(words(run, shards, classes, guard__lr_factor=1e-9), 1)
-    assert "back from step" in said
+    said = run_ranks(words(run, shards, classes, regression_guard__lr_factor=1e-9), 1)
+    assert "rolled back from step" in said
     assert "done: 8 steps" in said
     return run
 
 
 def test_a_sabotaged_rate_is_taken_back_and_leaves_no_trace_in_the_run(rescued: Path) -> None:
-    (entry,) = roll_backs_of(rescued)
+    (entry,) = rollbacks_of(rescued)
     assert entry["done"]
     assert entry["lr_factor"] == 1e-9
     scores = scores_of(rescued / "eval")
@@ -173,16 +174,16 @@ def test_a_sabotaged_rate_is_taken_back_and_leaves_no_trace_in_the_run(rescued: 
         pytest.param(die_before_anything_is_undone, marks=pytest.mark.slow),
     ],
 )
-def test_killed_in_the_middle_of_a_roll_back_it_goes_on_exactly(
+def test_killed_in_the_middle_of_a_rollback_it_goes_on_exactly(
     shards: Path, classes: Path, rescued: Path, tmp_path: Path, death: Callable[[], None]
 ) -> None:
     run = tmp_path / "run"
-    command = words(run, shards, classes, guard__lr_factor=1e-9)
+    command = words(run, shards, classes, regression_guard__lr_factor=1e-9)
     codes, said = finish(start_ranks(command, 1, death))
     assert -signal.SIGKILL in codes, said
-    assert not roll_backs_of(run)[0]["done"]
+    assert not rollbacks_of(run)[0]["done"]
     run_ranks(command, 1)
-    assert roll_backs_of(run) == roll_backs_of(rescued)
+    assert rollbacks_of(run) == rollbacks_of(rescued)
     assert scores_of(run / "eval") == scores_of(rescued / "eval")
     assert scores_of(run / "rolled_back" / "1") == scores_of(rescued / "rolled_back" / "1")
     assert metrics_of(run) == metrics_of(rescued)
@@ -192,27 +193,29 @@ def test_killed_in_the_middle_of_a_roll_back_it_goes_on_exactly(
     assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
 
 
-def test_after_the_last_roll_back_the_run_stops_and_stays_stopped(shards: Path, classes: Path, tmp_path: Path) -> None:
+def test_after_the_last_rollback_the_run_stops_and_stays_stopped(shards: Path, classes: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command = words(run, shards, classes, guard__roll_backs=1, guard__lr_factor=0.5, schedule__warmup="0 steps")
+    command = words(
+        run, shards, classes, regression_guard__rollbacks=1, regression_guard__lr_factor=0.5, schedule__warmup="0 steps"
+    )
     said = run_ranks(command, 1)
     assert "stopped: training did harm 2 times" in said
-    entries = roll_backs_of(run)
+    entries = rollbacks_of(run)
     assert [entry["number"] for entry in entries] == [1, 2]
     assert [entry["lr_factor"] for entry in entries] == [0.5, 0.5]
     good = entries[-1]["to_step"]
     assert max(scores_of(run / "eval")) == good
     assert sorted(path.name for path in (run / "checkpoints").glob("step_*"))[-1] == f"step_{good:07d}"
     assert "nothing to do: the run has ended" in run_ranks(command, 1)
-    said = run_ranks([*command, "guard.roll_backs=2"], 1)  # one more chance may be given
+    said = run_ranks([*command, "regression_guard.rollbacks=2"], 1)  # one more chance may be given
     assert "training did harm 3 times" in said
 
 
 def test_a_rate_that_gives_no_numbers_can_be_taken_back_too(shards: Path, tmp_path: Path) -> None:
-    changes = {"guard__non_finite": True, "guard__lr_factor": 0.1, "health__max_skipped_steps": 2}
+    changes = {"regression_guard__non_finite": True, "regression_guard__lr_factor": 0.1, "health__max_skipped_steps": 2}
     command = words_of(tmp_path / "run", shards, **changes)
     said = run_ranks(command, 2, sabotage=nan_at_the_full_rate)
-    assert "back from step 7 to step 3: 2 steps in a row were non-finite, the last one is 6;" in said
+    assert "rolled back from step 7 to step 3: 2 steps in a row were non-finite, the last one is 6;" in said
     assert [line["step"] for line in metrics_of(tmp_path / "run")] == list(range(12))
     assert not any(line.get("skipped") for line in metrics_of(tmp_path / "run"))
     rates = [line["schedule"]["lr"] for line in metrics_of(tmp_path / "run")]
@@ -221,7 +224,7 @@ def test_a_rate_that_gives_no_numbers_can_be_taken_back_too(shards: Path, tmp_pa
 
 def test_what_is_worse_than_its_start_is_not_exported(shards: Path, classes: Path, tmp_path: Path) -> None:
     run, to = tmp_path / "run", tmp_path / "release"
-    changes = {"guard__when": "never", "schedule__total": "4 steps", "checkpoint__keep_last": 9}
+    changes = {"regression_guard__when": "never", "schedule__total": "4 steps", "checkpoint__keep_last": 9}
     run_ranks(words(run, shards, classes, **changes), 1)
     worst = run / "checkpoints" / "step_0000004"
     with pytest.raises(UserError, match=r"step_0000004 of .* is worse than the weights that it began with: top1_k3 -0"):

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from golden_steps import CLIP_NORM, HEAD, PATCH_HEAD, GoldenStep, load_golden, optimizer_of
+from golden_steps import HEAD, PATCH_HEAD, GoldenStep, load_golden, loaded, stepper_of, whole
 from torch import Tensor
 
 from backbone import VisionTransformer, vit_config
 from pretrain.data.batch import Batch, make_batch
-from pretrain.objective.objective import Objective, ObjectiveConfig, training_step
+from pretrain.objective.drop_path import DropPath
+from pretrain.objective.objective import Objective, ObjectiveConfig
 from pretrain.objective.starting_weights import start_from
+from pretrain.parallel.world import joined_world
 from runtime.config import config_to_yaml, load_config
 from runtime.errors import UserError
 
@@ -116,21 +118,25 @@ def test_weights_scale_their_losses(step: GoldenStep) -> None:
         torch.testing.assert_close(scaled[name], factor * plain[name])
 
 
-def test_drop_path_follows_its_generator() -> None:
+def test_drop_path_is_what_was_drawn_for_the_step() -> None:
     batch = batch_of(4)
     objective = small_objective(drop_path=0.5)
     with torch.no_grad():  # as after some training: at 1e-5 the branches would hardly count
         for block in objective.student["backbone"].blocks:
             block.ls1.gamma.fill_(0.5)
             block.ls2.gamma.fill_(0.5)
+    drop_path = DropPath(objective.student["backbone"].config, microgroup_images=4, local_crops=3, seed=0)
 
-    def total(seed: int) -> float:
-        return objective(batch, TEMPERATURE, torch.Generator().manual_seed(seed))["total"].item()
+    def total(step: int) -> float:
+        drawn = drop_path.draw(1.0, step, range(1))
+        return objective(batch, TEMPERATURE, drop_path=drawn)["total"].item()
 
     torch.manual_seed(1)
     first = total(3)
     torch.manual_seed(2)  # the global state plays no part
     assert total(3) == first and total(4) != first
+    with pytest.raises(ValueError, match="needs the samples"):  # nothing is drawn in silence
+        objective(batch, TEMPERATURE)
 
 
 def test_teacher_stays_in_eval_and_gets_no_gradient() -> None:
@@ -188,13 +194,14 @@ def test_registers_from_scratch_on_weights_without_them(step: GoldenStep) -> Non
         state = network["backbone"].state_dict()
         assert all(torch.equal(state[k], released[k]) for k in released)
         assert 0 < state["register_tokens"].abs().max() < 1e-4
-    before = objective.student["backbone"].register_tokens.clone()
-    training_step(objective, optimizer_of(objective), batch_of(3), step.values, CLIP_NORM)
-    assert not torch.equal(objective.student["backbone"].register_tokens, before)  # they train
     with pytest.raises(UserError, match="hold registers already"):
         start_from(objective, objective.student["backbone"].state_dict(), new_registers=True)
     with pytest.raises(UserError, match="needs a backbone with registers"):
         start_from(small_objective(), released, new_registers=True)
+    before = objective.student["backbone"].register_tokens.detach().clone()
+    with joined_world("cpu", 60) as world:
+        stepper_of(objective, world).run([loaded(batch_of(3))], step.values, [])
+        assert not torch.equal(whole(objective.student["backbone"].register_tokens), before)  # they train
 
 
 # Starting weights and configuration.
@@ -228,19 +235,19 @@ def test_config_is_yaml_and_refuses_unknown_keys(tmp_path: Path) -> None:
         load_config(ObjectiveConfig, None, ["gram_weight=-1"])
 
 
-def test_koleo_looks_within_groups() -> None:
-    """Two groups in one batch are what two ranks with one group each would compute."""
+def test_koleo_looks_within_microgroups() -> None:
+    """Two microgroups in one batch are what two ranks with one each would compute."""
     objective = small_objective()
-    whole = batch_of(4)
-    whole.groups = 2
+    batch = batch_of(4)
+    batch.microgroups = 2
     halves = []
     for group in range(2):
         images = torch.arange(4).view(2, 2)[group]
-        crops = whole.global_crops.unflatten(0, (2, 4))[:, images].flatten(0, 1)
-        local_crops = whole.local_crops.unflatten(0, (3, 4))[:, images].flatten(0, 1)
-        masks = whole.masks.unflatten(0, (2, 4))[:, images].flatten(0, 1)
+        crops = batch.global_crops.unflatten(0, (2, 4))[:, images].flatten(0, 1)
+        local_crops = batch.local_crops.unflatten(0, (3, 4))[:, images].flatten(0, 1)
+        masks = batch.masks.unflatten(0, (2, 4))[:, images].flatten(0, 1)
         halves.append(objective(make_batch(crops, local_crops, masks), TEMPERATURE)["koleo"])
-    torch.testing.assert_close(objective(whole, TEMPERATURE)["koleo"], (halves[0] + halves[1]) / 2)
-    whole.groups = 4
+    torch.testing.assert_close(objective(batch, TEMPERATURE)["koleo"], (halves[0] + halves[1]) / 2)
+    batch.microgroups = 4
     with pytest.raises(UserError, match="no neighbours for KoLeo"):
-        objective(whole, TEMPERATURE)
+        objective(batch, TEMPERATURE)

@@ -31,8 +31,9 @@ import pretrain.objective.starting_weights
 import pretrain.objective.targets
 import pretrain.optimizer.parameter_groups
 import pretrain.optimizer.schedules
+import pretrain.optimizer.step
 from backbone import VisionTransformer, vit_config
-from pretrain.data.augment import AugmentConfig, draw_plan
+from pretrain.data.augment import AugmentConfig, draw_params
 from pretrain.data.batch import collate, make_batch
 from pretrain.objective.heads import PrototypeLayer
 from pretrain.objective.objective import Objective, ObjectiveConfig
@@ -67,7 +68,7 @@ def check_golden_update(golden: Path) -> None:
     init, optimizer = step.tensors("init/student/"), optimizer_of(objective)
     for name, parameter in objective.student.named_parameters():
         parameter.grad = gradients[name].clone()
-    pretrain.objective.objective.clip_per_submodule(objective.student, CLIP_NORM)
+    pretrain.optimizer.step.clip_per_submodule(objective.student, CLIP_NORM)
     set_step_values(optimizer, step.values)
     optimizer.step()
     for name, parameter in objective.student.named_parameters():
@@ -80,7 +81,7 @@ def check_clipped_norms(golden: Path) -> None:
     objective, gradients = step.objective(), step.tensors("step0/grad/")
     for name, parameter in objective.student.named_parameters():
         parameter.grad = gradients[name].clone()
-    pretrain.objective.objective.clip_per_submodule(objective.student, CLIP_NORM)
+    pretrain.optimizer.step.clip_per_submodule(objective.student, CLIP_NORM)
     for submodule, norm in step.norms().items():
         after = torch.nn.utils.get_total_norm([p.grad for p in objective.student[submodule].parameters()])
         assert after.item() == pytest.approx(min(norm, CLIP_NORM), rel=1e-4)
@@ -102,7 +103,7 @@ def check_sinkhorn_over_ranks(golden: Path) -> None:
 
 
 def check_blur_rates(golden: Path) -> None:
-    sigma = np.stack([draw_plan(AugmentConfig(), 256, 256, 0, 0, i).blur_sigma_px for i in range(300)])
+    sigma = np.stack([draw_params(AugmentConfig(), 256, 256, 0, 0, i).blur_sigma_px for i in range(300)])
     rates = (sigma > 0).mean(axis=0)
     assert rates[0] == 0 and rates[1] > 0.8 and abs(rates[2:].mean() - 0.5) < 0.1
 
@@ -185,7 +186,7 @@ def check_randomness_of_a_resumed_run(golden: Path) -> None:
 
     def drawn(epoch: int, step: int, rank: int) -> tuple[bytes, bytes]:
         masks = pretrain.data.masking.masks_of_step(pretrain.data.masking.MaskConfig(), 8, (16, 16), 0, step, rank)
-        return masks.tobytes(), draw_plan(AugmentConfig(), 256, 256, 0, epoch, "key").boxes.tobytes()
+        return masks.tobytes(), draw_params(AugmentConfig(), 256, 256, 0, epoch, "key").boxes.tobytes()
 
     first = drawn(0, 3, 0)
     np.random.seed(0)  # what a restarted process does
@@ -229,11 +230,8 @@ def leave_weight_g_undecayed(patch: Patch) -> None:
 
 
 def clip_all_at_once(patch: Patch) -> None:
-    patch.setattr(
-        pretrain.objective.objective,
-        "clip_per_submodule",
-        lambda m, norm: torch.nn.utils.clip_grad_norm_(m.parameters(), norm),
-    )
+    at_once = torch.nn.utils.clip_grad_norm_
+    patch.setattr(pretrain.optimizer.step, "clip_per_submodule", lambda m, norm: at_once(m.parameters(), norm))
 
 
 def keep_cls_unswapped(patch: Patch) -> None:

@@ -11,14 +11,17 @@ from golden_steps import (
     assert_close,
     assert_losses,
     load_golden,
+    loaded,
     optimizer_of,
+    stepper_of,
+    whole,
     without_key_bias,
 )
 from torch import Tensor
 
-from pretrain.objective.objective import training_step
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.parameter_groups import set_step_values
+from pretrain.parallel.world import joined_world
 
 ONE_RANK = {"step_sinkhorn_separate_heads": 1, "step_centering_shared_head_2steps": 2}
 
@@ -43,17 +46,19 @@ def test_losses_and_gradients(golden: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ONE_RANK)
 def test_weights_after_all_steps(golden: Path, name: str) -> None:
+    """The step of a run: sharded networks, fused AdamW, all ranks asked whether it is finite."""
     step = load_golden(golden, name)
     objective = step.objective()
-    optimizer = optimizer_of(objective)
-    for i in range(ONE_RANK[name]):
-        report = training_step(objective, optimizer, step.batch(f"step{i}/"), step.values, CLIP_NORM)
-        assert_losses(report.losses, step.losses(f"step{i}/"))
-        for submodule, norm in step.norms(i).items():
-            assert float(report.gradient_norms[submodule]) == pytest.approx(norm, rel=1e-5)
-    for network in ("student", "teacher"):
-        found = without_key_bias(getattr(objective, network).state_dict())
-        assert_close(found, without_key_bias(step.tensors(f"final/{network}/")), 5e-4)
+    with joined_world("cpu", 60) as world:
+        stepper = stepper_of(objective, world)
+        for i in range(ONE_RANK[name]):
+            result = stepper.run([loaded(step.batch(f"step{i}/"), i)], step.values, [])
+            assert not result.skipped
+            assert_losses(result.losses, step.losses(f"step{i}/"))
+            assert result.gradient_norms == pytest.approx(step.norms(i), rel=1e-5)
+        for network in ("student", "teacher"):
+            state = {n: whole(tensor) for n, tensor in getattr(objective, network).state_dict().items()}
+            assert_close(without_key_bias(state), without_key_bias(step.tensors(f"final/{network}/")), 5e-4)
 
 
 @pytest.mark.parametrize("name", [*ONE_RANK, "step_sinkhorn_2ranks"])

@@ -15,7 +15,7 @@ from pretrain.optimizer.parameter_groups import (
     parameter_groups,
     set_step_values,
 )
-from pretrain.optimizer.schedules import Ease, StepValues
+from pretrain.optimizer.schedules import Ramp, StepValues
 
 
 def test_golden_multipliers(golden: Path) -> None:
@@ -54,12 +54,12 @@ def test_step_values_reach_the_groups() -> None:
     assert seen["backbone.patch_embed.proj.weight"] == pytest.approx((0.9**4 * 0.2, 0.5))
 
 
-def test_ease_holds_back_the_backbone_but_not_what_trains_with_the_heads() -> None:
+def test_ramp_holds_back_the_backbone_but_not_what_trains_with_the_heads() -> None:
     objective = Objective(vit_config("vit_test"), ObjectiveConfig(dino_head=HEAD, ibot_head=PATCH_HEAD))
     optimizer = build_optimizer(objective.student, OptimizerConfig())
     blocks = objective.student["backbone"].config.depth
-    ease = Ease(lr=0.5, weight_decay=0.25, layer_decay=0.1)
-    set_step_values(optimizer, StepValues(1.0, 3.0, 0.4, 0.99, 0.05, heads_lr=2.0, ease=ease))
+    ramp = Ramp(lr=0.5, weight_decay=0.25, layer_decay=0.1)
+    set_step_values(optimizer, StepValues(1.0, 3.0, 0.4, 0.99, 0.05, heads_lr=2.0, ramp=ramp))
     seen = {name: (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for name in group["names"]}
     assert seen["dino_head.last_layer.weight_g"] == (3.0, 0.4)
     assert seen["ibot_head.mlp.0.weight"] == seen["backbone.mask_token"] == (2.0, 0.4)

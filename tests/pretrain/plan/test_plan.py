@@ -13,10 +13,12 @@ import pytest
 
 from pretrain.config import PretrainConfig
 from pretrain.plan.hardware import GPUS, gpu_named
-from pretrain.plan.memory import rows_of
-from pretrain.plan.page import Machine, Plan, loader_seconds_per_image, make_plan, print_plan
-from pretrain.plan.parameters import checkpoint_bytes, count_parameters
-from pretrain.run.setup import memory_of
+from pretrain.plan.memory import MemoryEstimate
+from pretrain.plan.page import print_plan
+from pretrain.plan.parameters import Parameters
+from pretrain.plan.plan import Machine, Plan, loader_seconds_per_image, make_plan
+from pretrain.plan.requirements import requirements_of
+from pretrain.plan.rows import rows_of
 from runtime.config import load_config
 from runtime.errors import UserError
 
@@ -27,19 +29,27 @@ def config_of(*words: str) -> PretrainConfig:
     return load_config(PretrainConfig, None, ["run.dir=x", "data.shards=/missing", *words])
 
 
+def parameters_of(config: PretrainConfig) -> Parameters:
+    return requirements_of(config, 1, 1).parameters
+
+
+def memory_of(config: PretrainConfig, ranks: int, ranks_per_node: int, images: int | None = None) -> MemoryEstimate:
+    return requirements_of(config, ranks, ranks_per_node, images).memory
+
+
 def plan_of(config: PretrainConfig, machine: Machine, images: int | None = None) -> Plan:
     return make_plan(config, machine, images, measure_seconds=0.1)
 
 
 def test_parameters_of_the_published_run() -> None:
     """304,368,640: the released ViT-L/14. A head: three layers with biases, then prototypes with their magnitudes."""
-    parameters = count_parameters(config_of())
+    parameters = parameters_of(config_of())
     assert parameters.backbone == 304_368_640
     before = 1024 * 2048 + 2048 + 2048 * 2048 + 2048
     assert parameters.dino_head == before + 2048 * 384 + 384 + 131072 * (384 + 1)
     assert parameters.ibot_head == before + 2048 * 256 + 256 + 131072 * (256 + 1)
-    assert checkpoint_bytes(parameters) == 16 * parameters.student
-    assert count_parameters(config_of("objective.separate_ibot_head=false")).ibot_head == 0
+    assert parameters.checkpoint_bytes == 16 * parameters.student
+    assert parameters_of(config_of("objective.separate_ibot_head=false")).ibot_head == 0
 
 
 def test_work_per_image_agrees_with_the_public_record() -> None:
@@ -48,12 +58,12 @@ def test_work_per_image_agrees_with_the_public_record() -> None:
     heads = [f"objective.dino_head.{key}" for key in ("prototypes=65536", "bottleneck=256")]
     large16 = config_of(*short, *heads, "objective.separate_ibot_head=false")
     for config, tflop in ((config_of(), 1.37), (large16, 1.15)):
-        assert plan_of(config, A100S, images=10**7).tflop_per_image == pytest.approx(tflop, rel=0.02)
+        assert requirements_of(config, 32, 8).flops_per_image == pytest.approx(tflop * 1e12, rel=0.02)
 
 
 def test_rows_are_counted_as_the_engine_draws_them() -> None:
     config = config_of("model.drop_path=0.4")
-    rows = rows_of(config.model.vit(), config.augment, config.masks, 32)
+    rows = rows_of(config, 32)
     assert rows.student_tokens == 64 * 257 + 256 * 50
     assert rows.branch_tokens == int(64 * 0.6) * 257 + int(256 * 0.6) * 50
     assert rows.cls_rows == 10 * 32
@@ -65,7 +75,7 @@ def test_more_ranks_shard_the_state_and_nothing_else() -> None:
     one, many = (memory_of(config, ranks, 8, images=32) for ranks in (1, 32))
     # The position embedding's first dimension is 1, so the first rank has all of it.
     uncut = 4 * 1370 * 1024
-    assert one.parameters == 4 * count_parameters(config).student
+    assert one.parameters == 4 * parameters_of(config).student
     assert one.parameters / 32 <= many.parameters < one.parameters / 32 * 1.001 + uncut
     assert many.optimizer == 2 * many.parameters and many.activations == one.activations
     assert (many.heads, many.images, many.gathered) == (one.heads, one.images, one.gathered)
@@ -82,7 +92,7 @@ def test_the_page_for_the_published_run(capsys: pytest.CaptureFixture[str]) -> N
     assert plan.steps == 19_531
     assert plan.images_per_second == pytest.approx(70, rel=0.02), "the reference's own speed on this GPU"
     assert plan.gpu_hours == pytest.approx(19_531 * 1024 / plan.images_per_second / 3600)
-    assert plan.memory == memory_of(config, 32, 8), "what 'python -m pretrain estimate --ranks 32' says"
+    assert plan.needs == requirements_of(config, 32, 8), "what 'python -m pretrain estimate --ranks 32' says"
     print_plan(plan)
     page = capsys.readouterr().out
     for text in (
@@ -129,7 +139,7 @@ def test_the_loader_is_measured_on_the_crops_of_the_config() -> None:
 # Sizes at which different parts of the memory lead: activations, state, recomputed blocks, heads.
 _SMALL = {
     "model.name": "vit_small_patch14", "model.depth": 12, "model.image_px": 112, "augment.global_px": 112,
-    "augment.local_px": 42, "augment.local_crops": 4, "batch.images": 8, "batch.group_images": 8,
+    "augment.local_px": 42, "augment.local_crops": 4, "batch.images": 8, "batch.microgroup_images": 8,
     "objective.dino_head.prototypes": 8192, "objective.dino_head.hidden": 1024, "objective.dino_head.bottleneck": 256,
     "objective.ibot_head.prototypes": 8192, "objective.ibot_head.hidden": 1024, "objective.ibot_head.bottleneck": 256,
     "health.collapse_every_steps": 0, "schedule.total": "3 steps", "schedule.warmup": "1 steps",
@@ -137,7 +147,7 @@ _SMALL = {
 }  # fmt: skip
 _MEASURED = {
     "activations": {},
-    "state": {"batch.images": 2, "batch.group_images": 2},
+    "state": {"batch.images": 2, "batch.microgroup_images": 2},
     "recomputed": {"execution.checkpoint_blocks": "true", "model.drop_path": 0.0},
     "heads": {"model.depth": 2, "objective.dino_head.prototypes": 65536, "objective.ibot_head.prototypes": 65536},
 }

@@ -34,7 +34,7 @@ from engine_runs import (
 )
 from torch import equal
 
-from pretrain.run.signals import EXIT_REQUEUE
+from records.run import EXIT_REQUEUE
 
 
 def wait_for_steps(run: Path, steps: int) -> None:
@@ -256,7 +256,7 @@ def test_damaged_checkpoints_are_named_and_passed_over(shards: Path, undisturbed
     assert "step_0000010 is passed over: its file __0_0.distcp has" in said
     assert "step_0000009 is passed over: it is of another architecture" in said
     assert "step_0000006 is passed over: it could not be read" in said
-    assert "going on from step 3" in said
+    assert "resuming from step 3" in said
     assert_same_run(undisturbed, run, 12)
 
 
@@ -271,4 +271,4 @@ def test_a_run_goes_on_only_with_the_settings_it_began_with(shards: Path, undist
     said = run_ranks(words_of(run, shards, checkpoint__every_steps=7, data__workers=2), 1)
     assert "nothing to do: the run has ended at step 12 of 12" in said
     said = run_ranks(words_of(tmp_path / "three", shards), 3, expect=2)
-    assert "3 ranks can't share 4 groups of batch.group_images=4 evenly" in said
+    assert "3 ranks can't share 4 microgroups of batch.microgroup_images=4 evenly" in said

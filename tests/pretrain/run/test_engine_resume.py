@@ -65,7 +65,7 @@ def test_three_kills_change_nothing(shards: Path, undisturbed: Path, tmp_path: P
     words = words_of(run, shards)
     assert survive(run, words, kills=3, seed=1) == 3
     said = run_ranks(words, 2)
-    assert "going on from step" in said
+    assert "resuming from step" in said
     assert_same_run(undisturbed, run, 12)
     assert not list((run / "checkpoints").glob(".*")), "a half-written checkpoint was left behind"
 

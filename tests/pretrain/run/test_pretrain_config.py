@@ -9,7 +9,7 @@ import pytest
 
 from pretrain.config import PretrainConfig, changed_key
 from pretrain.optimizer.schedules import resolve_schedule, steps_of
-from pretrain.parallel.world import Place, device_index, find_place, first_host
+from pretrain.parallel.world import ProcessPlace, device_index, first_host, place_of_process
 from records.metrics import MetricsFile, read_metrics
 from runtime.config import config_to_yaml, load_config
 from runtime.errors import UserError
@@ -23,7 +23,7 @@ def test_every_shipped_config_is_valid(path: Path, tmp_path: Path) -> None:
     config = load_config(PretrainConfig, path, REQUIRED)
     vit = config.model.vit()
     assert config.augment.global_px % vit.patch_px == config.augment.local_px % vit.patch_px == 0
-    config.batch.groups_per_rank(1)
+    config.batch.microgroups_per_rank(1)
     schedule = resolve_schedule(config.schedule, config.batch.images, 10_000_000)
     assert schedule.total_steps > schedule.warmup_steps
     stored = tmp_path / "config.yaml"
@@ -39,7 +39,7 @@ def test_the_published_recipe_is_the_gentle_reading() -> None:
     assert end == 19531
     assert schedule.at(end).lr == pytest.approx(3.9e-5, rel=0.01)
     assert config.model.vit().ffn == "mlp"
-    assert config.batch.groups_per_rank(32) == 1
+    assert config.batch.microgroups_per_rank(32) == 1
     assert config.monitor.early_stopping
 
 
@@ -49,7 +49,7 @@ def test_what_a_resumed_run_may_change() -> None:
     assert changed_key(before, load_config(PretrainConfig, None, moved)) is None
     for change, name in (
         ("run.seed=1", "run.seed"),
-        ("batch.group_images=16", "batch.group_images"),
+        ("batch.microgroup_images=16", "batch.microgroup_images"),
         ("sharding.param_type=bfloat16", "sharding.param_type"),
         ("data.weights={ers: 2.0}", "data.weights"),
         ("objective.ibot_head.prototypes=9", "objective.ibot_head.prototypes"),
@@ -65,31 +65,31 @@ def test_what_can_be_switched_off_is_switched_off_by_a_word_that_yaml_reads_as_a
     assert (config.monitor.mode, config.log.wandb, config.warm_start.anchor) == ("none", "none", "none")
 
 
-def test_groups_and_ranks_must_fit() -> None:
-    with pytest.raises(UserError, match=r"batch\.images=100 does not divide into 1 parts of groups of 32"):
+def test_microgroups_and_ranks_must_fit() -> None:
+    with pytest.raises(UserError, match=r"batch\.images=100 does not divide into 1 parts of microgroups of 32"):
         load_config(PretrainConfig, None, [*REQUIRED, "batch.images=100"])
     with pytest.raises(UserError, match=r"run\.stop_at: '2' is not a duration"):
         load_config(PretrainConfig, None, [*REQUIRED, "run.stop_at='2'"])
 
 
 def test_the_world_is_found_from_the_environment() -> None:
-    assert find_place({}) == Place(0, 1, 0, 1, None, None)
+    assert place_of_process({}) == ProcessPlace(0, 1, 0, 1, None, None)
     torchrun = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
     torchrun |= {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "1234"}
-    assert find_place(torchrun) == Place(5, 8, 1, 4, "10.0.0.1", 1234)
+    assert place_of_process(torchrun) == ProcessPlace(5, 8, 1, 4, "10.0.0.1", 1234)
     # A batch script has the job's variables, but only srun makes a step with tasks.
     batch = {"SLURM_JOB_ID": "77", "SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
-    assert find_place(batch).size == 1
+    assert place_of_process(batch).size == 1
     step = {**batch, "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_ID": "0"}
     step |= {"SLURM_PROCID": "6", "SLURM_LOCALID": "2", "SLURM_STEP_NODELIST": "gpu[07-08]"}
-    place = find_place(step)
+    place = place_of_process(step)
     assert (place.rank, place.size, place.local_rank, place.local_size, place.address) == (6, 8, 2, 4, "gpu07")
-    assert place.port == find_place({**step, "SLURM_PROCID": "0"}).port
+    assert place.port == place_of_process({**step, "SLURM_PROCID": "0"}).port
 
 
 def test_a_world_without_a_port_is_refused() -> None:
     with pytest.raises(UserError, match="WORLD_SIZE=4 is set, but MASTER_PORT is not; start the ranks with torchrun"):
-        find_place({"RANK": "1", "WORLD_SIZE": "4"})
+        place_of_process({"RANK": "1", "WORLD_SIZE": "4"})
 
 
 def test_the_gpu_of_a_rank() -> None:

@@ -1,0 +1,53 @@
+"""How much arithmetic one image is."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from backbone import ViTConfig
+from pretrain.config import PretrainConfig
+from pretrain.objective.heads import HeadConfig
+from pretrain.plan.rows import tokens_of_crop
+
+
+def flops_per_image(config: PretrainConfig) -> float:
+    """Floating-point operations of one image in one step: matrix products only, a multiply-add counts as two.
+
+    The student's are counted three times (forward, and twice that backward), those of the teacher, and of the anchor
+    where there is one, once. Drop path spares its share of the student's blocks.
+    """
+    vit, objective, augment, masks = config.model.vit(), config.trained_objective, config.augment, config.masks
+    dino = objective.dino_head
+    ibot = objective.ibot_head if objective.separate_ibot_head else dino
+    blocks = 2 * block_flops(vit, augment.global_px)  # of both global crops
+    local_blocks = augment.local_crops * block_flops(vit, augment.local_px)
+    embedding = 2 * _embedding_flops(vit, augment.global_px)
+    local_embedding = augment.local_crops * _embedding_flops(vit, augment.local_px)
+    masked = 2 * (augment.global_px // vit.patch_px) ** 2 * masks.crop_probability  # patches of masked crops …
+    masked *= (masks.ratio_min + masks.ratio_max) / 2  # … that are masked, on average
+    patch_head = masked * _head_flops(vit, ibot)
+
+    student = (blocks + local_blocks) * (1 - vit.drop_path) + embedding + local_embedding
+    student += (2 + augment.local_crops) * _head_flops(vit, dino) + patch_head
+    teacher = blocks + embedding + 2 * _head_flops(vit, dino) + patch_head
+    anchor = blocks + embedding if objective.anchored else 0.0
+    return 3 * student + teacher + anchor
+
+
+def block_flops(vit: ViTConfig, side_px: int) -> float:
+    """All blocks on one crop."""
+    tokens, width = tokens_of_crop(vit, side_px), vit.width
+    matrices = 3 if vit.ffn == "swiglu" else 2
+    linear = 4 * width * width + matrices * width * vit.hidden_width
+    return float(vit.depth) * (2.0 * tokens * linear + 4.0 * tokens * tokens * width)
+
+
+def _embedding_flops(vit: ViTConfig, side_px: int) -> float:
+    """The patch embedding of one crop."""
+    return 2.0 * (side_px // vit.patch_px) ** 2 * 3 * vit.patch_px**2 * vit.width
+
+
+def _head_flops(vit: ViTConfig, head: HeadConfig) -> float:
+    """One token through a head."""
+    widths = [vit.width, *[head.hidden] * (head.layers - 1), head.bottleneck, head.prototypes]
+    return 2.0 * sum(a * b for a, b in pairwise(widths))

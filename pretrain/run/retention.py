@@ -1,0 +1,102 @@
+"""Which checkpoints of a run stay on the disk: the newest, and those that something still waits for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_knn import SelectionConfig, claim, must_stay, read_history
+from records.evaluation import evaluation_path
+from records.run import RunFolder, step_name
+from runtime.config import option
+from runtime.console import warn
+from runtime.errors import UserError
+from runtime.files import TEMPORARY_MARK
+
+
+@dataclass
+class CheckpointConfig:
+    """When to save, and what to keep."""
+
+    every_steps: int = option("Steps between two checkpoints.", 1000)
+    keep_last: int = option("Newest checkpoints that are kept.", 2)
+    keep_every_steps: int | None = option("Checkpoints of every so many steps are kept for good.", None)
+    keep_unscored: int = option(
+        "monitor.mode=watch: older checkpoints that may wait for their score; beyond that the oldest goes unscored.",
+        10,
+    )
+    asynchronous: bool = option("Write while training goes on; false waits for the disk.", True)
+
+    def check(self) -> None:
+        if self.every_steps < 1 or self.keep_last < 1 or (self.keep_every_steps or 1) < 1 or self.keep_unscored < 0:
+            raise UserError(
+                "checkpoint.every_steps, keep_last and keep_every_steps must be at least 1, keep_unscored at least 0."
+            )
+
+
+class Retention:
+    """Removes old checkpoints of one run. First rank only.
+
+    `selection`: by which the run's own evaluations are compared; None: it has none. `watched`: another process scores
+    the checkpoints as they appear.
+    """
+
+    def __init__(
+        self, run: RunFolder, config: CheckpointConfig, selection: SelectionConfig | None = None, watched: bool = False
+    ) -> None:
+        self.run, self.config, self.selection, self.watched = run, config, selection, watched
+        self.last_good_step: int | None = None  # what a rollback would go to: kept, however old it is
+
+    def protected_steps(self, steps: list[int]) -> set[int]:
+        """Those of `steps` (newest first) whose checkpoints stay. Whatever needs a checkpoint says so here."""
+        protected = set(steps[: self.config.keep_last])
+        if self.config.keep_every_steps is not None:
+            protected |= {step for step in steps if step % self.config.keep_every_steps == 0}
+        names = {self.run.best.resolve().name}
+        if self.selection is not None:
+            names |= must_stay(read_history(self.run), self.selection)
+        protected |= {step for step in steps if step_name(step) in names or step == self.last_good_step}
+        return protected | self._unscored([step for step in steps if step not in protected])
+
+    def _unscored(self, steps: list[int]) -> set[int]:
+        """Those that a watcher has still to score, as many as may wait."""
+        if not self.watched:
+            return set()
+        waiting = [step for step in steps if not evaluation_path(self.run, step_name(step)).is_file()]
+        if len(waiting) > self.config.keep_unscored:
+            warn(
+                f"{len(waiting)} checkpoints wait for their score ({step_name(waiting[-1])} to "
+                f"{step_name(waiting[0])}), more than checkpoint.keep_unscored={self.config.keep_unscored}: the oldest "
+                f"go unscored; start another watcher (python -m eval_knn --watch {self.run.path}), or raise the key."
+            )
+        return set(waiting[: self.config.keep_unscored])
+
+    def remove_old(self) -> None:
+        """Remove what nothing waits for. What a watcher holds at this moment stays until the next time."""
+        with self._claim("selection", wait=True):  # `best` does not move to a checkpoint that is about to go
+            steps = self.run.steps()
+            protected = self.protected_steps(steps)
+            for step in steps:
+                if step in protected:
+                    continue
+                with self._claim(step_name(step)) as is_ours:
+                    if is_ours:
+                        remove_checkpoint(self.run.checkpoint(step))
+
+    @contextmanager
+    def _claim(self, name: str, wait: bool = False) -> Iterator[bool]:
+        if not self.run.claims.is_dir():  # nobody has ever evaluated anything here
+            yield True
+            return
+        with claim(self.run, name, wait) as is_ours:
+            yield is_ours
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a folder that others may be looking for: first its name, then what is in it."""
+    hidden = path.with_name(f".{path.name}{TEMPORARY_MARK}removed")
+    path.rename(hidden)
+    shutil.rmtree(hidden)

@@ -1,0 +1,74 @@
+"""The line that a logged step leaves, in the metrics and on the console."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from pretrain.config import PretrainConfig
+from pretrain.data.loader import LoadedBatch
+from pretrain.optimizer.schedules import StepValues
+from pretrain.optimizer.step import StepResult
+from pretrain.parallel.world import World
+from pretrain.run.logs import RunLog
+from pretrain.run.speed import Clock
+from records.run import RunFolder
+from runtime.console import duration, say
+
+
+class StepLog:
+    """Figures of the steps from `first_step` on. All ranks call every method alike; the first one writes."""
+
+    def __init__(self, run: RunFolder, config: PretrainConfig, world: World, first_step: int, total_steps: int) -> None:
+        self.config, self.world, self.total_steps = config, world, total_steps
+        self.clock = Clock(first_step, config, world.size)
+        self._log = RunLog(run, config.log, first_step, asdict(config)) if world.is_first else None
+
+    def is_due(self, step: int) -> bool:
+        return step % self.config.log.every_steps == 0
+
+    def write(
+        self,
+        step: int,
+        parts: list[LoadedBatch],
+        values: StepValues,
+        result: StepResult,
+        wait_seconds: float,
+        further: dict[str, Any],
+    ) -> None:
+        """What a step did. `wait_seconds`: spent waiting for data since the start, as a mean over ranks."""
+        keys = self._keys(parts) if self.config.log.sample_keys else {}
+        if self._log is None:
+            return
+        speed = self.clock.speed_at(step + 1, wait_seconds)
+        figures = {**result.losses, "gradient_norm": result.gradient_norms, "schedule": values.figures()}
+        skipped = {"skipped": True} if result.skipped else {}
+        self._log.write(step, {**figures, **skipped, **further, **keys, "speed": speed})
+        self._say(step, result.losses["total"], values.lr, speed)
+
+    def write_evaluation(self, step: int, knn: dict[str, float | None]) -> None:
+        """The evaluation after the last step, which has no step's line to stand in."""
+        if self._log is not None:
+            self._log.write(step, {"knn": knn})
+
+    def flush_to_disk(self) -> None:
+        """Before a checkpoint is written: whoever resumes from it finds all lines before it."""
+        if self._log is not None:
+            self._log.metrics.flush_to_disk()
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+    def _keys(self, parts: list[LoadedBatch]) -> dict[str, Any]:
+        by_rank = self.world.gather([part.keys for part in parts])
+        return {"keys": [key for part in range(len(parts)) for rank in by_rank for key in rank[part]]}
+
+    def _say(self, step: int, loss: float, lr: float, speed: dict[str, float]) -> None:
+        left = (self.total_steps - step - 1) * speed["step_seconds"]
+        mfu = f"MFU {100 * speed['mfu']:.0f}%  " if "mfu" in speed else ""
+        say(
+            f"step {step:>6,}/{self.total_steps:,}  loss {loss:.4f}  lr {lr:.2e}  "
+            f"{speed['images_per_second']:.1f} images/s  data wait {100 * speed['data_wait_share']:.0f}%  "
+            f"{mfu}memory {speed['memory_gb']:.2f} GB  {duration(left)} left"
+        )
