@@ -219,6 +219,7 @@ def test_files_that_yaml_would_take_silently_or_choke_on(content: bytes, says: s
     assert str(path) in str(caught.value)
 
 
+@dataclass
 class _Inner:
     ramp: str = option("Time.", "4 steps", was="ease")
 
