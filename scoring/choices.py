@@ -6,7 +6,7 @@ A question that wasn't answered, or whose reply can't be read, is wrong: every s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,18 +45,34 @@ def chance_corrected(accuracy: float, chance: float) -> float:
 def accuracy_of(correct: Floats, n_options: Integers, weights: Floats | None = None) -> Accuracy:
     """Figures of questions [N]; with weights [R, N] of `group_weights` the intervals over groups too."""
     accuracy, chance = float(np.mean(correct)), chance_level(n_options)
-    interval = corrected = None
-    if weights is not None and len(weights):
-        total = weights.sum(axis=1)
-        drawn = total > 0
-        table = np.stack([correct, 1 / np.asarray(n_options, np.float64)], axis=1)  # [N, 2]
-        right, guess = ((weights @ table)[drawn] / total[drawn, None]).T
-        interval = percentile_interval(right)
-        if chance < 1:
-            corrected = percentile_interval(
-                np.divide(right - guess, 1 - guess, out=np.zeros_like(right), where=guess < 1)
-            )
-    return Accuracy(len(correct), accuracy, chance, chance_corrected(accuracy, chance), interval, corrected)
+    figures = Accuracy(len(correct), accuracy, chance, chance_corrected(accuracy, chance))
+    if weights is None:
+        return figures
+    return accuracies_by(correct, n_options, {"all": np.ones(len(correct), bool)}, weights)["all"]
+
+
+def accuracies_by(
+    correct: Floats, n_options: Integers, parts: dict[str, NDArray[np.bool_]], weights: Floats | None = None
+) -> dict[str, Accuracy]:
+    """The same for parts of the questions (name → which of them [N]), with one pass over the weights [R, N]."""
+    guess = 1 / np.asarray(n_options, np.float64)
+    plain = {name: accuracy_of(correct[own], n_options[own]) for name, own in parts.items()}
+    if weights is None or not len(weights) or not parts:
+        return plain
+    inside = np.stack(list(parts.values()), axis=1).astype(np.float64)  # [N, P]
+    drawn = weights @ np.concatenate([inside, inside * correct[:, None], inside * guess[:, None]], axis=1)  # [R, 3P]
+    totals, rights, guesses = np.split(drawn, 3, axis=1)
+    result = {}
+    for column, (name, figures) in enumerate(plain.items()):
+        there = totals[:, column] > 0  # a draw may hold no question of a small part
+        share = rights[there, column] / totals[there, column]
+        chance = guesses[there, column] / totals[there, column]
+        several = chance < 1
+        corrected = (share[several] - chance[several]) / (1 - chance[several])
+        result[name] = replace(
+            figures, interval=percentile_interval(share), corrected_interval=percentile_interval(corrected)
+        )
+    return result
 
 
 def wilson(right: int, n: int, confidence: float = 0.95) -> Interval:

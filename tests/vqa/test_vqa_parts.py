@@ -14,6 +14,7 @@ import pytest
 from atlas.regions import Region
 from atlas.taxonomy import Label, load_taxonomy
 from runtime.errors import UserError
+from runtime.screen.field_of_view import FieldOfView
 from scoring.localisation import corner_iou
 from vqa.bench.candidates import Candidate, all_candidates
 from vqa.bench.distractors import DistractorConfig, refusal_of
@@ -57,9 +58,9 @@ def test_distractor_boxes(cases: Any) -> None:
     case = cases["distractor_boxes"]
     settings = case["config"]
     x1, y1, x2, y2 = settings["field_of_view"]
-    view = np.zeros((settings["image"][1], settings["image"][0]), np.uint8)
-    view[y1:y2, x1:x2] = 1
-    prepared = Prepared((0, 0, *settings["image"]), tuple(settings["image"]), view)
+    corners = np.array([[x1, y1], [x2, y1], [x2, y2], [x1, y2]], np.float32)
+    size = tuple(settings["image"])
+    prepared = Prepared((0, 0, *size), size, FieldOfView("rectangle", corners, size))
     accepted: list[list[int]] = []
     reasons = []
     for box in case["candidates_in_order"]:
@@ -127,8 +128,9 @@ def made_up_pictures(count: int) -> list[Picture]:
 def many() -> tuple[list[Item], dict[str, Picture], Prepared, Planner]:
     pictures = made_up_pictures(1060)
     vocabulary = load_vocabulary()
-    y, x = np.mgrid[:400, :400]
-    prepared = Prepared((0, 0, 400, 400), (400, 400), ((x - 200) ** 2 + (y - 200) ** 2 < 198**2).astype(np.uint8))
+    angle = np.linspace(0, 2 * np.pi, 64, endpoint=False)
+    circle = (200 + 198 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(np.float32)
+    prepared = Prepared((0, 0, 400, 400), (400, 400), FieldOfView("circle", circle, (400, 400)))
     candidates = all_candidates(pictures, vocabulary)
     planner = Planner(Pools(candidates), vocabulary, load_templates(), DistractorConfig(), 16, True, 0)
     planned = [q for c in candidates for q in planner.plan(c, prepared, list(SUBTASKS))]
@@ -205,7 +207,7 @@ def test_no_question_without_room_for_other_boxes() -> None:
     polyp = Label("colon", "pathological-findings", "colon-polyp")
     large = Region(polyp, (20, 20, 380, 380))
     picture = Picture("0" * 64, Path("a.jpg"), ("kvasir",), (polyp,), (), "g0", (large,))
-    prepared = Prepared((0, 0, 400, 400), (400, 400), np.ones((400, 400), np.uint8))
+    prepared = Prepared((0, 0, 400, 400), (400, 400))
     candidates = all_candidates([picture], load_vocabulary())
     planner = Planner(Pools(candidates), load_vocabulary(), load_templates(), DistractorConfig(), 16, True, 0)
     assert [q for c in candidates for q in planner.plan(c, prepared, ["VG", "RS"])] == []
@@ -234,3 +236,14 @@ def test_candidates_with_two_answers_are_not_asked() -> None:
     both = Picture("0" * 64, Path("a.jpg"), ("kvasir",), (polyp, colitis), (), "g0")
     found: list[Candidate] = all_candidates([both], load_vocabulary())
     assert [c.subtask for c in found] == ["OI"]
+
+
+def test_sizes_of_boxes_tell_nothing(many: tuple[list[Item], dict[str, Picture], Prepared, Planner]) -> None:
+    ranks: Counter[int] = Counter()
+    for item in many[0]:
+        if item.subtask == "VG":
+            areas = [(r.box[2] - r.box[0]) * (r.box[3] - r.box[1]) for r in item.regions]
+            ranks[sum(area > areas[0] for area in areas[1:])] += 1
+    total = sum(ranks.values())
+    for rank in range(4):
+        assert abs(ranks[rank] / total - 0.25) < 4 * np.sqrt(0.25 * 0.75 / total), ranks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +61,13 @@ def draw_distractors(
 ) -> list[Box] | None:
     """`count` wrong boxes in a picture of `size` (width, height), or None when there is no room."""
     accepted: list[Box] = []
+    # Truth and distractors are drawn from one range of sizes, of which the truth's place is drawn first: so it is the
+    # largest, the smallest or in the middle equally often, and sizes tell nothing.
+    half = min(-log(config.min_size_factor), log(config.max_size_factor)) / 2
+    place = random.uniform(-half, half, 2)
     for _ in range(count):
-        boxes = _proposals(truth, size, config, random)
+        factors = np.exp(random.uniform(-half, half, (config.tries, 2)) - place)
+        boxes = _proposals(truth, size, factors, random)
         # The cheap tests of all proposals at once; the first that passes is looked at closely.
         good = inside(boxes) >= config.min_share_in_view
         good &= corner_iou(boxes, list(true_boxes)).max(axis=1) <= config.max_iou_with_truth
@@ -80,11 +86,10 @@ def draw_distractors(
 
 
 def _proposals(
-    truth: Box, size: tuple[int, int], config: DistractorConfig, random: np.random.Generator
+    truth: Box, size: tuple[int, int], factors: NDArray[np.float64], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Boxes [tries, 4] inside the picture, of about the truth's size."""
-    factors = random.uniform(config.min_size_factor, config.max_size_factor, (config.tries, 2))
+    """Boxes [tries, 4] anywhere in the picture, so many times as wide and high as the truth."""
     sides = np.rint(factors * [truth[2] - truth[0], truth[3] - truth[1]]).astype(np.int64)
     sides = np.minimum(np.maximum(sides, 1), np.array(size))
-    low = np.floor(random.uniform(0, 1, (config.tries, 2)) * (np.array(size) - sides + 1)).astype(np.int64)
+    low = np.floor(random.uniform(0, 1, (len(factors), 2)) * (np.array(size) - sides + 1)).astype(np.int64)
     return np.concatenate([low, low + sides], axis=1)

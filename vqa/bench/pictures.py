@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from math import ceil, floor
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from runtime.config import option
 from runtime.images import UnreadableImageError, open_image
-from runtime.screen.field_of_view import FieldOfViewConfig, detect_field_of_view
+from runtime.screen.field_of_view import FieldOfView, FieldOfViewConfig, detect_field_of_view
 from runtime.screen.quality import QualityConfig, drop_reason, measure
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
@@ -35,22 +35,28 @@ class PictureConfig:
     quality: QualityConfig = field(default_factory=QualityConfig)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
-    """Where the sent picture lies in its original, and which of its pixels show the gut."""
+    """Where the sent picture lies in its original, and its field of view (None: all of it).
+
+    Many of these are kept at once, so that masks are made when they are needed.
+    """
 
     crop: Box
     size: tuple[int, int]  # width, height as sent
-    view: NDArray[np.uint8]  # [h, w], 1 inside the field of view
+    outline: FieldOfView | None = None  # in pixels of the sent picture
 
-    @cached_property
-    def _sums(self) -> NDArray[np.int64]:
-        return np.asarray(cv2.integral(self.view), np.int64)  # [h + 1, w + 1]
+    @property
+    def view(self) -> NDArray[np.uint8]:
+        """[h, w], 255 inside the field of view."""
+        if self.outline is None:
+            return np.full((self.size[1], self.size[0]), 255, np.uint8)
+        return self.outline.mask()
 
     def inside_share(self, boxes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Share of each box [N, 4] inside the field of view."""
         x1, y1, x2, y2 = np.clip(boxes, 0, [self.size[0], self.size[1]] * 2).T
-        sums = self._sums
+        sums = _sums(self)
         lit = sums[y2, x2] - sums[y1, x2] - sums[y2, x1] + sums[y1, x1]
         area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
         return np.asarray(lit / np.maximum(area, 1), np.float64)
@@ -75,6 +81,12 @@ class Prepared:
         if (x2 - x1, y2 - y1) != self.size:
             part = np.asarray(cv2.resize(part, self.size, interpolation=cv2.INTER_AREA), np.uint8)
         return np.where(self.view[..., None] > 0, part, np.uint8(0))
+
+
+@lru_cache(maxsize=8)
+def _sums(prepared: Prepared) -> NDArray[np.int64]:
+    """Pixels inside the field of view above and left of each corner [h + 1, w + 1]; asked often for one picture."""
+    return np.asarray(cv2.integral((prepared.view > 0).astype(np.uint8)), np.int64)
 
 
 def box_as_sent(box: Sequence[float], crop: Box, size: tuple[int, int]) -> Box | None:
@@ -111,7 +123,6 @@ def prepare(path: Path, config: PictureConfig) -> Prepared | str:
         crop = outline.box
     scale = min(1.0, config.longest_side_px / max(crop[2] - crop[0], crop[3] - crop[1]))
     size = (max(1, round((crop[2] - crop[0]) * scale)), max(1, round((crop[3] - crop[1]) * scale)))
-    view = np.full((size[1], size[0]), 255, np.uint8) if outline is None else outline.cropped_to(size).mask()
-    prepared = Prepared(crop, size, (view > 0).astype(np.uint8))
-    reason = drop_reason(measure(prepared.render(image), view), config.quality)
+    prepared = Prepared(crop, size, None if outline is None else outline.cropped_to(size))
+    reason = drop_reason(measure(prepared.render(image), prepared.view), config.quality)
     return prepared if reason is None else f"picture is {reason.replace('_', ' ')}"

@@ -1,0 +1,86 @@
+"""How long it takes to score 10,000 questions with 1,000 draws of whole groups, on one core.
+
+python -m benchmarks.vqa
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from scoring.replies import LETTERS
+from vqa.bench.items import Draft, Item, question_id, read_bench, write_bench
+from vqa.bench.tasks import SCENES, SUBTASKS
+from vqa.client.answers import Answer
+from vqa.client.prompts import Variant
+from vqa.score.results import ScoreSettings, score_bench
+
+QUESTIONS, CONTESTANTS, DRAWS = 10_000, 3, 1000
+TARGET_SECONDS = 30
+
+
+def made_up_bench(folder: Path, random: np.random.Generator) -> None:
+    folder.mkdir()
+    subtasks = list(SUBTASKS.values())
+    items = []
+    for number in range(QUESTIONS):
+        subtask = subtasks[number % len(subtasks)]
+        options = tuple(f"finding {n}" for n in random.choice(40, int(random.integers(2, 7)), replace=False))
+        items.append(
+            Item(
+                id=question_id(str(number)),
+                task=subtask.task,
+                subtask=subtask.code,
+                category=subtask.category,
+                scene=list(SCENES)[number % 4],
+                prompt_kind=subtask.prompt_kind,
+                kind="choice",
+                sha256=f"{number:064x}",
+                group=f"g{int(random.integers(0, QUESTIONS * 2 // 3))}",
+                image="",
+                width=640,
+                height=480,
+                question="Which finding does this picture show?",
+                options=options,
+                answer=LETTERS[int(random.integers(0, len(options)))],
+                entity="finding",
+                dataset=f"set {number % 5}",
+            )
+        )
+    write_bench(folder, Draft("made up", items, {"reviewed": 0}))
+
+
+def main() -> None:
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        made_up_bench(folder / "bench", random)
+        bench = read_bench(folder / "bench")
+        for contestant in range(CONTESTANTS):
+            out = folder / f"m{contestant}"
+            out.mkdir()
+            lines = []
+            for item in bench.items:
+                letter = LETTERS[int(random.integers(0, len(item.options)))]
+                text = f"Looking at the picture, the mucosa is smooth. The correct answer is {letter}."
+                lines.append(Answer(item.id, Variant(), f"m{contestant}", text).to_line())
+            (out / "answers.jsonl").write_text("".join(lines), encoding="utf-8")
+        began = time.monotonic()
+        answers = [folder / f"m{n}" for n in range(CONTESTANTS)]
+        score_bench(bench, answers, ScoreSettings(folder / "out", draws=DRAWS))
+        seconds = time.monotonic() - began
+    print(
+        f"{QUESTIONS} questions, {CONTESTANTS} contestants, {DRAWS} draws, page included: {seconds:.1f} s "
+        f"({seconds / TARGET_SECONDS:.2f} of the {TARGET_SECONDS} s that it may take)"
+    )
+
+
+if __name__ == "__main__":
+    main()
