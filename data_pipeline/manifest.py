@@ -19,7 +19,7 @@ from data_pipeline.planning import Plan, published_settings
 from data_pipeline.work import PART_COLUMNS, PART_EXAMPLES, PART_FRAMES, PART_SCHEMA
 from records.shards import Certificate, GuardedSet, Manifest, PrivateFolder, ShardFolder, index_name
 from runtime.files import atomic_file, read_json, write_checksums
-from runtime.leakage.compare import PARTS, THUMBNAIL_PX
+from runtime.leakage import COVERED, THUMBNAIL_PX
 from runtime.names import printable
 
 _EXAMPLES_PER_REASON = 24
@@ -140,8 +140,9 @@ def _certificate(config: PipelineConfig, made: Plan, collected: Collected, sets:
         frames_dropped=len(leaks),
         images_found=sorted({leak["sha256"] for leak in leaks}),
         method={
-            "quick_search": f"16x16 detail vectors of the field of view and of its middle parts {list(PARTS)}",
+            "quick_search": "8x8 detail vectors of the field of view, in eight symmetries and many windows",
             "comparison": f"correlation of {THUMBNAIL_PX}x{THUMBNAIL_PX} detail pictures after affine alignment (ECC)",
+            "covers": list(COVERED),
             **{name: getattr(config.leakage, name) for name in ("min_similarity", "candidates", "min_correlation")},
         },
         known_overlaps=[dataclasses.asdict(overlap) for overlap in made.overlaps],

@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.config import option
-from runtime.leakage.compare import DESCRIPTOR_PX, PARTS, Thumbnail, correlation_when_aligned, descriptor
+from runtime.leakage.compare import (
+    DESCRIPTOR_LENGTH,
+    Thumbnail,
+    correlation_when_aligned,
+    descriptors_of_symmetries,
+    descriptors_of_windows,
+)
+from runtime.leakage.views import SYMMETRIES, WINDOWS, after, inverse
+
+# Neighbouring windows are alike; the first of another one is soon met.
+_VIEWS_LOOKED_AT = 12
 
 
 @dataclass
@@ -24,9 +34,9 @@ class LeakageConfig:
         high=1,
     )
     min_similarity: float = option(
-        "Similarity of the quick search from which an image is compared closely.", 0.45, low=-1, high=1
+        "Similarity of the quick search from which an image is compared closely.", 0.70, low=-1, high=1
     )
-    candidates: int = option("Images that are compared closely, per frame.", 4, low=1)
+    candidates: int = option("Images that are compared closely, per frame.", 2, low=1)
     min_correlation: float = option("Correlation after alignment from which a frame is a copy.", 0.55, low=-1, high=1)
 
 
@@ -37,7 +47,7 @@ class GuardedImage:
     name: str  # guarded set and path inside it
     sha256: str
     thumbnail: Thumbnail | None
-    descriptors: NDArray[np.float32] | None  # [len(PARTS), 256]
+    descriptors: NDArray[np.float32] | None  # [windows, 64]
 
 
 @dataclass(frozen=True)
@@ -56,46 +66,52 @@ class Guard:
 
     names: list[str]
     sha256: list[str]  # of the files: what may be published of an image, whose name may be a patient's
-    descriptors: NDArray[np.float32]  # [len(PARTS) * N, 256], part by part
+    descriptors: NDArray[np.float32]  # [N · windows, 64]
     greys: NDArray[np.uint8]  # [N, 96, 96]
     masks: NDArray[np.uint8]  # [N, 96, 96]
 
     def match(self, thumbnail: Thumbnail, config: LeakageConfig) -> Match | None:
         """The guarded image that this is a copy of, or None."""
-        count = len(self.names)
-        if count == 0:
+        if not self.names:
             return None
-        similarity = (self.descriptors @ descriptor(thumbnail)).reshape(len(PARTS), count)
-        best_part = similarity.argmax(axis=0)
-        best = similarity.max(axis=0)
-        top = np.argsort(-best, kind="stable")[: config.candidates]
-        found: Match | None = None
-        for number in (int(i) for i in top if best[i] >= config.min_similarity):
+        products = self.descriptors @ descriptors_of_symmetries(thumbnail).T  # [N · windows, 8]
+        similarity = products.reshape(len(self.names), len(WINDOWS) * len(SYMMETRIES))  # [N, windows · 8]
+        for number, pair in self._candidates(similarity, config):
+            window, symmetry = divmod(pair, len(SYMMETRIES))
+            # A place of the turned frame is `symmetry` of the frame's and `window` of the guarded image's.
+            view = after(inverse(SYMMETRIES[symmetry]), WINDOWS[window])
             other = Thumbnail(self.greys[number], self.masks[number])
-            correlation = correlation_when_aligned(thumbnail, other, PARTS[best_part[number]])
-            if correlation >= config.min_correlation and (found is None or correlation > found.correlation):
-                found = Match(number, self.names[number], self.sha256[number], round(correlation, 4))
-        return found
+            correlation = correlation_when_aligned(thumbnail, other, view)
+            if correlation >= config.min_correlation:
+                return Match(number, self.names[number], self.sha256[number], round(correlation, 4))
+        return None
+
+    def _candidates(self, similarity: NDArray[np.float32], config: LeakageConfig) -> list[tuple[int, int]]:
+        """(image, view) in the order in which they are tried: likely images, each by its two likeliest windows."""
+        best = similarity.max(axis=1)
+        found = []
+        for number in np.argsort(-best, kind="stable")[: config.candidates]:
+            views = np.argsort(-similarity[number], kind="stable")[:_VIEWS_LOOKED_AT]
+            other_window = [v for v in views if v // len(SYMMETRIES) != views[0] // len(SYMMETRIES)][:1]
+            found += [(int(number), int(v)) for v in (views[0], *other_window)]
+        return [(number, view) for number, view in found if similarity[number, view] >= config.min_similarity]
 
 
 def build_guard(images: Sequence[GuardedImage]) -> Guard:
     """The index of all readable images."""
     readable = [image for image in images if image.thumbnail is not None]
     thumbnails = [image.thumbnail for image in readable if image.thumbnail is not None]
-    descriptors = np.array([image.descriptors for image in readable], np.float32).reshape(
-        -1, len(PARTS), DESCRIPTOR_PX**2
-    )
     shape = (len(thumbnails), *(thumbnails[0].grey.shape if thumbnails else (0, 0)))
     return Guard(
         names=[image.name for image in readable],
         sha256=[image.sha256 for image in readable],
-        descriptors=np.ascontiguousarray(descriptors.transpose(1, 0, 2)).reshape(-1, DESCRIPTOR_PX**2),
+        descriptors=np.array([image.descriptors for image in readable], np.float32).reshape(-1, DESCRIPTOR_LENGTH),
         greys=np.array([t.grey for t in thumbnails], np.uint8).reshape(shape),
         masks=np.array([t.mask for t in thumbnails], np.uint8).reshape(shape),
     )
 
 
 def guarded_image(name: str, sha256: str, thumbnail: Thumbnail | None) -> GuardedImage:
-    """An image with the vectors of all its parts."""
-    vectors = None if thumbnail is None else np.stack([descriptor(thumbnail, part) for part in PARTS])
+    """An image with the vectors of all its windows."""
+    vectors = None if thumbnail is None else descriptors_of_windows(thumbnail)
     return GuardedImage(name, sha256, thumbnail, vectors)
