@@ -1,4 +1,4 @@
-"""`python -m backbone export|embed|show|info|init`."""
+"""`python -m backbone export|verify|embed|show|info|init`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-worse-than-start", action="store_true", help="export what kNN found worse than the run's start"
     )
+    parser.add_argument("--sign", metavar="KEY", help="sign the checksums with this ssh key (needs ssh-keygen)")
     parser.add_argument("--check-image", action="append", default=[], metavar="FILE", help="image to compare on")
 
 
@@ -56,7 +57,20 @@ def _export(arguments: argparse.Namespace, config: Any) -> None:
         arguments.average_with_start,
         arguments.start,
         arguments.allow_worse_than_start,
+        arguments.sign,
     )
+
+
+def _verify_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--signers", metavar="FILE", help="demand a signature of one of these: an allowed_signers file of ssh-keygen"
+    )
+
+
+def _verify(arguments: argparse.Namespace, config: Any) -> None:
+    from backbone.release import verify_release
+
+    verify_release(arguments.release, arguments.signers)
 
 
 def _embed_options(parser: argparse.ArgumentParser) -> None:
@@ -141,13 +155,14 @@ def _init(arguments: argparse.Namespace, config: Any) -> None:
     export = Export(VisionTransformer(vit), Preprocessing(), "float32")
     state = export.model.state_dict()
     with atomic_file(arguments.to) as stream:
-        stream.write(save(state, export.header()))
+        stream.write(save(state, export.header(state)))
     say(f"{arguments.to}: {architecture_name(vit)}, untrained, seed {arguments.seed}")
     say(f"weights sha256 {weights_checksum(vit, state)}")
 
 
 COMMANDS = [
     Command("export", "write a release: formats, model card, checksums", _export, ("SOURCE",), None, _export_options),
+    Command("verify", "whether a release is whole and unchanged", _verify, ("RELEASE",), None, _verify_options),
     Command(
         "embed",
         "features of images, folders of images or .tar shards as a Parquet table",

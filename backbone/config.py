@@ -6,7 +6,8 @@ import re
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from runtime.config import option
+from records.documents import parse_document
+from runtime.config import check_config, option
 from runtime.errors import UserError
 
 
@@ -14,28 +15,27 @@ from runtime.errors import UserError
 class ViTConfig:
     """What a backbone computes. Two backbones with equal configs and weights give equal features."""
 
-    width: int = option("Length of a token.", 1024, low=1)
-    depth: int = option("Number of transformer blocks.", 24, low=1)
-    heads: int = option("Attention heads per block; they share the width.", 16, low=1)
-    patch_px: int = option("Side of a patch in pixels.", 14, low=1)
-    image_px: int = option("Side of the square image whose patch grid pos_embed is stored for.", 518, low=1)
-    mlp_ratio: float = option("Hidden width of the feed-forward layer over the token width.", 4.0, above=0)
+    width: int = option("Length of a token.", 1024, low=1, high=65536)
+    depth: int = option("Number of transformer blocks.", 24, low=1, high=1000)
+    heads: int = option("Attention heads per block; they share the width.", 16, low=1, high=65536)
+    patch_px: int = option("Side of a patch in pixels.", 14, low=1, high=1024)
+    image_px: int = option("Side of the square image whose patch grid pos_embed is stored for.", 518, low=1, high=16384)
+    mlp_ratio: float = option("Hidden width of the feed-forward layer over the token width.", 4.0, above=0, high=64)
     ffn: Literal["mlp", "swiglu"] = option("Kind of feed-forward layer.", "mlp")
-    registers: int = option("Register tokens between the cls token and the patches.", 0, low=0)
+    registers: int = option("Register tokens between the cls token and the patches.", 0, low=0, high=1024)
     position_offset: float = option("Added to the grid's sides when pos_embed is interpolated; 0 by size.", 0.1)
     position_antialias: bool = option("Antialias when pos_embed is interpolated to a smaller grid.", False)
     layerscale_init: float = option("First value of the LayerScale factors.", 1e-5, low=0)
     drop_path: float = option("Share of the samples that skip a residual branch while training.", 0.0, low=0, below=1)
 
     def __post_init__(self) -> None:
+        check_config(self, "vit")
         if self.width % self.heads:
             raise UserError(f"vit: the width {self.width} is not a multiple of the {self.heads} heads; change one.")
         if self.image_px % self.patch_px:
             raise UserError(
                 f"vit: image_px={self.image_px} is not a multiple of patch_px={self.patch_px}; change one of them."
             )
-        if not 0.0 <= self.drop_path < 1.0:
-            raise UserError(f"vit: drop_path={self.drop_path} must be at least 0 and below 1.")
 
     @property
     def grid(self) -> int:
@@ -57,7 +57,7 @@ class ViTConfig:
         unknown = sorted(set(values) - {item.name for item in fields(cls)})
         if unknown:
             raise UserError(f"vit: unknown key '{unknown[0]}' in the stored backbone config.")
-        return cls(**values)
+        return parse_document(cls, values, "the stored backbone config", "sizes of a backbone")
 
 
 # width, depth, heads, ffn

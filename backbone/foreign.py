@@ -62,6 +62,10 @@ def config_of(state: State, heads: int | None = None) -> ViTConfig:
     if grid * grid != positions:
         raise UserError(f"pos_embed holds {positions} patch positions, which is not a square grid.")
     indices = [int(name.split(".")[1]) for name in state if re.match(r"blocks\.\d+\.", name)]
+    # Before anything of that depth is built: a name may claim any number.
+    if len(set(indices)) != max(indices, default=-1) + 1:
+        absent = next(i for i in range(len(set(indices)) + 1) if i not in set(indices))
+        raise UserError(f"the tensors of block {absent} are missing, although there is a block {max(indices)}.")
     registers = state["register_tokens"].shape[1] if "register_tokens" in state else 0
     ffn: Literal["mlp", "swiglu"] = "swiglu" if "blocks.0.mlp.w12.weight" in state else "mlp"
     heads = heads or _HEADS_OF_SIZE.get(width, width // 64)

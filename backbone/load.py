@@ -20,14 +20,15 @@ from backbone.config import ViTConfig, architecture_name, vit_config
 from backbone.foreign import State, config_of, format_of, to_official
 from backbone.preprocessing import Preprocessing, transformers_preprocessing
 from backbone.vit import Execution, VisionTransformer
-from backbone.weight_files import read_tensors
-from records.release import ReleaseFolder
+from backbone.weight_files import read_tensors, refuse_non_finite
+from records.release import ReleaseFolder, ReleaseInfo
 from records.run import RunFolder, is_whole_checkpoint, read_checkpoint_info, refuse_half_written, run_of
 from records.shards import Certificate
 from runtime.errors import UserError
-from runtime.files import read_json
+from runtime.files import parse_json, read_json
 
-# Our safetensors files hold this JSON text in their header: {"vit": …, "preprocessing": …}.
+# Our safetensors files hold this JSON text in their header: {"vit": …, "preprocessing": …, "weights_sha256": …} and, in
+# a release, the certificate's checksum.
 HEADER_KEY = "panendofm"
 Role = Literal["teacher", "student"]
 _LISTED = 3  # tensors that an error names
@@ -56,6 +57,7 @@ class _Weights:
     preprocessing: Preprocessing | None = None
     certificate: Certificate | None = None
     metadata: dict[str, Any] | None = None
+    weights_sha256: str | None = None  # what the checksum of the values must be
 
 
 def load_backbone(
@@ -63,14 +65,16 @@ def load_backbone(
     architecture: str | ViTConfig | None = None,
     role: Role = "teacher",
     execution: Execution | None = None,
+    release_format: str | None = None,
 ) -> LoadedBackbone:
     """Load a backbone from a file or folder of any known kind.
 
     `architecture` demands a certain one (a name such as vit_large_patch14, or a config); by default it is found out.
-    `role` chooses between teacher and student where a checkpoint holds both.
+    `role` chooses between teacher and student where a checkpoint holds both; `release_format` between the formats of a
+    release, which all give the same features.
     """
     path = Path(path)
-    weights = _read(path, role)
+    weights = _read(path, role) if release_format is None else _from_release(ReleaseFolder(path), release_format)
     demanded = vit_config(architecture) if isinstance(architecture, str) else architecture
     try:
         config = demanded or weights.config or config_of(weights.state)
@@ -82,13 +86,20 @@ def load_backbone(
     with torch.device("meta"):
         model = VisionTransformer(config, execution)
     state = {name: tensor.to(torch.float32) for name, tensor in weights.state.items()}
+    refuse_non_finite(state, path)
+    checksum = weights_checksum(config, state)
+    if weights.weights_sha256 is not None and checksum != weights.weights_sha256:
+        raise UserError(
+            f"{path}: its weights are not those that it was written with (checksum {checksum[:16]}… instead of "
+            f"{weights.weights_sha256[:16]}…); it is damaged or was changed, get it again."
+        )
     model.load_state_dict(state, strict=True, assign=True)
     return LoadedBackbone(
         model=model.eval(),
         preprocessing=weights.preprocessing or Preprocessing(),
         architecture=architecture_name(config),
         source=weights.source,
-        weights_sha256=weights_checksum(config, state),
+        weights_sha256=checksum,
         certificate=weights.certificate,
         metadata={"path": str(path), **(weights.metadata or {})},
     )
@@ -135,15 +146,25 @@ def _from_file(path: Path, role: Role) -> _Weights:
         raise UserError(f"{path}: it holds no DINOv2 backbone (its tensors are {names}, …); check the file.")
     try:
         state = to_official(tensors)
-        stored = json.loads(header[HEADER_KEY]) if HEADER_KEY in header else {}
+        stored = read_header(header, path)
         return _Weights(
             state,
             source="panendofm" if stored else kind,
             config=ViTConfig.from_dict(stored["vit"]) if "vit" in stored else None,
             preprocessing=Preprocessing.from_dict(stored["preprocessing"]) if "preprocessing" in stored else None,
+            metadata={"certificate_sha256": stored.get("certificate_sha256")} if stored else None,
+            weights_sha256=stored.get("weights_sha256"),
         )
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+
+
+def read_header(header: dict[str, str], path: Path) -> dict[str, Any]:
+    """What we have written into the header of a safetensors file; empty for files of others."""
+    values = parse_json(header.get(HEADER_KEY, "{}"), f"the header of {path}")
+    if not isinstance(values, dict):
+        raise UserError(f"the header of {path} is damaged ('{HEADER_KEY}' is no mapping); get the file again.")
+    return values
 
 
 def _from_checkpoint(path: Path, role: Role) -> _Weights:
@@ -166,13 +187,15 @@ def _from_checkpoint(path: Path, role: Role) -> _Weights:
     )
 
 
-def _from_release(folder: ReleaseFolder) -> _Weights:
+def _from_release(folder: ReleaseFolder, chosen: str | None = None) -> _Weights:
     release = folder.read()
-    kind = next((k for k in ("hub", "transformers", "timm") if k in release.weights), None)
+    kind = chosen or next((k for k in ("hub", "transformers", "timm") if k in release.weights), None)
     if kind is None:
         held = ", ".join(release.weights)
         raise UserError(f"the release {folder.path} holds no weights that can be loaded here (only: {held}).")
-    weights = _from_file(folder.path / release.weights[kind], "teacher")
+    folder.refuse_changed_info()
+    weights = _from_file(folder.weights(kind), "teacher")
+    check_against_release(weights, release, kind, folder)
     source = {key: value for key, value in vars(release.source).items() if value is not None}
     return replace(
         weights,
@@ -181,7 +204,25 @@ def _from_release(folder: ReleaseFolder) -> _Weights:
         preprocessing=Preprocessing.from_dict(release.preprocessing),
         certificate=release.certificate,
         metadata={"release": release.name, **source},
+        weights_sha256=release.values_sha256[kind],
     )
+
+
+def check_against_release(weights: _Weights, release: ReleaseInfo, kind: str, folder: ReleaseFolder) -> None:
+    """What the header of a weights file says must be what release.json says."""
+    known = weights.metadata or {}
+    told = {
+        "vit": (weights.config and weights.config.to_dict(), ViTConfig.from_dict(release.vit).to_dict()),
+        "preprocessing": (weights.preprocessing, Preprocessing.from_dict(release.preprocessing)),
+        "the certificate": (known.get("certificate_sha256"), release.certificate_sha256),
+        "the weights' checksum": (weights.weights_sha256, release.values_sha256.get(kind)),
+    }
+    for what, (header, described) in told.items():
+        if header != described or (header is None and what != "the certificate"):
+            raise UserError(
+                f"{folder.info} and the header of {folder.weights(kind)} do not say the same of {what}; one of them "
+                "was changed, get the release again."
+            )
 
 
 def _from_model_folder(path: Path, role: Role) -> _Weights:

@@ -6,6 +6,7 @@ without torchvision.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -15,9 +16,12 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from records.documents import parse_document
 from runtime.errors import UserError
 from runtime.images import RESAMPLING_NUMBERS, Interpolation, open_image
 
+# Beyond any network's; a damaged file may ask for more than the memory holds.
+MAX_SIDE_PX = 8192
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -37,12 +41,15 @@ class Preprocessing:
         # JSON has no tuples: equal content must give equal objects and equal cache keys.
         object.__setattr__(self, "mean", tuple(float(v) for v in self.mean))
         object.__setattr__(self, "std", tuple(float(v) for v in self.std))
-        if self.resize_px < 1 or self.crop_px < 1:
-            raise UserError(f"resize_px ({self.resize_px}) and crop_px ({self.crop_px}) must be at least 1.")
+        if not (1 <= self.resize_px <= MAX_SIDE_PX and 1 <= self.crop_px <= MAX_SIDE_PX):
+            raise UserError(
+                f"resize_px ({self.resize_px}) and crop_px ({self.crop_px}) must lie between 1 and {MAX_SIDE_PX}."
+            )
         if self.interpolation not in get_args(Interpolation):
             raise UserError(f"interpolation '{self.interpolation}' is not one of {', '.join(get_args(Interpolation))}.")
-        if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
-            raise UserError(f"mean {self.mean} and std {self.std} must be three numbers each, std above 0.")
+        finite = all(map(math.isfinite, (*self.mean, *self.std)))
+        if len(self.mean) != 3 or len(self.std) != 3 or not finite or min(self.std) <= 0:
+            raise UserError(f"mean {self.mean} and std {self.std} must be three finite numbers each, std above 0.")
 
     def __call__(self, image: Image.Image | Path | str) -> Tensor:
         if not isinstance(image, Image.Image):
@@ -78,7 +85,7 @@ class Preprocessing:
         if unknown:
             known = ", ".join(cls.__dataclass_fields__)
             raise UserError(f"the pre-processing has an unknown key '{unknown[0]}'; there are: {known}.")
-        return cls(**values)
+        return parse_document(cls, values, "the stored pre-processing", "a pre-processing")
 
 
 def transformers_preprocessing(values: dict[str, Any], file: Path, image_px: int) -> Preprocessing:

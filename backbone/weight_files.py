@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ def read_tensors(path: Path, role: str) -> tuple[dict[str, Tensor], dict[str, st
     return _without_prefixes(tensors, role), metadata
 
 
+def refuse_non_finite(tensors: Mapping[str, Tensor], source: Path | str) -> None:
+    """Weights that are not finite give features that are not, without any error."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise UserError(
+                f"{source}: its tensor '{name}' holds values that are not finite (NaN or infinity); use other weights."
+            )
+
+
 def is_safetensors(path: Path) -> bool:
     """By content: a safetensors file begins with eight bytes of length and a JSON object."""
     with naming_path("read", path), path.open("rb") as stream:
@@ -41,12 +51,16 @@ def is_safetensors(path: Path) -> bool:
     return path.suffix == ".safetensors" or (len(start) == 9 and start[8:] == b"{" and not start.startswith(b"PK"))
 
 
+def safetensors_metadata(path: Path) -> dict[str, str]:
+    with naming_path("read", path), safe_open(path, framework="pt") as file:
+        return file.metadata() or {}
+
+
 def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
-        with naming_path("read", path), safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-        return load_file(path), metadata
-    except SafetensorError as error:
+        return load_file(path), safetensors_metadata(path)
+    except (SafetensorError, ValueError, RuntimeError, OSError, MemoryError) as error:
+        # The header of a damaged file may say anything: of lengths, of kinds of numbers, of shapes.
         raise UserError(
             f"cannot read {path}: it is damaged or incomplete ({str(error).rstrip('.')}); get the file again."
         ) from error

@@ -91,14 +91,29 @@ def write_json(path: Path | str, content: Any) -> None:
     write_text(path, json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read_json(path: Path | str) -> Any:
-    path = Path(path)
+def read_text(path: Path | str) -> str:
     with naming_path("read", path):
-        text = path.read_text(encoding="utf-8")
+        content = Path(path).read_bytes()
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"cannot read {path}: it is not UTF-8 text (byte {error.start}).") from error
+
+
+def read_json(path: Path | str) -> Any:
+    return parse_json(read_text(path), path)
+
+
+def parse_json(text: str, source: Path | str) -> Any:
+    """The values of a JSON text that stands at `source`."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"cannot read {path}: it is not valid JSON (line {error.lineno}: {error.msg}).") from error
+        raise UserError(f"cannot read {source}: it is not valid JSON (line {error.lineno}: {error.msg}).") from error
+    except RecursionError:
+        raise UserError(f"cannot read {source}: it is nested too deeply.") from None
+    except ValueError as error:  # a number of more digits than Python converts
+        raise UserError(f"cannot read {source}: {str(error).split(';')[0]}.") from error
 
 
 def read_json_lines(path: Path | str) -> list[Any]:
@@ -110,9 +125,10 @@ def read_json_lines(path: Path | str) -> list[Any]:
     for number, line in enumerate(lines, 1):
         try:
             values.append(json.loads(line))
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
+            problem = error.msg if isinstance(error, json.JSONDecodeError) else "too deep or too long"
             raise UserError(
-                f"cannot read {path}: line {number} is not valid JSON ({error.msg}); restore or remove the line."
+                f"cannot read {path}: line {number} is not valid JSON ({problem}); restore or remove the line."
             ) from error
     return values
 
@@ -180,14 +196,14 @@ def write_checksums(directory: Path | str, names: Iterable[str], checksum_file: 
 
 
 def read_checksums(path: Path | str) -> dict[str, str]:
-    """The checksums of a file that `write_checksums` has written, by name."""
-    with naming_path("read", path):
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    checksums = {}
-    for line in lines:
+    """The checksums of a file that `write_checksums` has written, by name; all names lie below its folder."""
+    checksums: dict[str, str] = {}
+    for line in read_text(path).splitlines():
         digest, separator, name = line.partition("  ")
-        if not separator:
-            raise UserError(f"cannot read {path}: the line {line!r} is not a checksum and a name.")
+        if not separator or not re.fullmatch("[0-9a-f]{64}", digest) or not name:
+            raise UserError(f"cannot read {path}: the line {line[:200]!r} is not a checksum and a name.")
+        if Path(name).is_absolute() or ".." in Path(name).parts or name in checksums:
+            raise UserError(f"cannot read {path}: it lists {name[:200]!r} twice or outside its folder.")
         checksums[name] = digest
     return checksums
 

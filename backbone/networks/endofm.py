@@ -125,7 +125,10 @@ def endofm_from(tensors: dict[str, Tensor], source: str) -> EndoFM:
     if absent:
         raise UserError(f"{source}: it is no Endo-FM checkpoint, the tensor '{absent[0]}' is missing.")
     width = tensors["cls_token"].shape[-1]
-    depth = 1 + max(int(m.group(1)) for name in tensors if (m := re.match(r"blocks\.(\d+)\.", name)))
+    blocks = {int(m.group(1)) for name in tensors if (m := re.match(r"blocks\.(\d+)\.", name))}
+    depth = len(blocks)
+    if depth != 1 + max(blocks):  # before anything of that depth is built: a name may claim any number
+        raise UserError(f"{source}: there is a block {max(blocks)}, but not all blocks before it.")
     model = EndoFM(
         width,
         depth,

@@ -32,6 +32,7 @@ from backbone.networks.network import Description, Loaded, Network, Source
 from backbone.networks.pixels import pixels_source
 from backbone.networks.timm_models import timm_source
 from backbone.networks.transformers_models import transformers_source
+from backbone.weight_files import refuse_non_finite
 from records.documents import read_document, write_document
 from runtime.errors import UserError
 
@@ -55,7 +56,7 @@ FAMILIES: dict[str, Callable[[str], Source]] = {
 def find_network(word: str, cache: Path | None = None) -> Network:
     """The network that a word stands for. Its description is remembered in the folder `cache`, where there is one."""
     source = _source(word)
-    reader = _Reader(source.read)
+    reader = _Reader(source)
     description = _remembered(source, reader, cache)
     return Network(
         name=source.name,
@@ -104,9 +105,15 @@ def _source(word: str) -> Source:
 class _Reader:
     """Reads weights once for describing and loading them. What was handed out is not kept in memory."""
 
-    def __init__(self, read: Callable[[], Loaded]) -> None:
-        self._read = read
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._loaded: Loaded | None = None
+
+    def _read(self) -> Loaded:
+        loaded = self._source.read()
+        if self._source.path is None:  # weights of our own architecture are checked where they are loaded
+            refuse_non_finite(loaded.module.state_dict(), self._source.name)
+        return loaded
 
     def describe(self) -> Description:
         self._loaded = self._loaded or self._read()

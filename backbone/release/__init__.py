@@ -2,5 +2,6 @@
 
 from backbone.release.export import export_release
 from backbone.release.formats import Export
+from backbone.release.verify import verify_release
 
-__all__ = ["Export", "export_release"]
+__all__ = ["Export", "export_release", "verify_release"]

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import get_args
 
 from backbone.config import architecture_name
-from backbone.load import LoadedBackbone, Role, load_backbone, weights_checksum
+from backbone.load import LoadedBackbone, Role, load_backbone, read_header, weights_checksum
 from backbone.release.check import check_format, photographs
 from backbone.release.formats import DTYPES, WRITERS, Export, package_versions, rounded, with_position_grid
 from backbone.release.model_card import model_card
+from backbone.release.signature import sign
 from backbone.release.start import averaged_with_start, refuse_worse_than_start, run_of_source
-from records.release import WEIGHTS_FILES, ReleaseFolder, ReleaseInfo, ReleaseSource
+from backbone.weight_files import safetensors_metadata
+from records.release import WEIGHTS_FILES, ReleaseFolder, ReleaseInfo, ReleaseSource, certificate_checksum
 from runtime.console import say
 from runtime.errors import UserError
 from runtime.files import atomic_directory, write_checksums, write_text
@@ -31,11 +33,12 @@ def export_release(
     start_share: float = 0.0,
     start: Path | str | None = None,
     allow_worse_than_start: bool = False,
+    signing_key: Path | str | None = None,
 ) -> ReleaseInfo:
     """Write a release folder of the backbone at `source`, check every format in it, and return its description.
 
     With `start_share`, its weights are averaged with those that its run began with (`start` names others). What kNN has
-    found to be worse than the start is refused, unless that is allowed.
+    found to be worse than the start is refused, unless that is allowed. `signing_key` is an ssh key to sign it with.
     """
     _check_choices(formats, dtype, role)
     to = Path(to)
@@ -45,7 +48,7 @@ def export_release(
     if start_share or start is not None:
         loaded = averaged_with_start(loaded, start_share, start)
     model = loaded.model if image_px is None else with_position_grid(loaded.model, image_px)
-    export = Export(rounded(model, dtype), loaded.preprocessing, dtype)
+    export = Export(rounded(model, dtype), loaded.preprocessing, dtype, certificate_checksum(loaded.certificate))
     if loaded.preprocessing.crop_px % export.config.patch_px:
         raise UserError(
             f"the pre-processing's crop of {loaded.preprocessing.crop_px} pixels does not divide into patches of "
@@ -60,11 +63,13 @@ def export_release(
             checked[kind] = check_format(kind, folder, export, images)
             figures = ", ".join(f"{difference:.1e} {place}" for place, difference in checked[kind].items())
             say(f"{kind}: written, loaded back, largest relative difference {figures.replace('at_', 'at ')}")
-        release = _describe(loaded, export, name or to.name, licence, checked)
+        release = _describe(loaded, export, folder, name or to.name, licence, checked)
         folder.write(release)
         write_text(folder.model_card, model_card(release, export, run_of_source(loaded)))
         names = [p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()]
-        write_checksums(path, names)
+        write_checksums(path, names, folder.checksums.name)
+        if signing_key is not None:
+            sign(folder, Path(signing_key))
     say(f"release {to}: {', '.join(release.weights)} ({release.architecture}, {dtype})")
     return release
 
@@ -79,8 +84,18 @@ def _check_choices(formats: tuple[str, ...], dtype: str, role: str) -> None:
         raise UserError(f"--role: '{role}' is not one of {', '.join(get_args(Role))}.")
 
 
+def _values_sha256(file: Path) -> str:
+    """As its header says; that this is true was checked when it was loaded back."""
+    return str(read_header(safetensors_metadata(file), file)["weights_sha256"])
+
+
 def _describe(
-    loaded: LoadedBackbone, export: Export, name: str, licence: str | None, checked: dict[str, dict[str, float]]
+    loaded: LoadedBackbone,
+    export: Export,
+    folder: ReleaseFolder,
+    name: str,
+    licence: str | None,
+    checked: dict[str, dict[str, float]],
 ) -> ReleaseInfo:
     config = replace(export.config, drop_path=0.0)
     known = loaded.metadata
@@ -102,6 +117,8 @@ def _describe(
         ),
         licence=licence,
         certificate=loaded.certificate,
+        certificate_sha256=export.certificate_sha256,
+        values_sha256={kind: _values_sha256(folder.weights(kind)) for kind in checked if kind != "onnx"},
         checked=checked,
         checked_with=package_versions(),
     )

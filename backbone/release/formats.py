@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from backbone.config import ViTConfig
-from backbone.foreign import timm_arguments, timm_name, to_timm, to_transformers, transformers_config
-from backbone.load import HEADER_KEY
+from backbone.foreign import timm_arguments, timm_name, to_official, to_timm, to_transformers, transformers_config
+from backbone.load import HEADER_KEY, weights_checksum
 from backbone.preprocessing import Preprocessing
 from backbone.vit import VisionTransformer
 from records.release import ReleaseFolder
@@ -35,16 +35,25 @@ class Export:
     model: VisionTransformer
     preprocessing: Preprocessing
     dtype: str  # a key of DTYPES
+    certificate_sha256: str | None = None
 
     @property
     def config(self) -> ViTConfig:
         return self.model.config
 
-    def header(self) -> dict[str, str]:
-        """Text metadata of our safetensors files; "format" is what transformers looks for."""
-        # Drop path belongs to a training, not to released weights.
-        vit = replace(self.config, drop_path=0.0).to_dict()
-        ours = {"vit": vit, "preprocessing": self.preprocessing.to_dict()}
+    def values_sha256(self, tensors: dict[str, Tensor]) -> str:
+        """The checksum that loading a file of these tensors, in any format, gives."""
+        return weights_checksum(replace(self.config, drop_path=0.0), to_official(tensors))
+
+    def header(self, tensors: dict[str, Tensor]) -> dict[str, str]:
+        """Text metadata of a safetensors file of these tensors; "format" is what transformers looks for."""
+        ours = {
+            # Drop path belongs to a training, not to released weights.
+            "vit": replace(self.config, drop_path=0.0).to_dict(),
+            "preprocessing": self.preprocessing.to_dict(),
+            "weights_sha256": self.values_sha256(tensors),
+            "certificate_sha256": self.certificate_sha256,
+        }
         return {"format": "pt", HEADER_KEY: json.dumps(ours, sort_keys=True)}
 
 
@@ -74,7 +83,7 @@ def with_position_grid(model: VisionTransformer, image_px: int) -> VisionTransfo
 def _save(state: dict[str, Tensor], path: Path, export: Export) -> None:
     tensors = {name: t.detach().to(DTYPES[export.dtype]).contiguous() for name, t in state.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, path, export.header())
+    save_file(tensors, path, export.header(tensors))
     path.chmod(0o644)  # safetensors makes files that only their owner can read
 
 

@@ -63,7 +63,8 @@ def untrained(path: Path) -> Path:
 
 def _write(path: Path, backbone: VisionTransformer, preprocessing: Preprocessing) -> None:
     with atomic_file(path) as stream:
-        stream.write(save(backbone.state_dict(), Export(backbone, preprocessing, "float32").header()))
+        state = backbone.state_dict()
+        stream.write(save(state, Export(backbone, preprocessing, "float32").header(state)))
 
 
 def _draw_all(per_class: int, seed: int) -> tuple[Tensor, Tensor]:

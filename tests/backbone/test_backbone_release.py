@@ -207,7 +207,7 @@ def test_a_failed_check_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
         write_hub(export, folder)
         tensors = load_file(folder.weights("hub"))
         tensors["norm.bias"] += 1
-        save_file(tensors, folder.weights("hub"), export.header())
+        save_file(tensors, folder.weights("hub"), export.header(tensors))
 
     write_hub = WRITERS["hub"]
     monkeypatch.setitem(WRITERS, "hub", write_wrongly)

@@ -110,7 +110,7 @@ def test_other_sizes_get_a_name_that_spells_them() -> None:
     [
         ({"heads": 5}, "width 384 is not a multiple of the 5 heads"),
         ({"image_px": 500}, "image_px=500 is not a multiple of patch_px=14"),
-        ({"drop_path": 1.0}, "drop_path=1.0"),
+        ({"drop_path": 1.0}, "'drop_path' is 1.0"),
     ],
 )
 def test_contradictions_are_refused(changes: dict[str, float], message: str) -> None:
