@@ -19,10 +19,11 @@ from atlas.mapping import Mapping, load_mappings
 from atlas.pictures import Measured, measure_all
 from atlas.taxonomy import Label
 from runtime.console import track, warn
-from runtime.errors import UserError, naming_path
+from runtime.errors import UserError
 from runtime.files import atomic_file
 from runtime.groups import near_duplicate_groups
 from runtime.images import UnreadableImageError
+from runtime.parquet_files import read_parquet
 
 FORMAT = 1
 # Re-encoded or resized copies differ in fewer than 20 of the 256 bits. Frames of one scene, a moment apart, differ in
@@ -228,13 +229,12 @@ def save_atlas(atlas: Atlas, path: Path | str) -> None:
 
 def load_atlas(path: Path | str) -> Atlas:
     path = Path(path)
-    with naming_path("read the atlas", path), path.open("rb") as stream:
-        try:
-            table = pq.read_table(stream)
-        except pa.ArrowInvalid as error:
-            raise UserError(f"cannot read the atlas {path}: it is not a Parquet file; write it anew.") from error
-    info = json.loads((table.schema.metadata or {}).get(b"atlas", b"{}"))
-    if info.get("format") != FORMAT:
+    table = read_parquet(path, "write the atlas anew")
+    try:
+        info = json.loads((table.schema.metadata or {}).get(b"atlas", b"{}"))
+    except (ValueError, RecursionError):
+        info = None
+    if not isinstance(info, dict) or info.get("format") != FORMAT:
         raise UserError(f"cannot read {path}: it is no atlas of format {FORMAT}; write it with the verb 'atlas'.")
     rows = []
     for record in table.to_pylist():

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from atlas.mapping import Mapping
+from runtime.csv_files import unescaped
 from runtime.errors import UserError, naming_path
+from runtime.files import read_text
 from runtime.images import is_image
 
 # How far below a given folder a dataset's own folder is looked for.
@@ -191,14 +193,14 @@ def _by_yolo_boxes(matches: list[Match], mapping: Mapping, folder: Path) -> list
         raise UserError(
             f"{mapping.dataset}: {names_file} is missing; write the names of its class numbers there, one a line."
         )
-    names = names_file.read_text(encoding="utf-8").split("\n")
+    names = read_text(names_file).split("\n")
     items = []
     for match in matches:
         image = match.item.path
         places = (image.with_suffix(".txt"), image.parent.parent / "labels" / f"{image.stem}.txt")
         boxes = next((place for place in places if place.is_file()), None)
         labels = set()
-        for line in boxes.read_text(encoding="utf-8").split("\n") if boxes else []:
+        for line in read_text(boxes).split("\n") if boxes else []:
             if line.strip():
                 first = line.split()[0]
                 number = int(first) if first.isdecimal() else len(names)
@@ -231,7 +233,7 @@ def _by_vector_lists(matches: list[Match], mapping: Mapping, folder: Path) -> li
     for file in mapping.settings["files"]:
         if not (folder / file).is_file():
             continue
-        for line in (folder / file).read_text(encoding="utf-8").splitlines():
+        for line in read_text(folder / file).splitlines():
             name, *values = re.split(r"[\s,]+", line.strip())
             if name and len(values) != len(classes):
                 raise UserError(f"cannot read {folder / file}: '{line}' should end in {len(classes)} zeros or ones.")
@@ -285,7 +287,7 @@ def read_table_of_files(path: Path) -> list[Item]:
     """A CSV file,label[,patient,video]; files are relative to it, several labels of one picture are parted by |."""
     items = []
     for number, row in enumerate(read_csv(path, ("file", "label")), start=2):
-        file = path.parent / (row["file"] or "")  # None where a line is too short
+        file = path.parent / unescaped(row["file"] or "")  # None where a line is too short
         if not file.is_file():
             raise UserError(f"{path}, line {number}: the file {file} does not exist; correct or remove the line.")
         labels = tuple(label.strip() for label in (row["label"] or "").split("|") if label.strip())

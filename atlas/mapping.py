@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from atlas.taxonomy import Label, Taxonomy, load_taxonomy, read_yaml, refuse_unknown
-from runtime.errors import UserError, naming_path
+from runtime.errors import UserError
+from runtime.files import read_text
 
 READERS = ("paths", "table", "mask-names", "voc-boxes", "yolo-boxes", "label-file-names", "vector-lists", "case-table")
 
@@ -133,6 +134,4 @@ def load_mappings(extra: Path | None = None) -> dict[str, Mapping]:
 
 
 def load_mapping(path: Path, taxonomy: Taxonomy) -> Mapping:
-    with naming_path("read the mapping", path):
-        text = path.read_text(encoding="utf-8")
-    return parse_mapping(text, str(path), taxonomy)
+    return parse_mapping(read_text(path), str(path), taxonomy)

@@ -26,7 +26,7 @@ from atlas.build import Row
 from atlas.mapping import Mapping, load_mappings
 from atlas.taxonomy import Label, load_taxonomy
 from runtime.errors import UserError
-from runtime.files import read_json, read_json_lines
+from runtime.files import read_json, read_json_lines, read_text
 
 # A component smaller than this share of the picture is a slip of the brush.
 MIN_AREA_SHARE = 0.0005
@@ -185,8 +185,8 @@ def _from_voc(file: Path, mapping: Mapping, regions: Regions) -> Iterator[Region
 def _from_yolo(file: Path, row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region]:
     """Class number, centre and size as shares of the picture; classes.txt above names the classes."""
     names_file = next((p / "classes.txt" for p in file.parents[:4] if (p / "classes.txt").is_file()), None)
-    names = names_file.read_text(encoding="utf-8").split("\n") if names_file else []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    names = read_text(names_file).split("\n") if names_file else []
+    for line in read_text(file).splitlines():
         parts = line.split()
         name = names[int(parts[0])].strip() if parts and parts[0].isdecimal() and int(parts[0]) < len(names) else ""
         meaning = _meaning(name, mapping)

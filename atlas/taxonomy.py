@@ -10,7 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from runtime.errors import UserError, naming_path
+from runtime.errors import UserError
+from runtime.files import read_text
 from runtime.yaml_files import parse_yaml
 
 # A grade between two steps: the finding counts, the grade doesn't.
@@ -106,8 +107,7 @@ def load_taxonomy(path: Path | None = None) -> Taxonomy:
     if path is None:
         text = resources.files("atlas").joinpath("taxonomy.yaml").read_text(encoding="utf-8")
     else:
-        with naming_path("read the taxonomy", path):
-            text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     return parse_taxonomy(text, str(path or "taxonomy.yaml"))
 
 

@@ -35,6 +35,7 @@ def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:
     prefix = f"{role}.backbone."
     try:
         stored = reader.read_metadata().state_dict_metadata
+        _refuse_impossible_sizes(stored, checkpoint)
         state: dict[str, Any] = {
             name: torch.empty(item.size, dtype=item.properties.dtype)
             for name, item in stored.items()
@@ -46,11 +47,25 @@ def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # that is the intent
             load(state, storage_reader=reader, no_dist=True)
-    except (CheckpointException, RuntimeError, EOFError, OSError) as error:
+    except UserError:
+        raise
+    except (CheckpointException, Exception) as error:
+        # CheckpointException is no Exception; a damaged index or file of tensors ends in any kind of error.
         raise UserError(
             f"cannot read the checkpoint {checkpoint}: a file of it is missing or damaged; use another checkpoint."
         ) from error
     return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
+
+
+def _refuse_impossible_sizes(stored: dict[str, Any], checkpoint: Path) -> None:
+    """Before memory is taken: no tensor is larger than all files together."""
+    available = sum(file.stat().st_size for file in checkpoint.glob("*.distcp"))
+    for name, item in stored.items():
+        if isinstance(item, TensorStorageMetadata) and item.size.numel() * item.properties.dtype.itemsize > available:
+            raise UserError(
+                f"cannot read the checkpoint {checkpoint}: a file of it is missing or damaged ('{name}' is said to be "
+                "larger than its files); use another checkpoint."
+            )
 
 
 class SafeReader(FileSystemReader):
@@ -67,8 +82,7 @@ class SafeReader(FileSystemReader):
                 f"refused to load {path}: it names {error}, which is no part of a checkpoint's metadata and could run "
                 "code when it is loaded; use a checkpoint from a source that you trust."
             ) from error
-        except (pickle.UnpicklingError, EOFError, AttributeError, ValueError, IndexError, KeyError, TypeError) as error:
-            # A pickle that was cut off or overwritten fails in any of these ways.
+        except Exception as error:  # a pickle that was cut off or overwritten fails in any way
             raise UserError(f"cannot read {path}: it is damaged or incomplete; use another checkpoint.") from error
         if not isinstance(metadata, Metadata):
             raise UserError(f"cannot read {path}: it is not the metadata of a checkpoint.")

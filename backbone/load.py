@@ -25,7 +25,7 @@ from records.release import ReleaseFolder, ReleaseInfo
 from records.run import RunFolder, is_whole_checkpoint, read_checkpoint_info, refuse_half_written, run_of
 from records.shards import Certificate
 from runtime.errors import UserError
-from runtime.files import parse_json, read_json
+from runtime.files import parse_json, read_json_object
 
 # Our safetensors files hold this JSON text in their header: {"vit": …, "preprocessing": …, "weights_sha256": …} and, in
 # a release, the certificate's checksum.
@@ -232,7 +232,7 @@ def _from_model_folder(path: Path, role: Role) -> _Weights:
     if file is None:
         raise UserError(f"the folder {path} has a config.json but no weights ({' or '.join(names)}); complete it.")
     weights = _from_file(file, role)
-    values = read_json(path / "config.json")
+    values = read_json_object(path / "config.json")
     preprocessor = path / "preprocessor_config.json"
     try:
         heads = values.get("num_attention_heads") or values.get("model_args", {}).get("num_heads")
@@ -242,7 +242,7 @@ def _from_model_folder(path: Path, role: Role) -> _Weights:
         preprocessing = None
         if preprocessor.is_file():
             image_px = int(values.get("image_size") or Preprocessing.crop_px)
-            preprocessing = transformers_preprocessing(read_json(preprocessor), preprocessor, image_px)
+            preprocessing = transformers_preprocessing(read_json_object(preprocessor), preprocessor, image_px)
     except (UserError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"cannot read the configs in {path}: {str(error).rstrip('.')}.") from error
     return replace(weights, config=config, preprocessing=preprocessing or weights.preprocessing)

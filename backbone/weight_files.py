@@ -79,8 +79,10 @@ def _read_torch(path: Path) -> Any:
                 "are loaded; ask its author for a file of plain tensors (safetensors)."
             ) from error
         raise UserError(f"cannot read {path}: it is not a file of weights, or it is damaged; get it again.") from error
-    except (RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
-        # torch's unpickler takes any bytes for instructions: a cut-off or foreign file ends in one of these.
+    except (UserError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        # torch's unpickler takes any bytes for instructions: a cut-off or foreign file ends in any kind of error.
         raise UserError(
             f"cannot read {path}: it is damaged or incomplete, or not a file of weights; get the file again."
         ) from error
@@ -96,6 +98,8 @@ def _unwrap(content: Any, role: str, path: Path) -> dict[str, Tensor]:
     while isinstance(content, dict):
         tensors = {name: value for name, value in content.items() if isinstance(value, Tensor)}
         if tensors:
+            if not all(isinstance(name, str) for name in tensors):
+                raise UserError(f"{path}: its tensors are numbered, not named; get a file of a state dict.")
             return tensors
         inner = next((w for w in (role, *_WRAPPERS) if isinstance(content.get(w), dict)), None)
         if inner is None:

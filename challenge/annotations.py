@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from challenge.names import Key, picture_name
-from challenge.results import csv_text, exact
+from challenge.results import exact
 from challenge.text_table import Row, Table, nearest, number, read_table, whole_number
+from runtime.csv_files import csv_text
 from runtime.errors import UserError
 from runtime.files import write_text
 

@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from challenge.finding_model import Box, Finding, FindingsFile, Frame
 from challenge.findings import read_findings
-from challenge.results import csv_text, exact
+from challenge.results import exact
 from challenge.text_table import read_utf8
 from runtime.console import say
+from runtime.csv_files import csv_text
 from runtime.errors import UserError
 from runtime.files import make_directory, read_json, write_json, write_text
 from runtime.images import is_image, open_image

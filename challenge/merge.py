@@ -15,8 +15,9 @@ import numpy as np
 
 from challenge.annotations import Act, Log, append, read_log
 from challenge.names import Key
-from challenge.results import csv_text, exact
+from challenge.results import exact
 from runtime.console import say, table, warn
+from runtime.csv_files import csv_text
 from runtime.files import make_directory, write_json, write_text
 from scoring.consensus import (
     box_consensus,

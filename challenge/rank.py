@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from challenge.bootstrap import shown
 from challenge.published import published_table
 from challenge.rank_page import rank_page
-from challenge.results import ANSWERS, csv_text, load_results
+from challenge.results import ANSWERS, load_results
 from challenge.text_table import read_table
 from runtime.console import say, table, warn
+from runtime.csv_files import csv_text
 from runtime.errors import UserError
 from runtime.files import make_directory, write_json, write_text
 from scoring import ranking

@@ -12,8 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from challenge.bootstrap import shown
 from challenge.results import load_results
 from challenge.text_table import nearest, read_utf8
@@ -21,6 +19,7 @@ from records.shards import ShardFolder
 from runtime.console import say
 from runtime.errors import UserError
 from runtime.files import make_directory, read_json, sha256_of, write_json, write_text
+from runtime.yaml_files import parse_yaml
 
 FORMAT = 1
 MISSING = "missing"
@@ -77,12 +76,7 @@ def record(
 def _plan(path: Path | None) -> dict[str, str]:
     found: dict[str, Any] = {}
     if path is not None:
-        try:
-            found = yaml.safe_load(read_utf8(path)) or {}
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f", line {mark.line + 1}" if mark is not None else ""
-            raise UserError(f"{path}{where}: this is not valid YAML; correct it.") from None
+        found = parse_yaml(read_utf8(path), str(path)) or {}
         if not isinstance(found, dict):
             raise UserError(f"{path}: a plan is a mapping of fields to text; its fields: {', '.join(PLAN)}.")
         for name in found:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from challenge.bootstrap import shown
 from challenge.submissions import MISSING, Answers, Truth
+from runtime.csv_files import csv_text
 from runtime.errors import UserError
-from runtime.files import make_directory, read_json, sha256_of, write_json, write_text
+from runtime.files import make_directory, read_json_object, sha256_of, write_json, write_text
 
 FORMAT = 1
 RESULTS, ANSWERS = "results.json", "answers.csv"
@@ -26,14 +24,6 @@ def exact(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
-
-
 def save_results(out: Path, results: dict[str, Any]) -> None:
     make_directory(out)
     write_json(out / RESULTS, {"format": FORMAT, **results})
@@ -41,7 +31,7 @@ def save_results(out: Path, results: dict[str, Any]) -> None:
 
 def load_results(folder: Path) -> dict[str, Any]:
     path = folder / RESULTS if folder.is_dir() else folder
-    results: dict[str, Any] = read_json(path)
+    results: dict[str, Any] = read_json_object(path)
     if not isinstance(results, dict) or results.get("format") != FORMAT or "type" not in results:
         raise UserError(f"{path}: these are no results of 'challenge score'; score the submission first.")
     return results

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.csv_files import unescaped
 from runtime.errors import UserError, naming_path
 from runtime.names import printable
 
@@ -108,7 +109,7 @@ def _rows(path: Path, text: str, separator: str) -> Iterable[Row]:
         if odd is not None:
             raise UserError(f"{path}, line {line}: there is a control character in '{printable(odd)}'; remove it.")
         if any(cell.strip() for cell in cells):
-            yield Row(line, tuple(cell.strip() for cell in cells))
+            yield Row(line, tuple(unescaped(cell.strip()) for cell in cells))
         elif len(cells) > 1:
             raise UserError(f"{path}, line {line}: all its cells are empty; fill or remove the line.")
 

@@ -11,6 +11,7 @@ from data_pipeline.duplicates import DuplicatesConfig
 from data_pipeline.screen.text import TextConfig
 from runtime.config import option, required
 from runtime.errors import UserError
+from runtime.images import MAX_PIXELS
 from runtime.leakage import LeakageConfig
 from runtime.screen.field_of_view import FieldOfViewConfig
 from runtime.screen.quality import QualityConfig
@@ -30,6 +31,9 @@ class CorpusConfig:
 class ScreenConfig:
     """Everything that is looked at in a frame."""
 
+    max_megapixels: float = option(
+        "Pictures of more than so many million pixels are left out, unread.", MAX_PIXELS / 1e6, above=0, high=1000
+    )
     probe_frames: int = option("Frames of a video or sequence from which its field of view is found.", 9, low=1)
     position_box: Literal["mask", "keep"] = option("The teal box of a position display: blank it, or keep it.", "mask")
     field_of_view: FieldOfViewConfig = field(default_factory=FieldOfViewConfig)

@@ -21,6 +21,7 @@ from records.shards import Certificate, GuardedSet, Manifest, PrivateFolder, Sha
 from runtime.files import atomic_file, read_json, write_checksums
 from runtime.leakage import COVERED, THUMBNAIL_PX
 from runtime.names import printable
+from runtime.parquet_files import read_parquet
 
 _EXAMPLES_PER_REASON = 24
 
@@ -46,9 +47,9 @@ def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
     tables, sources = [], []
     examples = [EXAMPLE_SCHEMA.empty_table()]
     for number, part in enumerate(parts):
-        table = pq.read_table(part / PART_FRAMES, schema=PART_SCHEMA)
+        table = read_parquet(part / PART_FRAMES, "remove the part", schema=PART_SCHEMA)
         tables.append(table.append_column("part", pa.array([number] * len(table), pa.int32())))
-        examples.append(pq.read_table(part / PART_EXAMPLES))
+        examples.append(read_parquet(part / PART_EXAMPLES, "remove the part"))
         if len(examples) > 100:  # those of all parts would not fit into memory
             examples = [choose(pa.concat_tables(examples), _EXAMPLES_PER_REASON)]
         sources += read_json(part / "sources.json")

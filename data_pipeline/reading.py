@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from data_pipeline.decode import DecodeConfig, DecodeError, Frame, frames_of, probe_frames
 from data_pipeline.sources import Source
-from runtime.images import UnreadableImageError, decode_image
+from runtime.images import MAX_PIXELS, UnreadableImageError, decode_image
 
 _MAGIC = {
     "JPEG picture": (b"\xff\xd8\xff",),
@@ -31,8 +31,8 @@ _SUFFIXES = {
 class SourceReader:
     """Reads one source; `problems` tells afterwards which of its files are broken and why."""
 
-    def __init__(self, source: Source, root: Path, config: DecodeConfig) -> None:
-        self._source, self._root, self._config = source, root, config
+    def __init__(self, source: Source, root: Path, config: DecodeConfig, max_pixels: int = MAX_PIXELS) -> None:
+        self._source, self._root, self._config, self._max_pixels = source, root, config, max_pixels
         self.problems: dict[str, str] = {}
 
     def probes(self, count: int) -> list[NDArray[np.uint8]]:
@@ -45,7 +45,7 @@ class SourceReader:
                 return []  # `frames` meets the same error and says so
         files = self._source.files
         chosen = sorted({round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)})
-        read = (_read_picture(self._root / files[i].path)[0] for i in chosen)
+        read = (_read_picture(self._root / files[i].path, self._max_pixels)[0] for i in chosen)
         return [picture for picture in read if picture is not None]
 
     def frames(self) -> Iterator[Frame]:
@@ -55,7 +55,7 @@ class SourceReader:
         else:
             step = self._config.sequence_every_frames if self._source.kind == "sequence" else 1
             for index, file in list(enumerate(self._source.files))[::step]:
-                picture, problem = _read_picture(self._root / file.path)
+                picture, problem = _read_picture(self._root / file.path, self._max_pixels)
                 if problem is not None:
                     self.problems[file.path] = problem
                 if picture is not None:
@@ -79,11 +79,11 @@ def _content_of(path: Path) -> str | None:
     return next((what for what, starts in _MAGIC.items() if head.startswith(starts)), None)
 
 
-def _read_picture(path: Path) -> tuple[NDArray[np.uint8] | None, str | None]:
+def _read_picture(path: Path, max_pixels: int) -> tuple[NDArray[np.uint8] | None, str | None]:
     """An RGB picture [H, W, 3] without its metadata, and what is wrong with the file, if anything."""
     try:
         content = path.read_bytes()
-        picture = decode_image(content, path.name)
+        picture = decode_image(content, path.name, max_pixels)
     except OSError as error:
         return None, f"cannot be read: {error.strerror}"
     except UnreadableImageError as error:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from data_pipeline.config import PipelineConfig
 from records.shards import Certificate, Manifest, ShardFolder
@@ -16,6 +15,7 @@ from runtime import pages
 from runtime.console import say
 from runtime.files import write_text
 from runtime.pages import text
+from runtime.parquet_files import read_parquet
 
 REASONS = {
     "no_field_of_view": "no picture found in the frame",
@@ -41,8 +41,8 @@ def report(config: PipelineConfig) -> Path:
     files = ShardFolder(config.out_dir)
     files.refuse_unfinished()
     manifest = files.read_manifest()
-    frames = pq.read_table(files.frames)
-    examples = pq.read_table(files.examples).to_pylist()
+    frames = read_parquet(files.frames, "make the shards again, or restore the file")
+    examples = read_parquet(files.examples, "make the shards again, or restore the file").to_pylist()
     sections = [
         _head(manifest),
         _corpora(manifest),

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import simplejpeg
 
 from data_pipeline.config import PipelineConfig
 from data_pipeline.shards import sample_record
 from records.shards import ShardFolder, index_name, read_index
 from runtime.console import say, track, warn
+from runtime.errors import UserError
 from runtime.files import failed_checksums
+from runtime.parquet_files import read_parquet
 
 
 @dataclass
@@ -37,7 +38,10 @@ def verify(config: PipelineConfig) -> Verification:
     files.refuse_unfinished()
     result = Verification(faults=[f"{name}: missing or changed since it was written" for name in failed_checksums(out)])
     if files.manifest.is_file() and files.frames.is_file():
-        _check_content(files, result)
+        try:
+            _check_content(files, result)
+        except UserError as error:
+            result.faults.append(str(error).rstrip("."))
     for fault in result.faults[:50]:
         warn(fault)
     if not result.faults:
@@ -48,7 +52,7 @@ def verify(config: PipelineConfig) -> Verification:
 def _check_content(files: ShardFolder, result: Verification) -> None:
     """Shard by shard, with only that shard's rows as Python objects: a manifest may list millions."""
     manifest = files.read_manifest()
-    frames, out = pq.read_table(files.frames), files.path
+    frames, out = read_parquet(files.frames, "make the shards again, or restore the file"), files.path
     seen: Counter[str] = Counter()
     for number, name in enumerate(track(manifest.shards, "verifying", len(manifest.shards), "shards")):
         if not (out / name).is_file() or not (out / index_name(name)).is_file():

@@ -107,7 +107,7 @@ class _SourceScreen:
         self, source: Source, unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, writer: _PartWriter
     ) -> None:
         self._source, self._config, self._guard, self._key, self._writer = source, config, guard, key, writer
-        self._reader = SourceReader(source, Path(unit.root), config.decode)
+        self._reader = SourceReader(source, Path(unit.root), config.decode, round(config.screen.max_megapixels * 1e6))
         self._id = hashed(key, "source", source.corpus, source.path)
         self._result = SourceResult(source.path, source.corpus, self._id)
         self._layouts: dict[tuple[int, int], Layout | None] = {}

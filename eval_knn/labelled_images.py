@@ -167,13 +167,14 @@ def _shard_records(root: Path, path: Path, config: DataConfig) -> Iterator[Image
             text = _read(path, members[".json"].offset_data, members[".json"].size)
             try:
                 details = json.loads(text)
-            except json.JSONDecodeError as error:
-                raise UserError(f"{path}: {members['.json'].name} is not valid JSON ({error.msg}).") from error
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{path}: {members['.json'].name} is not valid JSON; make the shard again.") from error
             if not isinstance(details, dict):
                 raise UserError(f"{path}: {members['.json'].name} holds no names and values; write it as {{…}}.")
         label = details.get(config.label_key)
         if ".cls" in members:
-            label = _read(path, members[".cls"].offset_data, members[".cls"].size).decode().strip()
+            content = _read(path, members[".cls"].offset_data, members[".cls"].size)
+            label = content.decode(errors="backslashreplace").strip()
         if label is None:
             raise UserError(
                 f"{path}: the sample '{key}' has no label (no .cls file, no '{config.label_key}' in its .json); "

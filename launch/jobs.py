@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from records.documents import parse_document
 from records.run import RunFolder
 from records.run import find_runs as runs_below
 from runtime.errors import UserError, naming_path
-from runtime.files import make_directory, read_json, read_json_lines, write_json
+from runtime.files import make_directory, read_json_lines, read_json_object, write_json
 
 # In a job's words: replaced by the address of its own Ray cluster when that is up.
 RAY_ADDRESS = "{ray_address}"
@@ -69,10 +70,10 @@ def is_job(folder: Path) -> bool:
 
 def read_job(folder: Path | str) -> Job:
     path = Path(folder) / _RECORD
-    content = read_json(path)
+    content = read_json_object(path)
     if content.get("format") != FORMAT:
         raise UserError(f"cannot read {path}: its format is {content.get('format')}, this version knows {FORMAT}.")
-    return Job(**content)
+    return parse_document(Job, content, path, "a job's record")
 
 
 def jobs_of(run: RunFolder) -> list[Job]:

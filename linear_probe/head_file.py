@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,7 +17,7 @@ from linear_probe.features import Columns
 from linear_probe.probe import Head
 from linear_probe.tasks import Task
 from runtime.errors import UserError
-from runtime.files import write_bytes
+from runtime.files import parse_json, write_bytes
 
 _KEY = "linear_probe_head"
 FORMAT = 1
@@ -65,14 +64,23 @@ def load_head(path: Path) -> StoredHead:
         with safe_open(path, framework="pt") as file:
             text = (file.metadata() or {}).get(_KEY)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise UserError(f"cannot read the head {path}: it is no safetensors file, or it is damaged.") from error
-    about: dict[str, Any] = json.loads(text) if text else {}
-    if about.pop("format", None) != FORMAT or set(tensors) != {"weight", "bias"}:
+    about = parse_json(text or "{}", path)
+    if not isinstance(about, dict) or about.pop("format", None) != FORMAT or set(tensors) != {"weight", "bias"}:
         raise UserError(f"cannot read {path}: it is no head of a linear probe.")
-    about["kind"], about["columns"] = FeatureKind(**about["kind"]), Columns(**about["columns"])
-    about["levels"] = [(str(n), int(a), int(b)) for n, a, b in about["levels"]]
-    return StoredHead(**about, **tensors)
+    try:
+        about["kind"], about["columns"] = FeatureKind(**about["kind"]), Columns(**about["columns"])
+        about["levels"] = [(str(n), int(a), int(b)) for n, a, b in about["levels"]]
+        head = StoredHead(**about, **tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"cannot read {path}: what it says of itself is damaged; train the head again.") from error
+    width = head.columns.stop - head.columns.start
+    shapes = tuple(head.weight.shape), tuple(head.bias.shape)
+    finite = all(bool(tensor.isfinite().all()) for tensor in tensors.values())
+    if shapes != ((width, len(head.classes)), (len(head.classes),)) or not finite:
+        raise UserError(f"cannot read {path}: its weights are not finite or do not fit its classes; train it again.")
+    return head
 
 
 def check_fits(head: StoredHead, path: Path, network: Network) -> None:

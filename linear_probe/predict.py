@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from backbone import device_of
 from backbone.networks import find_network
 from linear_probe.head_file import check_fits, load_head, probabilities
 from runtime.console import say, track
+from runtime.csv_files import csv_text
 from runtime.errors import UserError
 from runtime.files import write_text
 from runtime.images import is_image
@@ -29,9 +28,7 @@ def predict(head_path: Path, images: list[str], weights: str | None, out: Path, 
     check_fits(head, head_path, network)
     module = network.load().to(on)
     files = _files(images)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[list[str]] = []
     for file in track(files, "pictures", len(files), "images"):
         began = time.perf_counter()
         batch = network.preprocessing(file)[None].to(on)  # [1, 3, H, W]
@@ -44,8 +41,8 @@ def predict(head_path: Path, images: list[str], weights: str | None, out: Path, 
             for c in shown:
                 name = head.classes[start + c]
                 category = f"{level}:{name}" if level else name
-                writer.writerow([str(file), category, f"{float(chosen[c]):.4f}", f"{elapsed_ms:.1f}"])
-    write_text(out, text.getvalue())
+                rows.append([str(file), category, f"{float(chosen[c]):.4f}", f"{elapsed_ms:.1f}"])
+    write_text(out, csv_text(COLUMNS, rows))
     say(f"{len(files)} pictures → {out}")
     return out
 

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from linear_probe.samples import Sample, group_numbers
 from runtime.config import option
 from runtime.errors import UserError, naming_path
-from runtime.files import atomic_file, read_json, sha256_of, write_json
+from runtime.files import atomic_file, read_json_object, sha256_of, write_json
+from runtime.parquet_files import read_parquet
 
 SPLITS = ("train", "validation", "test")
 TRAIN, VALIDATION, TEST = range(3)
@@ -197,14 +198,14 @@ def save_split(split: Split, samples: Sequence[Sample], path: Path) -> None:
 
 def load_split(path: Path, samples: Sequence[Sample]) -> Split:
     """A stored split, in the order of the samples. It must be unchanged and know every sample."""
-    report = read_json(path.with_suffix(".json"))
+    report = read_json_object(path.with_suffix(".json"))
     with naming_path("read the split", path):
         digest = sha256_of(path)
     if digest != report.get("sha256"):
         raise UserError(
             f"{path}: its checksum is not the one in {path.with_suffix('.json')}; remove both to split anew."
         )
-    table = pq.read_table(path).to_pydict()
+    table = read_parquet(path, "remove it to split anew", ("sha256", "group", "split")).to_pydict()
     rows = {
         sha: (group, SPLITS.index(side))
         for sha, group, side in zip(table["sha256"], table["group"], table["split"], strict=True)

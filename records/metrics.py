@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
-from runtime.errors import naming_path
+from runtime.errors import UserError, naming_path
 from runtime.files import read_json_lines, write_bytes
 
 
@@ -43,7 +43,11 @@ class MetricsFile:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of a metrics file; a torn last line is left out."""
-    return read_json_lines(path)
+    lines = read_json_lines(path)
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line.get("step"), int):
+            raise UserError(f"cannot read {path}: line {number} names no step; restore or remove the line.")
+    return lines
 
 
 def metric_lines(lines: list[dict[str, Any]]) -> bytes:

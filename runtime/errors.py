@@ -33,6 +33,7 @@ _PATH_ADVICE = {
     errno.ENOENT: "it does not exist; check the path",
     errno.ENOTDIR: "a part of the path is a file, not a folder; check the path",
     errno.EISDIR: "it is a folder, not a file; check the path",
+    errno.ELOOP: "it is a link that leads to itself; replace the link",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
 }
 

@@ -104,6 +104,14 @@ def read_json(path: Path | str) -> Any:
     return parse_json(read_text(path), path)
 
 
+def read_json_object(path: Path | str) -> dict[str, Any]:
+    """The same for a file that must hold names and values."""
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise UserError(f"cannot read {path}: it holds no names and values ({{…}}); restore the file.")
+    return values
+
+
 def parse_json(text: str, source: Path | str) -> Any:
     """The values of a JSON text that stands at `source`."""
     try:
@@ -116,20 +124,23 @@ def parse_json(text: str, source: Path | str) -> Any:
         raise UserError(f"cannot read {source}: {str(error).split(';')[0]}.") from error
 
 
-def read_json_lines(path: Path | str) -> list[Any]:
-    """The values of a .jsonl file. A last line without its end (torn by a kill, or being written) is left out."""
+def read_json_lines(path: Path | str) -> list[dict[str, Any]]:
+    """The objects of a .jsonl file. A last line without its end (torn by a kill, or being written) is left out."""
     path = Path(path)
     with naming_path("read", path):
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-    values = []
+    values: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
         try:
-            values.append(json.loads(line))
+            value = json.loads(line)
         except (ValueError, RecursionError) as error:
             problem = error.msg if isinstance(error, json.JSONDecodeError) else "too deep or too long"
             raise UserError(
                 f"cannot read {path}: line {number} is not valid JSON ({problem}); restore or remove the line."
             ) from error
+        if not isinstance(value, dict):
+            raise UserError(f"cannot read {path}: line {number} is no {{…}}; restore or remove the line.")
+        values.append(value)
     return values
 
 

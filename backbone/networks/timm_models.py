@@ -18,7 +18,7 @@ from backbone.preprocessing import Preprocessing
 from backbone.torchvision_shim import ensure_torchvision
 from backbone.weight_files import read_tensors
 from runtime.errors import UserError
-from runtime.files import read_json
+from runtime.files import read_json_object
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 # Of a folder's model_args, what says where weights come from and not what the model is: here the folder's file decides.
@@ -64,7 +64,7 @@ def _folder_source(folder: Path) -> Source:
     config = folder / "config.json"
     if not config.is_file():
         raise UserError(f"timm:{folder}: {config} is missing; a folder in timm's hub layout has one.")
-    values = read_json(config)
+    values = read_json_object(config)
     if "architecture" not in values:
         raise UserError(f"{config}: the key 'architecture' is missing; this is no timm folder.")
     file = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)

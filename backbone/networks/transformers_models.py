@@ -12,7 +12,7 @@ from backbone.networks.network import Description, Loaded, Outputs, Source, valu
 from backbone.preprocessing import transformers_preprocessing
 from backbone.torchvision_shim import ensure_torchvision
 from runtime.errors import UserError
-from runtime.files import read_json
+from runtime.files import read_json_object
 
 
 class TransformersEncoder(nn.Module):
@@ -61,7 +61,7 @@ def _read(folder: Path) -> Loaded:
     architecture = str(getattr(config, "model_type", "transformers"))
     file = folder / "preprocessor_config.json"
     preprocessing = transformers_preprocessing(
-        read_json(file) if file.is_file() else {}, file, int(getattr(config, "image_size", 224))
+        read_json_object(file) if file.is_file() else {}, file, int(getattr(config, "image_size", 224))
     )
     blocks = int(getattr(config, "num_hidden_layers", 0)) if isinstance(getattr(config, "patch_size", None), int) else 0
     description = Description(

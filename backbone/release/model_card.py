@@ -15,6 +15,8 @@ from records.evaluation import KnnDocument, read_evaluations
 from records.release import ReleaseInfo
 from records.run import RunFolder
 from runtime.console import warn
+from runtime.errors import UserError
+from runtime.yaml_files import read_yaml
 
 UNKNOWN = "Not known: {} was not found beside the weights."
 # Sections of a run's config.yaml that say how the weights came about.
@@ -200,8 +202,8 @@ def _read_yaml(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError:
-        warn(f"{path} is not valid YAML; the model card will say that the training is not known.")
+        content = read_yaml(path)
+    except UserError as error:
+        warn(f"{error} The model card will say that the training is not known.")
         return None
     return content if isinstance(content, dict) else None

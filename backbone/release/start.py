@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-import yaml
 
 from backbone.load import LoadedBackbone, load_backbone, weights_checksum
 from records.evaluation import WORSE, read_selection
 from records.run import RunFolder, is_whole_checkpoint
 from runtime.errors import UserError
+from runtime.yaml_files import read_yaml
 
 
 def run_of_source(loaded: LoadedBackbone) -> RunFolder | None:
@@ -59,8 +59,9 @@ def _start_of_run(loaded: LoadedBackbone) -> Path:
         raise UserError("--average-with-start needs a run's checkpoint, or the starting weights by --start WEIGHTS.")
     if is_whole_checkpoint(run.checkpoint(0)):
         return run.checkpoint(0)
-    stored = yaml.safe_load(run.config.read_text(encoding="utf-8")) if run.config.is_file() else {}
-    named = (stored.get("init") or {}).get("weights")
+    stored = read_yaml(run.config) if run.config.is_file() else {}
+    init = stored.get("init") if isinstance(stored, dict) else None
+    named = init.get("weights") if isinstance(init, dict) else None
     if not named or not Path(named).exists():
         raise UserError(f"the starting weights of {run.path} are not there any more; name them by --start WEIGHTS.")
     return Path(named)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.errors import UserError
-from runtime.files import read_json, write_json
+from runtime.files import read_json_object, write_json
 
 TRUTH_NAME = "truth.json"
 FORMAT = 2
@@ -174,7 +174,7 @@ def write_truth(truth: Truth, directory: Path) -> None:
 def read_truth(directory: Path | str) -> Truth:
     """Read a corpus's truth.json."""
     path = Path(directory) / TRUTH_NAME
-    content: dict[str, Any] = read_json(path)
+    content: dict[str, Any] = read_json_object(path)
     if content.get("format") != FORMAT:
         raise UserError(f"{path} has format {content.get('format')}, this version reads {FORMAT}; synthesize it anew.")
     return Truth(

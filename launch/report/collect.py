@@ -23,6 +23,7 @@ from records.metrics import read_metrics
 from records.run import RunFolder, patch_pictures, read_checkpoint_info
 from records.shards import Certificate, Manifest, ShardFolder
 from runtime.errors import UserError
+from runtime.files import read_text
 from runtime.yaml_files import parse_yaml
 
 
@@ -71,8 +72,10 @@ class RunData:
 def collect(run: RunFolder) -> RunData:
     if not run.metrics.is_file():
         raise UserError(f"there is nothing to report on {run.path}: it has no {run.metrics.name}; train it first.")
-    text = run.config.read_text(encoding="utf-8") if run.config.is_file() else ""
+    text = read_text(run.config) if run.config.is_file() else ""
     config = parse_yaml(text, str(run.config)) or {}
+    if not isinstance(config, dict) or not isinstance(config.get("data", {}), dict):
+        raise UserError(f"{run.config}: it is no config of a run; restore it.")
     metrics = read_metrics(run.metrics)
     jobs = jobs_of(run)
     shards = ShardFolder(Path(config.get("data", {}).get("shards", "")))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from dataclasses import asdict
 from typing import Any
 
 from linear_probe.run import Benchmark
+from runtime.csv_files import csv_text
 from scoring.intervals import with_interval
 
 _SUMMARY = (
@@ -132,11 +131,7 @@ def classes_csv(benchmark: Benchmark) -> str:
 
 
 def _csv(head: list[str], rows: list[list[Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows([[f"{v:.6g}" if isinstance(v, float) else v for v in row] for row in rows])
-    return text.getvalue()
+    return csv_text(head, [[f"{v:.6g}" if isinstance(v, float) else v for v in row] for row in rows])
 
 
 def as_json(benchmark: Benchmark) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pretrain.data.shard_cache import CacheConfig, ShardCache
 from records.shards import Certificate, ShardFolder, read_index
 from runtime.errors import UserError, naming_path
 from runtime.files import read_checksums
+from runtime.parquet_files import read_parquet
 
 Ints = NDArray[np.int64]
 
@@ -104,8 +104,7 @@ def open_shards(folder: Path | str, cache: CacheConfig | None = None) -> ShardSe
     summary = files.read_manifest()
     shards = sorted(folder / name for name in summary.shards)
     columns = ["shard", "key", "corpus", "video", "source"]
-    with naming_path("read", files.frames):
-        frames = pq.read_table(files.frames, columns=columns)
+    frames = read_parquet(files.frames, "make the shards again, or restore the file", columns)
     frames = frames.sort_by([("shard", "ascending"), ("key", "ascending")]).combine_chunks()
     digest = hashlib.sha256()
     fetched = cache is not None and cache.fetch_command is not None

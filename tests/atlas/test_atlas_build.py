@@ -84,7 +84,7 @@ def test_an_atlas_is_stored_and_read_back(corpus: Path, tmp_path: Path) -> None:
     save_atlas(atlas, tmp_path / "a.parquet")
     assert load_atlas(tmp_path / "a.parquet") == atlas
     (tmp_path / "b.parquet").write_text("nothing")
-    with pytest.raises(UserError, match=r"b.parquet: it is not a Parquet file"):
+    with pytest.raises(UserError, match=r"b.parquet: it is no Parquet file"):
         load_atlas(tmp_path / "b.parquet")
     with pytest.raises(UserError, match=r"c.parquet: it does not exist"):
         load_atlas(tmp_path / "c.parquet")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -318,6 +320,35 @@ def test_malicious_checkpoint_metadata_is_refused_and_not_run(tmp_path: Path) ->
     assert not (tmp_path / "mark").exists()
 
 
+def deep_state() -> dict[str, torch.Tensor]:
+    """A name that claims fifty thousand blocks: building them would take minutes and gigabytes."""
+    state = random_model(vit_config("vit_test")).state_dict()
+    return {**state, "blocks.50000.norm1.weight": state["blocks.0.norm1.weight"]}
+
+
+def not_finite_state() -> dict[str, torch.Tensor]:
+    state = random_model(vit_config("vit_test")).state_dict()
+    state["norm.bias"][0] = torch.inf
+    return state
+
+
+def test_no_depth_or_width_is_built_before_it_is_known_to_fit(tmp_path: Path) -> None:
+    """What a checkpoint says of itself is not believed without limits, nor what its index says of its tensors."""
+    folder = save_checkpoint(random_model(vit_config("vit_test")), tmp_path / "step_1")
+    info = json.loads((folder / "checkpoint.json").read_text())
+    for key, value in (("depth", 50000), ("width", 1 << 40), ("heads", 0), ("patch_px", "14"), ("depth", None)):
+        wrong = {**info, "vit": {**info["vit"], key: value}}
+        (folder / "checkpoint.json").write_text(json.dumps(wrong))
+        with pytest.raises(UserError, match=f"'{key}'"):
+            load_backbone(folder)
+    (folder / "checkpoint.json").write_text(json.dumps(info))
+    metadata = pickle.loads((folder / ".metadata").read_bytes())
+    metadata.state_dict_metadata["teacher.backbone.norm.bias"].size = torch.Size([1 << 40])
+    (folder / ".metadata").write_bytes(pickle.dumps(metadata))
+    with pytest.raises(UserError, match=r"'teacher\.backbone\.norm\.bias' is said to be larger than its files"):
+        load_backbone(folder)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -327,8 +358,17 @@ def test_malicious_checkpoint_metadata_is_refused_and_not_run(tmp_path: Path) ->
         (lambda p: torch.save(torch.ones(3), p), "it holds a Tensor, not weights by name"),
         (lambda p: torch.save({"fc.weight": torch.ones(3)}, p), "no DINOv2 backbone .*'fc.weight'"),
         (lambda p: p.write_text("<html>not found</html>"), "not a file of weights"),
+        (lambda p: torch.save({0: torch.ones(3), 1: torch.ones(3)}, p), "its tensors are numbered, not named"),
+        (lambda p: p.symlink_to(p), "it does not exist|a link that leads to itself"),
+        (lambda p: p.write_bytes(b"\x10\0\0\0\0\0\0\0{" + b"\xff" * 40), "it is damaged or incomplete"),
+        (lambda p: p.write_bytes(struct.pack("<Q", 1 << 60) + b"{}"), "it is damaged or incomplete"),
+        (lambda p: torch.save(deep_state(), p), "block 3 are missing, although there is a block 50000"),
+        (lambda p: torch.save(not_finite_state(), p), "'norm.bias' holds values that are not finite"),
     ],
-    ids=["absent", "empty_folder", "no_tensors", "tensor", "other_network", "html"],
+    ids=[
+        *("absent", "empty_folder", "no_tensors", "tensor", "other_network", "html", "numbered", "linked_to_itself"),
+        *("bad_header", "endless_header", "block_50000", "not_finite"),
+    ],
 )
 def test_things_that_are_no_backbone(tmp_path: Path, make: Any, message: str) -> None:
     path = tmp_path / "thing"

@@ -18,7 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runtime.errors import UserError, naming_path
-from runtime.files import atomic_file, failed_checksums, read_json, sha256_of, write_checksums, write_json
+from runtime.files import (
+    atomic_file,
+    failed_checksums,
+    read_json_object,
+    sha256_of,
+    write_checksums,
+    write_json,
+)
+from runtime.parquet_files import read_parquet
 from scoring.replies import LETTERS
 
 FORMAT = 1
@@ -221,7 +229,7 @@ def read_bench(folder: Path | str, verify: bool = False) -> Bench:
     folder = Path(folder)
     if not (folder / MANIFEST).is_file() or not (folder / ITEMS).is_file():
         raise UserError(f"{folder} holds no bench ({MANIFEST} and {ITEMS} are missing); make one with 'vqa build'.")
-    manifest = read_json(folder / MANIFEST)
+    manifest = read_json_object(folder / MANIFEST)
     if manifest.get("format") != FORMAT:
         raise UserError(f"{folder}: the bench has format {manifest.get('format')}, this version reads {FORMAT}.")
     checksum = sha256_of(folder / ITEMS)
@@ -233,4 +241,5 @@ def read_bench(folder: Path | str, verify: bool = False) -> Bench:
             raise UserError(
                 f"{folder / damaged[0]} is missing or was changed ({len(damaged)} such files); copy it anew."
             )
-    return Bench(folder, manifest, [_item(row) for row in pq.read_table(folder / ITEMS).to_pylist()], checksum)
+    table = read_parquet(folder / ITEMS, "build the bench anew")
+    return Bench(folder, manifest, [_item(row) for row in table.to_pylist()], checksum)

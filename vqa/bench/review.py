@@ -15,8 +15,9 @@ from pathlib import Path
 
 from runtime import pages
 from runtime.console import warn
-from runtime.errors import UserError, naming_path
-from runtime.files import write_text
+from runtime.csv_files import unescaped
+from runtime.errors import UserError
+from runtime.files import read_text, write_text
 from scoring.replies import LETTERS
 from vqa.bench.items import Bench, Item
 
@@ -34,9 +35,7 @@ class Decision:
 
 
 def read_review(path: Path) -> list[Decision]:
-    with naming_path("read the review", path):
-        text = path.read_text(encoding="utf-8-sig")
-    rows = csv.DictReader(io.StringIO(text))
+    rows = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff")))
     missing = [column for column in COLUMNS[:2] if column not in (rows.fieldnames or ())]
     if missing:
         raise UserError(f"{path}: the column '{missing[0]}' is missing; a review has {', '.join(COLUMNS)}.")
@@ -44,7 +43,7 @@ def read_review(path: Path) -> list[Decision]:
     for number, row in enumerate(rows, 2):
         if not (row.get("decision") or "").strip():
             continue  # not looked at yet
-        decision = Decision(*((row.get(column) or "").strip() for column in COLUMNS))
+        decision = Decision(*(unescaped((row.get(column) or "").strip()) for column in COLUMNS))
         if decision.decision not in _DECISIONS:
             raise UserError(f"{path}, line {number}: the decision is keep, drop or fix, not '{decision.decision}'.")
         if decision.decision == "fix" and not re.fullmatch("[A-Z]", decision.answer):
@@ -113,7 +112,8 @@ def write_review_page(bench: Bench, out: Path) -> None:
 
 _SAVE = """
 function save() {
-  const quote = s => '"' + s.replaceAll('"', '""') + '"';
+  const safe = s => /^'*[=+\\-@\\t\\r]/.test(s) ? "'" + s : s;  // no formula for a spreadsheet
+  const quote = s => '"' + safe(s).replaceAll('"', '""') + '"';
   const lines = ['id,decision,answer,note,reviewer'];
   for (const card of document.querySelectorAll('.card')) {
     const get = name => card.querySelector('.' + name).value;

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import string
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from runtime.errors import UserError, naming_path
+from runtime.errors import UserError
+from runtime.yaml_files import read_yaml
 from vqa.bench.keys import keyed
 from vqa.bench.vocabulary import read_package_yaml
 
@@ -52,12 +50,7 @@ def load_templates(path: str = "") -> Templates:
     """Those of this package, or of a file of the same form."""
     if not path:
         return Templates(read_package_yaml("templates", "endobench.yaml"), "endobench.yaml")
-    with naming_path("read the templates", path):
-        text = Path(path).read_text(encoding="utf-8")
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: it is not valid YAML; correct it.") from error
+    values = read_yaml(path, "the templates")
     if not isinstance(values, dict):
         raise UserError(f"{path}: templates are a mapping of sub-tasks to lists of wordings.")
     return Templates(values, path)

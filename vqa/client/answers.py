@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import UserError
-from runtime.files import read_json, read_json_lines
+from runtime.files import read_json_lines, read_json_object
 from vqa.bench.items import Bench
 from vqa.client.prompts import Variant
 
@@ -77,7 +77,7 @@ def read_answer_set(folder: Path, bench: Bench, allow_partial: bool = False) -> 
     path = folder / ANSWERS if folder.is_dir() else folder
     if not path.is_file():
         raise UserError(f"{folder}: there is no {ANSWERS}; ask first, or check the path.")
-    run = read_json(path.parent / RUN) if (path.parent / RUN).is_file() else {}
+    run = read_json_object(path.parent / RUN) if (path.parent / RUN).is_file() else {}
     if run and run.get("bench_sha256") != bench.checksum:
         raise UserError(f"{path} answers another bench, or another version of it, than {bench.folder}; ask again.")
     found: dict[tuple[str, Variant], Answer] = {}

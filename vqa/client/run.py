@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from runtime.console import log_to, progress, say, warn
 from runtime.errors import UserError
-from runtime.files import make_directory, read_json, write_json
+from runtime.files import make_directory, read_json_object, write_json
 from runtime.locks import directory_lock
 from vqa.bench.items import Bench, Item
 from vqa.bench.keys import keyed
@@ -180,7 +180,7 @@ _MUST_AGREE = ("bench_sha256", "endpoint", "model", "decoding", "prompt", "promp
 def _refuse_other_run(path: Path, description: dict[str, Any]) -> None:
     if not path.is_file():
         return
-    before = read_json(path)
+    before = read_json_object(path)
     for key in _MUST_AGREE:
         if before.get(key) != description[key]:
             raise UserError(
@@ -190,12 +190,12 @@ def _refuse_other_run(path: Path, description: dict[str, Any]) -> None:
 
 
 def _known_models(path: Path) -> list[str]:
-    return list(read_json(path).get("model_answered", [])) if path.is_file() else []
+    return list(read_json_object(path).get("model_answered", [])) if path.is_file() else []
 
 
 def _add_model(path: Path, name: str) -> None:
     """Note the id that the server answered with; services change what stands behind a name."""
-    run = read_json(path)
+    run = read_json_object(path)
     short = Path(name).name
     if short not in run["model_answered"]:
         write_json(path, {**run, "model_answered": [*run["model_answered"], short]})
