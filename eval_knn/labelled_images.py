@@ -31,6 +31,7 @@ from runtime.images import IMAGE_SUFFIXES, UnreadableImageError, is_image, open_
 
 # Change it when records of the same files would be different from before.
 _FORMAT = 1
+_SPLIT_NAMES = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "holdout"}
 
 
 @dataclass
@@ -125,6 +126,7 @@ def _scan_folders(root: Path, memory: Path) -> list[ImageRecord]:
         raise UserError(
             f"no classes at {root}: it has no folders; set data.path to a folder with one folder of images per class."
         )
+    _refuse_splits(root, [folder.name for folder in folders])
     files: list[tuple[Path, str]] = []
     for folder in folders:
         inside = sorted(
@@ -133,11 +135,32 @@ def _scan_folders(root: Path, memory: Path) -> list[ImageRecord]:
         if not inside:
             warn(f"the class '{folder.name}' at {folder} has no images and is left out.")
         files += [(path, folder.name) for path in inside]
+    _warn_of_deeper_classes(root, files)
 
     def read_records(path: Path, label: str) -> list[ImageRecord]:
         return [_record(root, path, path.relative_to(root).as_posix(), 0, path.stat().st_size, label, None)]
 
     return _scan(root, files, memory, read_records)
+
+
+def _refuse_splits(root: Path, names: list[str]) -> None:
+    if {name.lower() for name in names} <= _SPLIT_NAMES:
+        raise UserError(
+            f"{root} holds {', '.join(names)}, which are parts of a split and not classes; set data.path to one of "
+            f"them, such as {root / names[0]}."
+        )
+
+
+def _warn_of_deeper_classes(root: Path, files: list[tuple[Path, str]]) -> None:
+    """Folders inside the classes that hold the pictures: labeled-images/lower-gi-tract/pathological-findings/polyps."""
+    deeper = {(label, path.parent.name) for path, label in files if path.parent.name != label}
+    labels = {label for label, _ in deeper}
+    if files and len(deeper) >= 2 * len(labels) and labels == {label for _, label in files}:
+        some = ", ".join(sorted({name for _, name in deeper})[:3])
+        warn(
+            f"the classes at {root} are taken from its own folders ({', '.join(sorted(labels))}), but pictures lie "
+            f"in folders inside them ({some}, …): if those are the classes, set data.path to the folder above them."
+        )
 
 
 def _scan_shards(root: Path, shards: list[Path], config: DataConfig, memory: Path) -> list[ImageRecord]:

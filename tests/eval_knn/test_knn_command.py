@@ -212,6 +212,21 @@ def test_sets_that_can_not_be_used(case: str, command: Run, labelled_folder: Pat
     assert code == 2 and str(root) in error and error.count("\n") == 1
 
 
+def test_splits_are_no_classes_and_deeper_folders_are_named(
+    command: Run, labelled_folder: Path, tmp_path: Path
+) -> None:
+    for name in ("train", "val"):
+        shutil.copytree(labelled_folder, tmp_path / "split" / name)
+    code, _, error = command("pixels", f"data.path={tmp_path / 'split'}")
+    assert code == 2 and "parts of a split and not classes" in error and "split/train" in error
+    classes = sorted(path.name for path in labelled_folder.iterdir())
+    for number, name in enumerate(classes):
+        tract = ("upper-gi-tract", "lower-gi-tract")[number % 2]
+        shutil.copytree(labelled_folder / name, tmp_path / "tracts" / tract / "findings" / name)
+    code, said, _ = command("pixels", f"data.path={tmp_path / 'tracts'}")
+    assert code == 0 and "taken from its own folders (lower-gi-tract, upper-gi-tract)" in said and classes[0] in said
+
+
 def test_corrupt_image_and_empty_class_are_counted_skips(
     command: Run, labelled_folder: Path, config: EvalConfig, tmp_path: Path
 ) -> None:
