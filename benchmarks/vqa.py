@@ -20,7 +20,8 @@ from vqa.bench.items import Draft, Item, question_id, read_bench, write_bench
 from vqa.bench.tasks import SCENES, SUBTASKS
 from vqa.client.answers import Answer
 from vqa.client.prompts import Variant
-from vqa.score.results import ScoreSettings, score_bench
+from vqa.score.results import score_bench
+from vqa.score.settings import ScoreSettings
 
 QUESTIONS, CONTESTANTS, DRAWS = 10_000, 3, 1000
 TARGET_SECONDS = 30

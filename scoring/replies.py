@@ -23,7 +23,7 @@ _JSON_KEYS = ("answer", "choice", "option", "final_answer")
 # Rules that a reply of which the end is missing may still be read by: they don't need the end.
 _NEED_NO_END = ("letter", "letter_and_text", "text", "declared", "leading")
 
-_REFUSAL = re.compile(
+REFUSAL = re.compile(
     r"i(?:'m| am) sorry|i apologi[sz]e"
     r"|(?:can(?:no|')t|can not|(?: am|'m) (?:unable|not able) to|won't|decline to)"
     r" (?:\w+ )?(?:assist|help|provide|answer|comply|analy[sz]e|interpret|diagnose|view|see images|process images)"
@@ -206,7 +206,7 @@ class _Reader:
         return None
 
     def _refusal(self, text: str) -> Choice | None:
-        return Choice("refused", None, "refusal") if _REFUSAL.search(text) else None
+        return Choice("refused", None, "refusal") if REFUSAL.search(text) else None
 
     def _mentioned(self, text: str) -> Choice | None:
         """One letter that stands alone, or the text of one option, anywhere."""

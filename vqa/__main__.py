@@ -11,10 +11,12 @@ from runtime.errors import UserError
 from vqa.bench.config import BuildConfig
 from vqa.bench.exports import FORMS, export_bench
 from vqa.bench.imports import ImportConfig, import_tsv
-from vqa.bench.items import read_bench
+from vqa.bench.items import Bench, read_bench
 from vqa.bench.rephrase import RephraseConfig, rephrase_bench
+from vqa.client.answers import AnswerSet, read_answer_set
 from vqa.client.config import RunConfig
 from vqa.client.run import ask_bench
+from vqa.judge.judge import JudgeConfig
 from vqa.score.config import ContestantConfig
 
 
@@ -34,16 +36,94 @@ def _score_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws of whole groups (1000)")
     parser.add_argument("--parse-mode", choices=["cascade", "first_letter"], default="cascade")
     parser.add_argument("--contamination", help="report of 'vqa contamination'")
+    parser.add_argument("--people", help="folder of readers' answers (gi_bench)")
+    parser.add_argument("--ratings", help="folder of ratings of texts (gi_bench)")
+    parser.add_argument("--complete-cases", action="store_true", help="the paper's way beside ours (gi_bench)")
 
 
 def _score(arguments: argparse.Namespace, config: None) -> None:
-    from vqa.score.results import ScoreSettings, score_bench
+    from vqa.score.settings import ScoreSettings
 
-    contamination = Path(arguments.contamination) if arguments.contamination else None
     settings = ScoreSettings(
-        Path(arguments.out), arguments.allow_partial, arguments.draws, arguments.parse_mode, contamination
+        Path(arguments.out),
+        arguments.allow_partial,
+        arguments.draws,
+        arguments.parse_mode,
+        _path(arguments.contamination),
+        people=_path(arguments.people),
+        ratings=_path(arguments.ratings),
+        complete_cases=arguments.complete_cases,
     )
-    score_bench(read_bench(arguments.bench), [Path(path) for path in arguments.answers], settings)
+    bench, answers = read_bench(arguments.bench), [Path(path) for path in arguments.answers]
+    if bench.manifest.get("profile") == "gi_bench":
+        from vqa.score.leaderboard import score_lesions
+
+        score_lesions(bench, answers, settings)
+    else:
+        from vqa.score.results import score_bench
+
+        score_bench(bench, answers, settings)
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def _exam_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reader", required=True, help="a code such as junior-1, no name")
+    parser.add_argument("--group", required=True, help="such as junior")
+    parser.add_argument("--people", default="people", help="folder for the answers (people)")
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
+
+
+def _exam(arguments: argparse.Namespace, config: None) -> None:
+    from vqa.people.exam import serve_exam
+
+    serve_exam(read_bench(arguments.bench), Path(arguments.people), arguments.reader, arguments.group, arguments.port)
+
+
+def _rate_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rater", required=True, help="a code such as expert-1, no name")
+    parser.add_argument("--ratings", default="ratings", help="folder for the ratings (ratings)")
+    parser.add_argument("--people", help="folder of readers' answers, to rate their texts too")
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
+
+
+def _all_sets(bench: Bench, arguments: argparse.Namespace) -> list[AnswerSet]:
+    sets = [read_answer_set(Path(path), bench, allow_partial=True) for path in arguments.answers]
+    if arguments.people:
+        from vqa.people.readers import read_people
+
+        sets += [one for _, one in read_people(Path(arguments.people), bench, allow_partial=True)]
+    return sets
+
+
+def _rate(arguments: argparse.Namespace, config: None) -> None:
+    from vqa.people.rate import serve_rating
+
+    bench = read_bench(arguments.bench)
+    serve_rating(bench, _all_sets(bench, arguments), Path(arguments.ratings), arguments.rater, arguments.port)
+
+
+def _judge_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--allow-self", action="store_true", help="let a contestant be the judge; it is said then")
+    parser.add_argument("--no-reference", action="store_true", help="rate texts without a reference, without accuracy")
+    parser.add_argument("--human-subset", action="store_true", help="only pictures that people answer too")
+    parser.add_argument("--people", help="folder of readers' answers, to rate their texts too")
+
+
+def _judge(arguments: argparse.Namespace, config: JudgeConfig) -> None:
+    from vqa.judge.judge import judge_texts
+
+    bench = read_bench(arguments.bench)
+    judge_texts(
+        bench,
+        _all_sets(bench, arguments),
+        config,
+        arguments.allow_self,
+        arguments.no_reference,
+        arguments.human_subset,
+    )
 
 
 def _contamination_options(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +196,9 @@ COMMANDS = (
     Command("ask", "Ask a model the questions of a bench.", _ask, ("BENCH",), RunConfig),
     Command("encoder", "Answer a bench with a frozen encoder.", _contestant, ("BENCH",), ContestantConfig),
     Command("score", "Score answers: tables and a page.", _score, ("BENCH", "ANSWERS…"), None, _score_options),
+    Command("exam", "Ask a person, on a page of this machine.", _exam, ("BENCH",), None, _exam_options),
+    Command("rate", "Rate texts blindly, on a page.", _rate, ("BENCH", "ANSWERS…"), None, _rate_options),
+    Command("judge", "Let a model rate texts.", _judge, ("BENCH", "ANSWERS…"), JudgeConfig, _judge_options),
     Command(
         "contamination",
         "Look for a bench's pictures in shards and folders.",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scoring.intervals import group_weights, percentile_interval
 from scoring.paired_tests import benjamini_hochberg, group_sums, holm, mcnemar, sign_flip
 
 
@@ -47,6 +48,9 @@ def test_sign_flip_of_real_readers(gibench: Any) -> None:
         found[case["metric"]] = sign_flip(difference)
         assert found[case["metric"]] == pytest.approx(case["expected"]["sign_flip_exact_p"], abs=1e-9)
         assert (found[case["metric"]] < 0.05) == case["published_significant"]
+        weights = group_weights(np.arange(len(difference)), 2000, 0)
+        interval = percentile_interval((weights @ difference) / weights.sum(axis=1))
+        assert interval == pytest.approx(case["expected"]["bootstrap_95"], abs=1e-9)
     assert sorted(round(p, 4) for p in found.values()) == [0.0046, 0.066, 0.2339]
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from pathlib import Path
 
 import pytest
 from vqa_benches import build_settings
 
-from atlas.build import build_atlas, save_atlas
+from atlas.build import build_atlas, load_atlas, save_atlas
+from runtime.config import load_config
 from vqa.bench.build import build_bench
+from vqa.bench.config import BuildConfig
 from vqa.bench.items import Bench, read_bench
 
 
@@ -41,4 +44,23 @@ def bench(shared: Path, atlas_file: Path, synthetic_corpus: Path) -> Bench:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             build_bench(build_settings(atlas_file, synthetic_corpus, folder))
+    return read_bench(folder)
+
+
+@pytest.fixture(scope="session")
+def lesion_bench(shared: Path, atlas_file: Path, synthetic_corpus: Path) -> Bench:
+    """Five questions about one lesion; the synthetic classes stand in for lesions."""
+    folder = shared / "lesions"
+    with (shared / "lesions.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            references = shared / "references.jsonl"
+            lines = [
+                {"id": row.sha256, "q4": f"{row.own_labels[0].replace('-', ' ')} with a sharp margin.", "q5": "Biopsy."}
+                for row in load_atlas(atlas_file).rows
+            ]
+            references.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+            words = [f"data={atlas_file}", f"regions={synthetic_corpus / 'regions.jsonl'}", f"out={folder}"]
+            settings = Path(__file__).with_name("gi_synthetic.yaml")
+            build_bench(load_config(BuildConfig, settings, [*words, f"references={references}"]))
     return read_bench(folder)

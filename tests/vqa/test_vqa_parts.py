@@ -43,9 +43,14 @@ def test_quotas(cases: Any) -> None:
     assert water_filling({"a": 3, "b": 0}) == {"a": 3, "b": 0}
 
 
-def test_coordinates(cases: Any) -> None:
+def test_coordinates(cases: Any, golden: Path) -> None:
     for case in cases["coordinates"]:
         assert box_as_sent(case["box"], tuple(case["crop"]), tuple(case["sent_size"])) == tuple(case["expected"])
+    view = json.loads((golden / "metrics_gibench.json").read_text(encoding="utf-8"))["field_of_view"]
+    left, top, right, bottom = view["crop"]
+    sent = box_as_sent(view["truth_in_original"], (left, top, right, bottom), (right - left, bottom - top))
+    assert sent == tuple(view["expected_truth_in_crop"])
+    assert corner_iou([sent], [view["predicted_in_crop"]])[0, 0] == view["expected_iou"]
     assert box_as_sent([0, 0, 50, 50], (30, 0, 100, 100), (70, 100)) is None  # 0.4 of it is left
 
 

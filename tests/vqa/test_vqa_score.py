@@ -31,7 +31,8 @@ from vqa.client.prompts import Variant
 from vqa.score.config import ContestantConfig
 from vqa.score.contamination import find_contamination
 from vqa.score.encoder import answer_with_encoder, fit_head
-from vqa.score.results import ScoreSettings, check_bench, score_bench
+from vqa.score.results import check_bench, score_bench
+from vqa.score.settings import ScoreSettings
 
 
 def write_answers(folder: Path, items: list[Item], reply: Any, name: str, variants: Any = None) -> Path:

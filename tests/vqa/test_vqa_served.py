@@ -19,7 +19,8 @@ from runtime.errors import UserError
 from vqa.bench.items import Bench
 from vqa.client.config import RunConfig
 from vqa.client.run import ask_bench
-from vqa.score.results import ScoreSettings, score_bench
+from vqa.score.results import score_bench
+from vqa.score.settings import ScoreSettings
 
 SCRIPT = Path(__file__).with_name("tiny_llava.py")
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}

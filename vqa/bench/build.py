@@ -22,6 +22,7 @@ from vqa.bench.candidates import REGION_TASK, Candidate, all_candidates
 from vqa.bench.config import BuildConfig
 from vqa.bench.draw import draw_marks, encode_jpeg, encode_png
 from vqa.bench.items import IMAGES, Draft, Item, write_bench
+from vqa.bench.lesions import build_lesion_bench
 from vqa.bench.options import Pools
 from vqa.bench.pictures import PictureConfig, Prepared, prepare
 from vqa.bench.questions import Planner
@@ -34,11 +35,16 @@ from vqa.bench.vocabulary import load_vocabulary
 from vqa.features import features_of
 
 # Neither changes a question.
-_NOT_STORED = ("data", "out", "regions", "annotations", "weights", "device", "templates", "review")
+_NOT_STORED = (
+    "data", "out", "regions", "annotations", "weights", "device", "templates", "review", "references", "lesions",
+)  # fmt: skip
 
 
 def build_bench(config: BuildConfig) -> None:
     """Write the bench that the settings describe."""
+    if config.profile == "gi_bench":
+        build_lesion_bench(config)
+        return
     out = Path(config.out)
     vocabulary, templates = load_vocabulary(), load_templates(config.templates)
     sources = read_sources(
@@ -166,7 +172,7 @@ def licences_of(items: Sequence[Item]) -> dict[str, str]:
 def _input_checksums(config: BuildConfig) -> dict[str, str]:
     """Checksums of what was read beside the atlas, whose file holds paths and differs from place to place."""
     found = {}
-    for key in ("regions", "annotations", "templates", "review"):
+    for key in ("regions", "annotations", "templates", "review", "references", "lesions"):
         path = Path(getattr(config, key))
         if getattr(config, key) and path.is_file():
             found[key] = hashlib.sha256(path.read_bytes()).hexdigest()

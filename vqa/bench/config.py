@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from runtime.config import option, required
 from runtime.errors import UserError
 from vqa.bench.distractors import DistractorConfig
+from vqa.bench.lesion_config import LesionConfig
 from vqa.bench.pictures import PictureConfig
 from vqa.bench.tasks import SUBTASKS, TASKS
 
@@ -17,7 +19,9 @@ class BuildConfig:
 
     data: str = required("The atlas (atlas.parquet, written by 'python -m linear_probe atlas').")
     out: str = required("Folder of the new bench; it must not exist.")
+    profile: Literal["endobench", "gi_bench"] = option("Twelve tasks, or five questions about one lesion.", "endobench")
     name: str = option("What the bench is called.", "endobench")
+    references: str = option("gi_bench: JSONL of reference texts: id (sha256 or file name), q4, q5, author.", "")
     regions: str = option("Regions besides those of the datasets: a JSONL list or a folder of LabelMe files.", "")
     all_regions_listed: bool = option("The list of regions names every polyp of a picture: they may be counted.", False)
     annotations: str = option("JSONL of operations: file, operation, phase, step, action, instruments.", "")
@@ -33,6 +37,7 @@ class BuildConfig:
     review: str = option("CSV of physicians' decisions to apply.", "")
     pictures: PictureConfig = field(default_factory=PictureConfig)
     distractors: DistractorConfig = field(default_factory=DistractorConfig)
+    lesions: LesionConfig = field(default_factory=LesionConfig)
 
     def check(self) -> None:
         for name in self.tasks:

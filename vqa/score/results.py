@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +29,11 @@ from vqa.score.figures import (
     right_of,
 )
 from vqa.score.page import write_page
+from vqa.score.settings import ScoreSettings
 from vqa.score.shortcuts import TOLERATED, check_shortcuts, shortcut_sheets
 from vqa.score.verdicts import Sheet, sheet_of
 
 FORMAT = 1
-
-
-@dataclass(frozen=True)
-class ScoreSettings:
-    out: Path
-    allow_partial: bool = False
-    draws: int = 1000
-    mode: str = "cascade"
-    contamination: Path | None = None
-    examples_per_subtask: int = 6
 
 
 def score_bench(bench: Bench, answers: Sequence[Path], settings: ScoreSettings) -> dict[str, Any]:

@@ -1,0 +1,246 @@
+"""Five questions about one lesion: the bench, answer files written from the truth, people, ratings and the judge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chat_server import chat_server
+from vqa_answers import no_box, perfect_box, permille_box, reversed_box, shifted_box, write_contestant
+
+from runtime.config import load_config
+from runtime.errors import UserError
+from vqa.bench.items import Bench, Item
+from vqa.client.answers import read_answer_set
+from vqa.judge.judge import JudgeConfig, judge_prompt, judge_texts, read_rating
+from vqa.people.ratings import DIMENSIONS, read_ratings, texts_to_rate, without_disclaimer
+from vqa.people.readers import ReaderFile, check_code
+from vqa.score.leaderboard import score_lesions
+from vqa.score.settings import ScoreSettings
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "vqa"
+
+
+def test_what_is_asked(lesion_bench: Bench) -> None:
+    counts = lesion_bench.manifest["counts"]
+    assert counts["task"]["Q1"] == counts["task"]["Q3"] == lesion_bench.manifest["pictures"]
+    by_class = {(item.entity, item.task) for item in lesion_bench.items}
+    assert ("Colon polyp", "Q2") in by_class and ("none", "Q2") in by_class
+    assert ("Esophagitis", "Q2") not in by_class  # nobody has drawn its boxes
+    for item in lesion_bench.items:
+        if item.task == "Q1":
+            assert item.options == ("Esophagus", "Stomach", "Duodenum", "Colorectum")
+        if item.task == "Q3":
+            assert item.options[-1] == "No lesion" and len(item.options) == 6
+            assert item.answer_text == ("No lesion" if item.entity == "none" else item.entity)
+        if item.task == "Q2":
+            assert f"{item.width} pixels wide" in item.question
+    human = {item.sha256: item for item in lesion_bench.items if item.human}
+    per_class: dict[str, set[str]] = {}
+    for sha256, item in human.items():
+        per_class.setdefault(item.entity, set()).add(sha256)
+    assert {len(pictures) for pictures in per_class.values()} == {2}
+    assert len({item.group for item in human.values()}) == len(human)
+
+
+def test_profiles_name_the_same_lesions() -> None:
+    from atlas.taxonomy import load_taxonomy
+    from vqa.bench.config import BuildConfig
+
+    profiles = [
+        load_config(BuildConfig, CONFIGS / f"gi_bench.{language}.yaml", ["data=x", "out=y"]).lesions
+        for language in ("en", "zh")
+    ]
+    assert [len(p.classes) for p in profiles] == [20, 20]
+    assert [(c.site, c.findings) for c in profiles[0].classes] == [(c.site, c.findings) for c in profiles[1].classes]
+    taxonomy = load_taxonomy()
+    for lesion in profiles[0].classes:
+        for name in lesion.findings:
+            finding, _, grade = name.partition("/")
+            assert finding in taxonomy.findings, name
+            assert not grade or grade in taxonomy.findings[finding].grades, name
+
+
+def test_answer_files_written_from_the_truth(
+    lesion_bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    boxes = {"perfect": perfect_box, "shifted": shifted_box, "reversed": reversed_box, "none": no_box}
+    boxes["permille"] = permille_box
+    folders = [write_contestant(tmp_path / name, lesion_bench, box) for name, box in boxes.items()]
+    results = score_lesions(lesion_bench, folders, ScoreSettings(tmp_path / "out", draws=100))
+    rows = {row["name"]: row for row in results["full"]["rows"]}
+    assert rows["perfect"]["q2_miou"] == 1 and rows["perfect"]["q2_recall_0_75"] == 1
+    assert rows["shifted"]["q2_miou"] == pytest.approx(1 / 3, abs=0.01)
+    assert rows["shifted"]["q2_recall_0_5"] == 0
+    assert rows["reversed"]["q2_miou"] == rows["none"]["q2_miou"] == 0
+    assert rows["reversed"]["statuses"]["q2"]["invalid_box"] == rows["none"]["statuses"]["q2"]["none"] > 0
+    assert rows["permille"]["q2_looks_like"] == "permille" and rows["permille"]["q2_miou"] < 0.5
+    assert "permille: replies look like permille" in capsys.readouterr().out
+    assert all(row["q2_looks_like"] is None for name, row in rows.items() if name != "permille")
+    for row in rows.values():
+        assert row["q1"]["mean"] == row["q3"]["mean"] == row["q3_macro_f1"] == row["q1_region_macro_f1"] == 1
+        assert row["q1_f1_published"] == row["q1_f1_published_ceiling"] < 1
+        assert row["specificity"] == 1
+    assert rows["perfect"]["chain"]["q3_right_given_q1_right_and_found"] == 1
+    assert rows["none"]["chain"]["n"][2] == 0
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "published, other pictures" in page and str(tmp_path) not in page and "http://" not in page
+
+
+def test_refusals_count_and_complete_cases_stand_beside(lesion_bench: Bench, tmp_path: Path) -> None:
+    shy = {item.sha256 for item in lesion_bench.items if item.entity == "Colon polyp"}
+
+    def letter(item: Item) -> str:
+        return "I'm sorry, I can't help with that." if item.sha256 in shy else item.answer
+
+    folders = [
+        write_contestant(tmp_path / "shy", lesion_bench, letter=letter),
+        write_contestant(tmp_path / "bold", lesion_bench),
+    ]
+    settings = ScoreSettings(tmp_path / "out", draws=0, complete_cases=True)
+    results = score_lesions(lesion_bench, folders, settings)
+    rows = {row["name"]: row for row in results["full"]["rows"]}
+    assert rows["shy"]["q3"]["mean"] == pytest.approx(4 / 5) and rows["bold"]["q3"]["mean"] == 1
+    assert rows["shy"]["answer_rate"]["q3"] == pytest.approx(1 - len(shy) / 25)
+    beside = {row["name"]: row for row in results["complete_cases"]["rows"]}
+    assert beside["shy"]["q3"]["mean"] == 1 and results["complete_cases"]["pictures"] < results["full"]["pictures"]
+
+
+def write_reader(folder: Path, bench: Bench, reader: str, group: str, share: float, lock: bool = True) -> None:
+    file = ReaderFile(folder, reader)
+    file.open(group, bench)
+    random = np.random.default_rng(len(reader) + int(100 * share))
+    items = [item for item in bench.items if item.human]
+    for order, item in enumerate(items):
+        right = random.uniform() < share
+        wrong = "A" if item.answer != "A" else "B"
+        reply = (item.answer if right else wrong) if item.kind == "choice" else item.reference
+        if item.kind == "box":
+            reply = perfect_box(item) if right else shifted_box(item)
+        file.append(
+            {"id": item.id, "reader": reader, "group": group, "response": reply, "seconds": 5, "order": order,
+             "bench_sha256": bench.checksum}
+        )  # fmt: skip
+    if lock:
+        file.lock(len(items))
+
+
+def test_people_and_models_in_one_table(lesion_bench: Bench, tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    for reader, share in (("junior-1", 0.9), ("junior-2", 0.8)):
+        write_reader(people, lesion_bench, reader, "junior", share)
+    write_reader(people, lesion_bench, "trainee-1", "trainee", 0.5)
+    folders = [
+        write_contestant(tmp_path / "perfect", lesion_bench),
+        write_contestant(tmp_path / "wrong", lesion_bench, no_box, lambda item: "A" if item.answer != "A" else "B"),
+    ]
+    settings = ScoreSettings(tmp_path / "out", draws=100, people=people)
+    results = score_lesions(lesion_bench, folders, settings)
+    groups = {group["name"]: group for group in results["human"]["groups"]}
+    assert groups["junior"]["readers"] == 2 and groups["trainee"]["q1"]["note"].startswith("one reader")
+    single = {row["name"]: row for row in results["human"]["rows"]}
+    mean = np.mean([single[name]["q3"]["mean"] for name in ("junior-1", "junior-2")])
+    assert groups["junior"]["q3"]["mean"] == pytest.approx(mean)
+    # Five classes allow no smaller p than 2 / 2^5.
+    test = single["wrong"]["against"]["junior"]["q1"]
+    assert test["p"] == pytest.approx(2 / 32) and test["p_holm"] >= test["p"]
+    assert "junior (2 readers)" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    file = people / "junior-1.jsonl"
+    file.write_text(file.read_text(encoding="utf-8").replace('"seconds": 5', '"seconds": 4', 1), encoding="utf-8")
+    with pytest.raises(UserError, match="changed after it was locked"):
+        score_lesions(lesion_bench, folders, settings)
+
+
+def test_unfinished_exams_and_names_are_refused(lesion_bench: Bench, tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    write_reader(people, lesion_bench, "junior-1", "junior", 0.9, lock=False)
+    folder = write_contestant(tmp_path / "perfect", lesion_bench)
+    with pytest.raises(UserError, match="isn't finished"):
+        score_lesions(lesion_bench, [folder], ScoreSettings(tmp_path / "out", draws=0, people=people))
+    for name in ("Ada Lovelace", "../x", ""):
+        with pytest.raises(UserError, match="no name"):
+            check_code(name, "reader")
+    with pytest.raises(UserError, match="is in the group junior"):
+        ReaderFile(people, "junior-1").open("trainee", lesion_bench)
+
+
+# ------------------------------------------------------------------------------------------ ratings and the judge
+
+GOOD = json.dumps(dict.fromkeys(DIMENSIONS, 4))
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (GOOD, None),
+        (f"```json\n{GOOD}\n```", None),
+        (json.dumps({"language": 4}), "lacks a dimension"),
+        (GOOD.replace("4", "6", 1), "from 1 to 5"),
+        (GOOD.replace("4", "0", 1), "from 1 to 5"),
+        (GOOD.replace("4", "4.5", 1), "whole number"),
+        ("The text is good.", "no JSON"),
+        ("{broken", "no valid JSON"),
+    ],
+)
+def test_ratings_of_a_judge(reply: str, says: str | None) -> None:
+    if says is None:
+        assert read_rating(reply) == dict.fromkeys(DIMENSIONS, 4)
+    else:
+        with pytest.raises(UserError, match=says):
+            read_rating(reply)
+
+
+def test_the_judge(lesion_bench: Bench, tmp_path: Path) -> None:
+    folder = write_contestant(tmp_path / "perfect", lesion_bench)
+    sets = [read_answer_set(folder, lesion_bench)]
+    texts = texts_to_rate(lesion_bench, sets)
+    assert len(texts) == sum(item.kind == "text" for item in lesion_bench.items)
+    prompt = judge_prompt(texts[0], no_reference=False)
+    assert texts[0].item.reference in prompt and "perfect" not in prompt
+    calls = {"n": 0}
+
+    def reply(body: dict[str, Any]) -> str:
+        calls["n"] += 1
+        return {1: "Fine text!", 2: GOOD.replace("4", "9", 1)}.get(calls["n"], GOOD)
+
+    with chat_server(reply=reply) as server:
+        words = [f"api.url={server.url}", "api.model=strict-judge", f"ratings={tmp_path / 'ratings'}"]
+        judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, words))
+        assert calls["n"] == len(texts) + 2
+        judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, words))  # nothing is left to rate
+        assert calls["n"] == len(texts) + 2
+        own = [f"api.url={server.url}", "api.model=perfect", f"ratings={tmp_path / 'self'}"]
+        with pytest.raises(UserError, match="contestant"):
+            judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, own))
+        judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, own), allow_self=True)
+        server.reply = lambda body: "no"
+        bad = [f"api.url={server.url}", "api.model=mute", f"ratings={tmp_path / 'mute'}"]
+        judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, bad), human_only=True)
+    assert read_ratings(tmp_path / "mute") == []
+    ratings = read_ratings(tmp_path / "ratings")
+    assert len(ratings) == len(texts) and {r.rater for r in ratings} == {"judge:strict-judge"}
+    # An expert who is a little harsher, so that agreement can be told.
+    lines = []
+    for number, text in enumerate(texts[::3][:18]):
+        values = dict.fromkeys(DIMENSIONS, 4 - number % 2)
+        lines.append(json.dumps({"answer": text.key, "rater": "expert-1", **values}) + "\n")
+    file = tmp_path / "ratings" / "expert-1.jsonl"
+    file.write_text("".join(lines), encoding="utf-8")
+    settings = ScoreSettings(tmp_path / "out", draws=20, ratings=tmp_path / "ratings")
+    results = score_lesions(lesion_bench, [folder], settings)
+    assert results["rated_by"] == "experts"
+    assert results["agreement"]["safety"]["judge:strict-judge"]["bias"] == pytest.approx(0.5)
+    row = results["full"]["rows"][0]
+    assert row["q4"]["mean"] + row["q5"]["mean"] == pytest.approx(7, abs=0.5)
+    for line, says in ((lines[0], "before"), (lines[0].replace(": 4", ": 6", 1), "from 1 to 5")):
+        file.write_text("".join([*lines[1:], lines[0], line]), encoding="utf-8")
+        with pytest.raises(UserError, match=says):
+            read_ratings(tmp_path / "ratings")
+
+
+def test_the_closing_line_is_cut_off(lesion_bench: Bench) -> None:
+    assert without_disclaimer("A flat polyp. For research only.", lesion_bench) == "A flat polyp."
+    assert without_disclaimer("A flat polyp.", lesion_bench) == "A flat polyp."

@@ -1,0 +1,57 @@
+"""Made-up contestants for benches with five questions about one lesion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from vqa.bench.items import Bench, Item
+from vqa.client.answers import Answer
+from vqa.client.prompts import Variant
+
+BoxOf = Callable[[Item], str]
+
+
+def perfect_box(item: Item) -> str:
+    return str(list(item.regions[0].box)) if item.regions else "None"
+
+
+def shifted_box(item: Item) -> str:
+    """Half of its width or height aside: a third of the union is common. Without room for that, a third of the box."""
+    if not item.regions:
+        return "None"
+    x1, y1, x2, y2 = item.regions[0].box
+    dx, dy = (x2 - x1) / 2, (y2 - y1) / 2
+    for right, down in ((dx, 0.0), (-dx, 0.0), (0.0, dy), (0.0, -dy)):
+        moved = [x1 + right, y1 + down, x2 + right, y2 + down]
+        if moved[0] >= 0 and moved[1] >= 0 and moved[2] <= item.width and moved[3] <= item.height:
+            return str(moved)
+    return str([x1, y1, x1 + 2 * dx / 3, y2])
+
+
+def permille_box(item: Item) -> str:
+    if not item.regions:
+        return "None"
+    x1, y1, x2, y2 = item.regions[0].box
+    values = (x1 / item.width, y1 / item.height, x2 / item.width, y2 / item.height)
+    return str([round(1000 * v) for v in values])
+
+
+def reversed_box(item: Item) -> str:
+    return str(list(item.regions[0].box[2:] + item.regions[0].box[:2])) if item.regions else "None"
+
+
+def no_box(item: Item) -> str:
+    return "None"
+
+
+def write_contestant(
+    folder: Path, bench: Bench, box: BoxOf = perfect_box, letter: Callable[[Item], str] = lambda item: item.answer
+) -> Path:
+    folder.mkdir(parents=True)
+    lines = []
+    for item in bench.items:
+        reply = letter(item) if item.kind == "choice" else box(item) if item.kind == "box" else item.reference
+        lines.append(Answer(item.id, Variant(), folder.name, reply).to_line())
+    (folder / "answers.jsonl").write_text("".join(lines), encoding="utf-8")
+    return folder

@@ -1,0 +1,238 @@
+"""Five questions about one lesion: where, box, diagnosis, findings, advice; as far as there are data for them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backbone.networks import find_network
+from runtime.console import say, table
+from runtime.errors import UserError
+from runtime.files import atomic_directory, read_json_lines
+from scoring.replies import LETTERS
+from vqa.bench.candidates import Candidate
+from vqa.bench.config import BuildConfig
+from vqa.bench.items import Draft, Item, MarkedRegion, question_id, write_bench
+from vqa.bench.keys import keyed
+from vqa.bench.lesion_config import QUESTIONS, LesionClass, LesionConfig
+from vqa.bench.pictures import Prepared
+from vqa.bench.select import select
+from vqa.bench.sources import Picture, read_sources
+from vqa.features import features_of
+
+NEGATIVE = "none"
+
+
+@dataclass(frozen=True)
+class Reference:
+    findings: str
+    advice: str
+
+
+def build_lesion_bench(config: BuildConfig) -> None:
+    """Write the bench that the profile describes."""
+    from vqa.bench.build import licences_of, prepare_all, render_all
+
+    lesions = config.lesions
+    if not lesions.classes:
+        raise UserError("lesions.classes is empty; start from configs/vqa/gi_bench.en.yaml.")
+    sources = read_sources(Path(config.data), Path(config.regions) if config.regions else None, None)
+    left_out = sources.left_out
+    references = _read_references(Path(config.references)) if config.references else {}
+    candidates = _candidates(sources.pictures, lesions, left_out)
+    facts = prepare_all({c.picture.sha256: c.picture for c in candidates}, config.pictures, left_out)
+    candidates = [c for c in candidates if c.picture.sha256 in facts]
+    if not candidates:
+        raise UserError("not one picture shows exactly one of lesions.classes; check the atlas and the findings.")
+    network = find_network(config.weights)
+    order = sorted({c.picture.sha256: c.picture.path for c in candidates}.items())
+    vectors = dict(
+        zip([sha for sha, _ in order], features_of(network, [p for _, p in order], config.device), strict=True)
+    )
+    chosen = select(
+        candidates,
+        lambda members: np.stack([vectors[m.picture.sha256] for m in members]),
+        lambda subtask: lesions.negatives if subtask == NEGATIVE else lesions.per_class,
+        None,
+        config.seed,
+    )
+    there = [c for c in lesions.classes if any(x.entity == c.name for x in chosen.chosen)]
+    human = _human_subset(chosen.chosen, lesions.human_per_class, config.seed)
+    maker = _Maker(config, there, references, facts)
+    items = [
+        replace(item, human=candidate.picture.sha256 in human)
+        for candidate in chosen.chosen
+        for item in maker.questions(candidate)
+    ]
+    _report(items, lesions, left_out)
+    with atomic_directory(config.out) as folder:
+        items = render_all(items, {p.sha256: p for p in sources.pictures}, facts, folder)
+        items.sort(key=lambda item: (item.task, item.id))
+        notes: dict[str, Any] = {
+            "profile": "gi_bench",
+            "seed": config.seed,
+            "q3_options": lesions.q3_options,
+            "disclaimer": lesions.texts.disclaimer,
+            "sites": lesions.sites,
+            "classes": [asdict(lesion) for lesion in there],
+            "weights": {"name": network.name, "sha256": network.weights_sha256},
+            "selection": chosen.report,
+            "left_out": dict(sorted(left_out.items())),
+            "licences": licences_of(items),
+            "reviewed": 0,
+        }
+        write_bench(folder, Draft(config.name, [replace(item, benchmark=config.name) for item in items], notes))
+    pictures = len({item.sha256 for item in items})
+    say(f"{len(items)} questions about {pictures} pictures, {len(human)} of them for people → {config.out}")
+
+
+def _candidates(pictures: Sequence[Picture], lesions: LesionConfig, left_out: Counter[str]) -> list[Candidate]:
+    """Pictures with exactly one of the lesions, and those that are called normal."""
+    found = []
+    for picture in pictures:
+        shown = [lesion for lesion in lesions.classes if _shows(picture, lesion)]
+        normal = [
+            label
+            for label in picture.labels
+            if label.category == "normal-findings" or label.finding in lesions.negative_findings
+        ]
+        if len(shown) == 1 and not normal:
+            lesion = shown[0]
+            found.append(Candidate("lesion", lesion.site, lesion.name, picture, lesion.site))
+        elif not shown and normal and not picture.findings("pathological-findings"):
+            site = lesions.site_of_region.get(normal[0].region, "")
+            if site:
+                found.append(Candidate(NEGATIVE, site, NEGATIVE, picture, site))
+        elif len(shown) > 1:
+            left_out["picture shows several of the lesions"] += 1
+    return found
+
+
+def _shows(picture: Picture, lesion: LesionClass) -> bool:
+    names = {label.finding for label in picture.labels}
+    names |= {f"{label.finding}/{label.grade}" for label in picture.labels if label.grade}
+    return bool(names & set(lesion.findings))
+
+
+def _human_subset(chosen: Sequence[Candidate], per_class: int, seed: int) -> set[str]:
+    """The same number of each class, by hash, of different groups."""
+    by_class: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in sorted(chosen, key=lambda c: keyed(seed, "human", c.picture.sha256)):
+        by_class[candidate.entity].append(candidate)
+    human: set[str] = set()
+    groups: set[str] = set()
+    for name in sorted(by_class):
+        taken = 0
+        for candidate in by_class[name]:
+            if taken < per_class and candidate.picture.group not in groups:
+                groups.add(candidate.picture.group)
+                human.add(candidate.picture.sha256)
+                taken += 1
+    return human
+
+
+class _Maker:
+    """Makes the questions of one picture."""
+
+    def __init__(
+        self,
+        config: BuildConfig,
+        classes: Sequence[LesionClass],
+        references: dict[str, Reference],
+        facts: dict[str, Prepared],
+    ) -> None:
+        self._config, self._classes, self._references, self._facts = config, list(classes), references, facts
+        self._sites = list(config.lesions.sites)
+
+    def questions(self, candidate: Candidate) -> list[Item]:
+        texts = self._config.lesions.texts
+        site = LETTERS[self._sites.index(candidate.scene)]
+        sites = tuple(self._config.lesions.sites.values())
+        made = [self._item(candidate, "Q1", "choice", texts.q1, sites, site)]
+        box = self._box(candidate)
+        if box is not None:
+            made.append(box)
+        names = [c.name for c in self._classes if self._config.lesions.q3_options == "all" or c.site == candidate.scene]
+        options = (*names, texts.none)
+        answer = LETTERS[len(names) if candidate.entity == NEGATIVE else names.index(candidate.entity)]
+        made.append(self._item(candidate, "Q3", "choice", texts.q3, options, answer))
+        reference = self._references.get(candidate.picture.sha256) or self._references.get(candidate.picture.source)
+        if reference is not None:
+            for task, question, text in (("Q4", texts.q4, reference.findings), ("Q5", texts.q5, reference.advice)):
+                if text:
+                    ending = f" {texts.disclaimer}" if texts.disclaimer else ""
+                    item = self._item(candidate, task, "text", question + ending, (), "")
+                    made.append(replace(item, reference=text))
+        return made
+
+    def _box(self, candidate: Candidate) -> Item | None:
+        """Where the lesion is; the true answer without a lesion is none."""
+        prepared = self._facts[candidate.picture.sha256]
+        width, height = prepared.size
+        question = self._config.lesions.texts.q2.format(width=width, height=height)
+        item = self._item(candidate, "Q2", "box", question, (), "")
+        if candidate.entity == NEGATIVE:
+            return item
+        lesion = next(c for c in self._classes if c.name == candidate.entity)
+        own = [r for r in candidate.picture.regions if r.label.finding in {f.split("/")[0] for f in lesion.findings}]
+        marked = [
+            MarkedRegion(candidate.entity, "", box, prepared.polygon(region.polygon), target=True)
+            for region in own
+            if (box := prepared.box(region.box)) is not None
+        ]
+        if not marked or (len(marked) > 1 and self._config.lesions.several_boxes == "leave_out"):
+            return None
+        return replace(item, regions=tuple(marked))
+
+    def _item(
+        self, candidate: Candidate, task: str, kind: str, question: str, options: tuple[str, ...], answer: str
+    ) -> Item:
+        picture, prepared = candidate.picture, self._facts[candidate.picture.sha256]
+        return Item(
+            id=question_id(picture.sha256, task, self._config.name),
+            task=task,
+            subtask=task,
+            category="lesion",
+            scene=candidate.scene,
+            prompt_kind="image",
+            kind=kind,
+            sha256=picture.sha256,
+            group=picture.group,
+            image="",
+            width=prepared.size[0],
+            height=prepared.size[1],
+            question=question,
+            options=options,
+            answer=answer,
+            entity=candidate.entity,
+            dataset="+".join(picture.datasets),
+            source=picture.source,
+            question_original=question,
+            template=task,
+            system=self._config.lesions.texts.system,
+            natural_order=True,
+        )
+
+
+def _read_references(path: Path) -> dict[str, Reference]:
+    """JSONL: id (a picture's sha256 or file name), q4, q5, author."""
+    found = {}
+    for number, line in enumerate(read_json_lines(path), 1):
+        if not isinstance(line, dict) or not line.get("id") or not (line.get("q4") or line.get("q5")):
+            raise UserError(f"{path}, line {number}: a reference needs id (sha256 or file name) and q4 or q5.")
+        found[str(line["id"])] = Reference(str(line.get("q4") or ""), str(line.get("q5") or ""))
+    return found
+
+
+def _report(items: Sequence[Item], lesions: LesionConfig, left_out: Counter[str]) -> None:
+    counts = Counter((item.entity, item.task) for item in items)
+    names = [*(lesion.name for lesion in lesions.classes), NEGATIVE]
+    rows = [[name, *(str(counts[(name, question)]) for question in QUESTIONS)] for name in names]
+    table("questions by class", ["class", *QUESTIONS], rows)
+    for reason, count in sorted(left_out.items()):
+        say(f"left out: {count} × {reason}")

@@ -1,0 +1,1 @@
+"""A language model that rates texts by a rubric."""

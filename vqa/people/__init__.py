@@ -1,0 +1,1 @@
+"""People: an exam page for readers, a rating page for experts."""
