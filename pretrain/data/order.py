@@ -1,66 +1,55 @@
 """Which samples each optimiser step sees, as a pure function of (seed, epoch, position).
 
 Nothing here knows of ranks, workers or restarts: step k is the global batch of positions k·B … (k+1)·B − 1, cut into
-groups of equal size; a rank takes whole groups. So a run on any number of ranks sees the same samples in the same
-groups.
+microgroups of equal size; a rank takes whole microgroups. So a run on any number of ranks sees the same samples in the
+same microgroups.
 
-How an epoch is laid out. Its samples stand in one line, sorted by corpus and, in random order, by video. They are dealt
-like cards to the epoch's batches, one card to each batch per round, in a new random order every round. A run of
-samples that is not longer than the number of batches thus falls into different batches: this spreads every video as
-widely as possible and gives every batch its fair share of every corpus. Inside a batch the same deal spreads what is
-left of a video over the groups.
+An epoch is dealt to its batches (`epoch_part.py`), and a batch in the same manner to its microgroups: this spreads what
+is left of a video over them. A batch that two epochs share is looked after in `border.py`.
 
 With windows an epoch visits the shards a few at a time: they are shuffled and cut into windows, and each window is laid
-out by itself, as above. Every shard is a fair sample of the corpora, so a window is one too. Whoever reads shard by
-shard then needs the files of two windows at a time instead of all.
+out by itself. Every shard is a fair sample of the corpora, so a window is one too. Whoever reads shard by shard then
+needs the files of two windows at a time instead of all.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pretrain.data.border import separate_videos
+from pretrain.data.epoch_part import EpochPart, Members, Runs
+from pretrain.data.keyed_random import Ints, random_words, shuffled, words_of
 from runtime.errors import UserError
 
-Ints = NDArray[np.int64]
-
 # Changes when the same arguments give other batches: a run goes on with the version that it began with.
-ORDER_VERSION = 1
+ORDER_VERSION = 2
 
-# The purposes that random keys are drawn for, so that no two share a stream.
-_CYCLE, _VIDEO, _SAMPLE, _DEAL, _BATCH_VIDEO, _BATCH_SAMPLE, _BATCH_DEAL, _REPAIR, _SUBSTITUTE, _WINDOW = range(10)
-# Epoch parts that are kept: a batch may lie in two.
-_KEPT_PARTS = 2
+# The purposes that random numbers are drawn for, so that no two share a stream.
+_CYCLE, _PART, _BATCH_VIDEO, _BATCH_SAMPLE, _BATCH_DEAL, _SUBSTITUTE, _WINDOW = range(7)
+# Parts and selections that are kept: a batch may lie in two.
+_KEPT = 2
+
+# Words that name a part of an epoch: (epoch,), or (epoch, window).
+PartName = tuple[int, ...]
 
 
 class OrderedBatch(NamedTuple):
-    """The samples of one optimiser step, group after group."""
+    """The samples of one optimiser step, microgroup after microgroup."""
 
     rows: Ints  # [B], which sample
     uses: Ints  # [B], how many times the run has used that sample before (in an unweighted run: the epoch)
     positions: Ints  # [B], position in the run, from 0
 
 
-# Words that name a part: (epoch,), or (epoch, window).
-_Name = tuple[int, ...]
+class _Selection(NamedTuple):
+    """The samples of an epoch, sorted as the corpus is."""
 
-
-@dataclass(frozen=True)
-class _EpochPart:
-    """An epoch, or one window of it, laid out."""
-
-    rows: Ints  # [n], batch after batch
-    uses: Ints  # [n]
-    first_batch: int
-    starts: Ints  # [batches + 1], where each batch's part begins in `rows`
-
-    def of_batch(self, batch: int) -> tuple[Ints, Ints]:
-        k = batch - self.first_batch
-        here = slice(int(self.starts[k]), int(self.starts[k + 1]))
-        return self.rows[here], self.uses[here]
+    places: Ints | None  # None: all of them
+    uses: int | Ints
+    edges: Ints  # [windows + 1], positions in the run at which windows begin and end
 
 
 class DataOrder:
@@ -87,163 +76,159 @@ class DataOrder:
                 f"batch.images={batch_images} is not a multiple of batch.microgroup_images={microgroup_images}; "
                 "change one."
             )
+        if not len(corpora):
+            raise UserError("there are no samples to train on; check data.shards.")
         self.seed, self.batch_images, self.microgroup_images = seed, batch_images, microgroup_images
-        self._corpora = corpora.astype(np.int64)
-        self._videos = np.unique(videos, return_inverse=True)[1].astype(np.int64)
-        self._members = [np.flatnonzero(corpora == c) for c in range(int(corpora.max()) + 1 if len(corpora) else 0)]
-        sizes = np.array([len(m) for m in self._members])
+        self._sort(corpora, videos)
+        sizes = np.diff(self._corpus_starts)
+        self._is_weighted = weights is not None
         self._counts = sizes if weights is None else _shares(np.asarray(weights, float), sizes)
         self.epoch_images = int(self._counts.sum())
-        if not self.epoch_images:
-            raise UserError("there are no samples to train on; check data.shards and data.weights.")
-        self._pool = np.concatenate([m for m, c in zip(self._members, self._counts, strict=True) if c])
-        self._shards = None if window_shards is None else shards
-        if self._shards is not None:
+        self._windows, self._shard_count = 1, 0
+        self._shards: NDArray[np.int32] | None = None
+        if window_shards is not None:
+            assert shards is not None
+            self._shards = shards[self._rows].astype(np.int32)
             self._shard_count = int(self._shards.max()) + 1
-            self._windows = -(-self._shard_count // (window_shards or 1))
-        self._parts: dict[_Name, _EpochPart] = {}
-        self._draws: dict[int, tuple[Ints, Ints, Ints]] = {}
+            self._windows = -(-self._shard_count // window_shards)
+        self._run_of_place: NDArray[np.int32] | None = None
+        if self._is_weighted or self._shards is not None:
+            runs = np.arange(len(self._run_videos), dtype=np.int32)
+            self._run_of_place = np.repeat(runs, np.diff(self._run_starts))
+        self._selections: dict[int, _Selection] = {}
+        self._parts: dict[PartName, EpochPart] = {}
+
+    def _sort(self, corpora: Ints, videos: Ints) -> None:
+        """All samples by corpus and video: a sample's place in this order stands for it from here on."""
+        videos, corpus_of_video = _numbered_by_corpus(corpora, videos)
+        order = _sorted_by(videos)
+        self._rows = order.astype(np.int32 if len(order) < 2**31 else np.int64)  # [N], by place
+        sizes = np.bincount(videos)
+        self._run_videos = np.arange(len(sizes))
+        self._run_corpora = corpus_of_video
+        self._run_starts = np.concatenate([[0], np.cumsum(sizes)])
+        corpus_sizes = np.bincount(corpus_of_video, weights=sizes).astype(np.int64)
+        self._corpus_starts = np.concatenate([[0], np.cumsum(corpus_sizes)])
 
     def batch(self, step: int) -> OrderedBatch:
         """The global batch of a step."""
-        B = self.batch_images
-        parts = [self._part(name).of_batch(step) for name in self._parts_of(step)]
-        rows, uses = (np.concatenate(p) for p in zip(*parts, strict=True))
-        line = self._line(rows, _BATCH_VIDEO, _BATCH_SAMPLE, step)
-        groups = np.full(B // self.microgroup_images, self.microgroup_images)
-        dealt = line[
-            np.argsort(_deal(self._videos[rows[line]], groups, self._stream(_BATCH_DEAL, step)), kind="stable")
-        ]
-        return OrderedBatch(rows[dealt], uses[dealt], np.arange(step * B, (step + 1) * B))
+        B, microgroups = self.batch_images, self.batch_images // self.microgroup_images
+        parts = [self._part(name).members(step) for name in self.parts_of(step)]
+        members = Members(*(np.concatenate([getattr(p, c) for p in parts]) for c in Members.__dataclass_fields__))
+        of_sample = random_words((self.seed, _BATCH_SAMPLE, step), B)
+        of_video = words_of((self.seed, _BATCH_VIDEO, step), members.videos)
+        line = np.lexsort((of_sample, members.videos, of_video, members.corpora))
+        capacities = np.full(microgroups, self.microgroup_images)
+        dealt = _deal(members.videos[line], capacities, (self.seed, _BATCH_DEAL, step))
+        line = line[np.argsort(dealt, kind="stable")]
+        rows = self._rows[members.places[line]].astype(np.int64)
+        return OrderedBatch(rows, members.uses[line], np.arange(step * B, (step + 1) * B))
 
     def substitute(self, position: int, attempt: int) -> int:
         """The sample that stands in at a position whose own can't be read."""
-        number = int(_keys(self._stream(_SUBSTITUTE, position, attempt), 1)[0])
-        return int(self._pool[number % len(self._pool)])
+        sizes = np.where(self._counts > 0, np.diff(self._corpus_starts), 0)
+        number = int(random_words((self.seed, _SUBSTITUTE, position, attempt), 1)[0]) % int(sizes.sum())
+        corpus = int(np.searchsorted(np.cumsum(sizes), number, side="right"))
+        return int(self._rows[self._corpus_starts[corpus] + number - (np.cumsum(sizes) - sizes)[corpus]])
 
     def shards_ahead(self, step: int) -> Ints:
         """Shards of the window that a step ends in, and of the one that follows it."""
         if self._shards is None:
             raise ValueError("this order has no windows")
-        epoch, window = self._parts_of(step)[-1]
+        epoch, window = self.parts_of(step)[-1]
         following = (epoch, window + 1) if window + 1 < self._windows else (epoch + 1, 0)
         return np.concatenate([self._window_shards(epoch, window), self._window_shards(*following)])
 
-    def _stream(self, *words: int) -> tuple[int, ...]:
-        return (self.seed, *words)
-
-    def _line(self, rows: Ints, video_purpose: int, sample_purpose: int, *name: int) -> Ints:
-        """Positions in `rows`, sorted by corpus, then by video in random order, then at random."""
-        videos = self._videos[rows]
-        of_sample = _keys(self._stream(sample_purpose, *name), len(rows))
-        of_video = _mix(_keys(self._stream(video_purpose, *name), 1)[0] ^ _mix(videos.astype(np.uint64)))
-        return np.lexsort((of_sample, videos, of_video, self._corpora[rows]))
-
-    def _parts_of(self, step: int) -> list[_Name]:
-        """The epoch parts that a step's batch lies in, in their order."""
-        B, n = self.batch_images, self.epoch_images
-        begin, end = step * B, (step + 1) * B
-        names: list[_Name] = []
-        for epoch in range(begin // n, (end - 1) // n + 1):
+    def parts_of(self, step: int) -> list[PartName]:
+        """The parts of epochs that a step's batch lies in, in their order."""
+        begin, end = step * self.batch_images, (step + 1) * self.batch_images
+        names: list[PartName] = []
+        for epoch in range(begin // self.epoch_images, (end - 1) // self.epoch_images + 1):
             if self._shards is None:
                 names.append((epoch,))
                 continue
-            edges = self._draw(epoch)[2]
-            here = (edges[:-1] < end) & (edges[1:] > begin) & (edges[1:] > edges[:-1])
-            names += [(epoch, int(window)) for window in np.flatnonzero(here)]
+            edges = self._selection(epoch).edges
+            overlaps = (edges[:-1] < end) & (edges[1:] > begin) & (edges[1:] > edges[:-1])
+            names += [(epoch, int(window)) for window in np.flatnonzero(overlaps)]
         return names
 
-    def _part(self, name: _Name) -> _EpochPart:
+    def _part(self, name: PartName) -> EpochPart:
         if name not in self._parts:
-            part = self._repaired(self._dealt(name), name)
-            while len(self._parts) >= _KEPT_PARTS:
+            part = self._dealt(name)
+            earlier = self.parts_of(part.first_batch)
+            earlier = earlier[: earlier.index(name)]
+            if earlier:
+                known = [self._parts[n] if n in self._parts else self._dealt(n) for n in earlier]
+                separate_videos(part, np.concatenate([p.members(part.first_batch).videos for p in known]))
+            while len(self._parts) >= _KEPT:
                 del self._parts[next(iter(self._parts))]
             self._parts[name] = part
         return self._parts[name]
 
-    def _dealt(self, name: _Name) -> _EpochPart:
+    def _dealt(self, name: PartName) -> EpochPart:
         """The samples of a part, dealt to its batches, whose first and last it may share with its neighbours."""
-        B = self.batch_images
-        rows, uses, edges = self._draw(name[0])
-        window = name[1] if len(name) > 1 else 0
+        B, window = self.batch_images, name[1] if len(name) > 1 else 0
+        edges = self._selection(name[0]).edges
         begin, end = int(edges[window]), int(edges[window + 1])
-        here = slice(begin - int(edges[0]), end - int(edges[0]))
-        rows, uses = rows[here], uses[here]
         first, last = begin // B, (end - 1) // B
-        starts = np.clip(np.arange(first, last + 2) * B, begin, end)
-        line = self._line(rows, _VIDEO, _SAMPLE, *name)
-        batch_of = _deal(self._videos[rows[line]], np.diff(starts), self._stream(_DEAL, *name))
-        dealt = line[np.argsort(batch_of, kind="stable")]
-        return _EpochPart(rows[dealt], uses[dealt], first, starts - starts[0])
+        batch_edges = np.clip(np.arange(first, last + 2) * B, begin, end)
+        return EpochPart(self._runs(name), first, batch_edges, (self.seed, _PART, *name))
 
-    def _draw(self, epoch: int) -> tuple[Ints, Ints, Ints]:
-        """Samples of an epoch and their uses, window after window, and the positions at which windows begin and end."""
-        start = epoch * self.epoch_images
-        if self._shards is None:
-            return *self._drawn(epoch), np.array([start, start + self.epoch_images])
-        if epoch not in self._draws:
-            rows, uses = self._drawn(epoch)
-            window_of = np.empty(self._shard_count, np.int64)
-            for window in range(self._windows):
-                window_of[self._window_shards(epoch, window)] = window
-            windows = window_of[self._shards[rows]]
-            sorted_rows = np.argsort(windows, kind="stable")
-            counts = np.bincount(windows, minlength=self._windows)
-            edges = start + np.concatenate([[0], np.cumsum(counts)])
-            self._draws = {e: kept for e, kept in self._draws.items() if abs(e - epoch) <= 1}
-            self._draws[epoch] = rows[sorted_rows], uses[sorted_rows], edges
-        return self._draws[epoch]
+    def _runs(self, name: PartName) -> Runs:
+        """The samples of a part."""
+        selection = self._selection(name[0])
+        places, uses = selection.places, selection.uses
+        if self._shards is not None:
+            window_of = np.zeros(self._shard_count, bool)
+            window_of[self._window_shards(*name)] = True
+            is_ours = window_of[self._shards if places is None else self._shards[places]]
+            uses = uses if isinstance(uses, int) else uses[is_ours]
+            places = np.flatnonzero(is_ours) if places is None else places[is_ours]
+        if places is None:
+            return Runs(None, uses, self._run_starts, self._run_videos, self._run_corpora)
+        assert self._run_of_place is not None
+        counts = np.bincount(self._run_of_place[places], minlength=len(self._run_videos))
+        runs = np.flatnonzero(counts)
+        starts = np.concatenate([[0], np.cumsum(counts[runs])])
+        return Runs(places, uses, starts, self._run_videos[runs], self._run_corpora[runs])
+
+    def _selection(self, epoch: int) -> _Selection:
+        """Which samples an epoch has, and where its windows begin and end."""
+        if epoch not in self._selections:
+            places, uses = self._weighted(epoch) if self._is_weighted else (None, epoch)
+            start = epoch * self.epoch_images
+            edges = np.array([start, start + self.epoch_images])
+            if self._shards is not None:
+                samples = np.bincount(self._shards if places is None else self._shards[places])
+                samples = np.pad(samples, (0, self._shard_count - len(samples)))
+                windows = [samples[self._window_shards(epoch, window)].sum() for window in range(self._windows)]
+                edges = start + np.concatenate([[0], np.cumsum(windows)])
+            self._selections = {e: kept for e, kept in self._selections.items() if abs(e - epoch) < _KEPT}
+            self._selections[epoch] = _Selection(places, uses, edges)
+        return self._selections[epoch]
 
     def _window_shards(self, epoch: int, window: int) -> Ints:
         """The shards of a window; windows are as equal as can be."""
-        shuffled = np.argsort(_keys(self._stream(_WINDOW, epoch), self._shard_count), kind="stable")
-        part: Ints = np.array_split(shuffled, self._windows)[window]
+        part: Ints = np.array_split(shuffled((self.seed, _WINDOW, epoch), self._shard_count), self._windows)[window]
         return part
 
-    def _drawn(self, epoch: int) -> tuple[Ints, Ints]:
-        """Which samples an epoch has, and how often each was used before: a window of each corpus's endless stream."""
-        rows, uses = [], []
-        for corpus, (members, count) in enumerate(zip(self._members, self._counts.tolist(), strict=True)):
+    def _weighted(self, epoch: int) -> tuple[Ints, Ints]:
+        """Samples of an epoch, and how often each was used before: a stretch of each corpus's endless stream."""
+        assert self._run_of_place is not None
+        places, uses = [], []
+        for corpus, count in enumerate(self._counts.tolist()):
+            first, size = int(self._corpus_starts[corpus]), int(np.diff(self._corpus_starts)[corpus])
             position, end = epoch * count, (epoch + 1) * count
             while position < end:
-                cycle, offset = divmod(position, len(members))
-                taken = min(end - position, len(members) - offset)
-                whole = members
-                if taken < len(members):
-                    whole = members[np.argsort(_keys(self._stream(_CYCLE, corpus, cycle), len(members)), kind="stable")]
-                rows.append(whole[offset : offset + taken])
+                cycle, offset = divmod(position, size)
+                taken = min(end - position, size - offset)
+                whole = np.arange(size) if taken == size else shuffled((self.seed, _CYCLE, corpus, cycle), size)
+                places.append(first + np.sort(whole[offset : offset + taken]))
                 uses.append(np.full(taken, cycle, np.int64))
                 position += taken
-        return np.concatenate(rows), np.concatenate(uses)
-
-    def _repaired(self, dealt: _EpochPart, name: _Name) -> _EpochPart:
-        """Swap samples out of the batch shared with the part before, where it holds frames of the same video already.
-
-        The last batch is never touched, so that a part depends on the one before only through its plain deal.
-        """
-        earlier = self._parts_of(dealt.first_batch)
-        earlier = earlier[: earlier.index(name)]
-        if not earlier or len(dealt.starts) < 4:  # nothing is shared, or there is no batch to swap with
-            return dealt
-        before = [self._parts[n] if n in self._parts else self._dealt(n) for n in earlier]
-        head = int(dealt.starts[1])
-        partners = np.arange(head, int(dealt.starts[-2]))
-        partners = partners[np.argsort(_keys(self._stream(_REPAIR, *name), len(partners)), kind="stable")].tolist()
-        rows, uses = dealt.rows.copy(), dealt.uses.copy()
-        shared = np.concatenate([part.of_batch(dealt.first_batch)[0] for part in before])
-        taken = set(self._videos[shared].tolist())
-        videos = self._videos[rows]
-        for i in range(head):
-            if int(videos[i]) not in taken:
-                continue
-            for j in partners:
-                k = int(np.searchsorted(dealt.starts, j, side="right")) - 1
-                elsewhere = videos[dealt.starts[k] : dealt.starts[k + 1]]
-                if int(videos[j]) not in taken and videos[j] not in videos[:head] and videos[i] not in elsewhere:
-                    for values in (rows, uses, videos):
-                        values[[i, j]] = values[[j, i]]
-                    break
-        return _EpochPart(rows, uses, dealt.first_batch, dealt.starts)
+        all_places, all_uses = np.concatenate(places), np.concatenate(uses)
+        order = _sorted_by(self._run_of_place[all_places])
+        return all_places[order], all_uses[order]
 
 
 def _deal(videos: Ints, capacities: Ints, stream: tuple[int, ...]) -> Ints:
@@ -259,7 +244,7 @@ def _deal(videos: Ints, capacities: Ints, stream: tuple[int, ...]) -> Ints:
     begin = 0
     for number in range(rounds):
         batches = np.flatnonzero((number + 1) * capacities // rounds > number * capacities // rounds)
-        batches = batches[np.argsort(_keys((*stream, number), len(batches)), kind="stable")]
+        batches = batches[shuffled((*stream, number), len(batches))]
         line = videos[begin : begin + len(batches)]
         if begin and line[0] == videos[begin - 1]:
             going_on = int(np.count_nonzero(line == line[0]))
@@ -287,19 +272,30 @@ def _shares(weights: NDArray[np.float64], sizes: Ints) -> Ints:
     return counts
 
 
-def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64: a bijection that scatters neighbouring numbers."""
-    with np.errstate(over="ignore"):
-        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return words ^ (words >> np.uint64(31))
+def _numbered_by_corpus(corpora: Ints, videos: Ints) -> tuple[Ints, Ints]:
+    """Videos [N] under new numbers without gaps, sorted by corpus, and the corpus of each number [V]."""
+    largest = int(videos.max())
+    if largest < 2 * len(videos) + 1000:  # small enough for a table
+        corpus_of = np.full(largest + 1, -1, np.int64)
+        corpus_of[videos] = corpora
+        if np.array_equal(corpus_of[videos], corpora):  # no video belongs to two corpora
+            known = np.flatnonzero(corpus_of >= 0)
+            known = known[np.argsort(corpus_of[known], kind="stable")]
+            if len(known) == largest + 1 and np.all(np.diff(known) > 0):
+                return videos, corpus_of
+            number = np.empty(largest + 1, np.int64)
+            number[known] = np.arange(len(known))
+            return number[videos], corpus_of[known]
+    pairs, numbers = np.unique(np.stack([corpora, videos]), axis=1, return_inverse=True)
+    return numbers.ravel(), pairs[0]
 
 
-def _keys(stream: tuple[int, ...], count: int) -> NDArray[np.uint64]:
-    """Random 64-bit keys of a stream. Own arithmetic, because NumPy's generators may change between versions."""
-    golden = np.uint64(0x9E3779B97F4A7C15)
-    with np.errstate(over="ignore"):
-        state = np.zeros(1, np.uint64)
-        for word in stream:
-            state = _mix(state + golden + np.array([word % 2**64], np.uint64))
-        return _mix(state + golden * np.arange(1, count + 1, dtype=np.uint64))
+def _sorted_by(values: NDArray[np.integer]) -> Ints:
+    """The order that sorts numbers from 0 on, stable. By digits of 16 bits, for which NumPy has a radix sort."""
+    order: Ints | None = None
+    for shift in range(0, max(int(values.max()).bit_length(), 1), 16):
+        digits = ((values if order is None else values[order]) >> shift & 0xFFFF).astype(np.uint16)
+        by_digit = np.argsort(digits, kind="stable")
+        order = by_digit if order is None else order[by_digit]
+    assert order is not None
+    return order

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch.utils.data import Sampler
 
-from pretrain.data.order import DataOrder, Ints
+from pretrain.data.keyed_random import Ints
+from pretrain.data.order import DataOrder
 from runtime.config import option
 from runtime.errors import UserError
 

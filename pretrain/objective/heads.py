@@ -72,6 +72,6 @@ class ProjectionHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.mlp(x)  # [N, bottleneck]
-        x = F.normalize(x, dim=-1, eps=1e-6 if x.dtype == torch.float16 else 1e-12)  # 1e-12 is 0 in fp16
+        x = F.normalize(x, dim=-1)
         scores: Tensor = self.last_layer(x)  # [N, K]
         return scores

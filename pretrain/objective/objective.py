@@ -36,7 +36,8 @@ class ObjectiveConfig:
     koleo_across_ranks: bool = option("Look for KoLeo's nearest neighbour on all ranks (from DINOv3).", False)
     gram_weight: float = option("Weight of Gram anchoring to the starting weights (from DINOv3); 0 is off.", 0.0)
     feature_weight: float = option("Weight of matching the starting weights' features; 0 is off.", 0.0)
-    compute_type: Literal["float32", "bfloat16", "float16"] = option(
+    # No float16: its small gradients would need loss scaling, which bfloat16's range makes needless.
+    compute_type: Literal["float32", "bfloat16"] = option(
         "Type of the matrix products (autocast). Losses are fp32 always.", "float32"
     )
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from engine_runs import metrics_of, monitored, run_ranks, write_classes
 
+from records.run import RunFolder
+
 
 def test_a_monitored_run_is_evaluated_once_at_each_place(shards: Path, tmp_path: Path) -> None:
     classes, run = write_classes(tmp_path / "classes"), tmp_path / "run"
@@ -35,3 +37,13 @@ def test_a_run_that_does_not_improve_stops_early_and_stays_stopped(shards: Path,
     words = monitored(run, shards, classes, schedule__total="40 steps", **patience)
     assert "stopped at step 4: top1_k3 has not risen" in run_ranks(words, 1)
     assert "nothing to do: the run has ended at step 4" in run_ranks(words, 1)
+
+
+def test_checkpoints_wait_for_a_watcher(shards: Path, tmp_path: Path) -> None:
+    """Nobody watches here: what was not scored stays, as far as it may, and the run says that it waits."""
+    classes, run = write_classes(tmp_path / "classes"), RunFolder(tmp_path / "run")
+    settings = {"monitor__mode": "watch", "checkpoint__every_steps": 1, "checkpoint__keep_last": 1}
+    words = monitored(run.path, shards, classes, **settings, schedule__total="6 steps", checkpoint__keep_unscored=3)
+    said = run_ranks(words, 2)
+    assert run.steps() == [6, 5, 4, 3]
+    assert "4 checkpoints wait for their score (step_0000002 to step_0000005)" in said

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +25,16 @@ from guard_faults import (
 
 from backbone import load_backbone
 from backbone.release import export_release
-from eval_knn import EvalConfig, Evaluation, SelectionConfig
+from eval_knn import EvalConfig, Evaluation, SelectionConfig, claim
 from launch.report.collect import collect
+from pretrain.judging import rollback
 from pretrain.judging.monitor import Monitor, MonitorConfig
 from pretrain.judging.regression_guard import find_regression
+from pretrain.judging.rollback import Rollbacks
+from pretrain.parallel.world import World, joined_world
 from pretrain.run.retention import CheckpointConfig, Retention
 from records.evaluation import encode_ranks
-from records.run import RunFolder
+from records.run import RunFolder, step_name
 from runtime.errors import UserError
 
 QUERIES = 400
@@ -191,6 +197,51 @@ def test_killed_in_the_middle_of_a_rollback_it_goes_on_exactly(
     assert (run / apart).read_text().count("\n") == (rescued / apart).read_text().count("\n")
     ours, theirs = (tensors_of(one / "checkpoints" / "step_0000008") for one in (run, rescued))
     assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+
+
+def test_a_rollback_waits_for_a_watcher_in_short_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one long collective the other ranks would give up after run.timeout_seconds."""
+    run = RunFolder(tmp_path)
+    for step in (0, 5):
+        run.checkpoint(step).mkdir(parents=True)
+    monkeypatch.setattr(rollback, "_POLL_SECONDS", 0.05)
+    rounds: list[float] = []
+    broadcast = World.broadcast
+
+    def counted(world: World, value: Any) -> Any:
+        rounds.append(time.monotonic())
+        return broadcast(world, value)
+
+    monkeypatch.setattr(World, "broadcast", counted)
+    with joined_world("cpu", 60) as world, ExitStack() as watcher:
+        assert watcher.enter_context(claim(run, step_name(5)))  # a watcher evaluates it
+        release = threading.Timer(0.6, watcher.close)
+        release.start()
+        Rollbacks(run, world, SelectionConfig()).roll_back("test", 7, 0, 0.5)
+        release.join()
+    assert run.steps() == [0]
+    assert run.read_rollbacks()[0].done
+    assert len(rounds) > 5 and max(np.diff(rounds)) < 0.4
+
+
+@pytest.mark.slow
+def test_a_watcher_may_take_longer_than_ranks_wait_for_one_another(shards: Path, classes: Path, tmp_path: Path) -> None:
+    run, patience = RunFolder(tmp_path / "run"), 10
+    command = words(run.path, shards, classes, regression_guard__lr_factor=1e-9, run__timeout_seconds=patience)
+    with ExitStack() as watcher:
+        for step in (2, 4, 6, 8):
+            assert watcher.enter_context(claim(run, step_name(step)))
+        ranks = start_ranks(command, 2)
+        deadline = time.monotonic() + 60
+        while not run.rollbacks.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        time.sleep(1.5 * patience)
+        assert not run.read_rollbacks()[0].done
+    codes, said = finish(ranks)
+    assert codes == [0, 0], said
+    assert "waiting for the watcher that evaluates step_" in said
+    assert "done: 8 steps" in said
 
 
 def test_after_the_last_rollback_the_run_stops_and_stays_stopped(shards: Path, classes: Path, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def assert_all_finite(objective: Objective, batch: Batch) -> dict[str, Tensor]:
     return losses
 
 
-@pytest.mark.parametrize("compute_type", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("compute_type", ["float32", "bfloat16"])
 @pytest.mark.parametrize("copies", [2, 4])
 def test_duplicate_images_stay_finite(step: GoldenStep, compute_type: str, copies: int) -> None:
     """Frames of a video that stands still: identical crops under identical masks."""
@@ -67,9 +67,8 @@ def test_duplicate_images_stay_finite(step: GoldenStep, compute_type: str, copie
     assert all(loss.dtype == torch.float32 for loss in losses.values())
 
 
-@pytest.mark.parametrize("compute_type", ["bfloat16", "float16"])
-def test_half_precision_is_near_fp32(step: GoldenStep, compute_type: str) -> None:
-    losses = step.objective(compute_type=compute_type)(step.batch("step0/"), step.teacher_temperature)
+def test_half_precision_is_near_fp32(step: GoldenStep) -> None:
+    losses = step.objective(compute_type="bfloat16")(step.batch("step0/"), step.teacher_temperature)
     for name, value in step.losses("step0/").items():
         assert losses[name].item() == pytest.approx(value, rel=0.03), name
 
@@ -233,6 +232,11 @@ def test_config_is_yaml_and_refuses_unknown_keys(tmp_path: Path) -> None:
         load_config(ObjectiveConfig, None, ["koleo_wieght=1"])
     with pytest.raises(UserError, match="must not be negative"):
         load_config(ObjectiveConfig, None, ["gram_weight=-1"])
+
+
+def test_float16_which_would_need_loss_scaling_is_refused() -> None:
+    with pytest.raises(UserError, match=r"'compute_type' must be float32\|bfloat16"):
+        load_config(ObjectiveConfig, None, ["compute_type=float16"])
 
 
 def test_koleo_looks_within_microgroups() -> None:

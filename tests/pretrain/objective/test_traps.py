@@ -156,8 +156,7 @@ def gradient_norm_of_duplicates(golden: Path, compute_type: str) -> float:
 
 def check_duplicates_in_half_precision(golden: Path) -> None:
     exact = gradient_norm_of_duplicates(golden, "float32")
-    for compute_type in ("bfloat16", "float16"):
-        assert gradient_norm_of_duplicates(golden, compute_type) == pytest.approx(exact, rel=0.05)
+    assert gradient_norm_of_duplicates(golden, "bfloat16") == pytest.approx(exact, rel=0.05)
 
 
 def check_other_weights_are_refused(weights: dict[str, Tensor], ffn: str) -> None:

@@ -34,7 +34,7 @@ from engine_runs import (
 )
 from torch import equal
 
-from records.run import EXIT_REQUEUE
+from records.run import EXIT_REQUEUE, RunFolder, RunInfo
 
 
 def wait_for_steps(run: Path, steps: int) -> None:
@@ -270,5 +270,13 @@ def test_a_run_goes_on_only_with_the_settings_it_began_with(shards: Path, undist
     assert f"data.shards={other} does not hold the samples that the run {run} began with" in said
     said = run_ranks(words_of(run, shards, checkpoint__every_steps=7, data__workers=2), 1)
     assert "nothing to do: the run has ended at step 12 of 12" in said
+    record = RunFolder(run)
+    for info in (RunInfo(total_steps=12, order_version=1), None):  # runs of before that keep no record
+        record.info.unlink()
+        if info is not None:
+            record.write_info(info)
+        said = run_ranks(words_of(run, shards, schedule__total="12 steps"), 1, expect=2)
+        assert f"error: the run {run} began with version 1 of the data order and this program has version 2" in said
+        record.write_info(RunInfo(total_steps=12, order_version=2))
     said = run_ranks(words_of(tmp_path / "three", shards), 3, expect=2)
     assert "3 ranks can't share 4 microgroups of batch.microgroup_images=4 evenly" in said
