@@ -29,6 +29,9 @@ class Found:
     source: Path
 
 
+OFFICIAL_SPLITS = ("train", "validation", "test")
+
+
 @dataclass(frozen=True)
 class Item:
     """A picture as its dataset describes it."""
@@ -37,6 +40,7 @@ class Item:
     labels: tuple[str, ...]
     patient: str | None = None
     video: str | None = None
+    split: str | None = None  # train, validation or test, where the dataset has an official split
 
 
 def find_datasets(roots: list[str], mappings: dict[str, Mapping]) -> list[Found]:
@@ -284,7 +288,7 @@ def read_csv(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def read_table_of_files(path: Path) -> list[Item]:
-    """A CSV file,label[,patient,video]; files are relative to it, several labels of one picture are parted by |."""
+    """A CSV file,label[,patient,video,split]; files are relative to it, several labels of a picture are parted by |."""
     items = []
     for number, row in enumerate(read_csv(path, ("file", "label")), start=2):
         file = path.parent / unescaped(row["file"] or "")  # None where a line is too short
@@ -293,5 +297,11 @@ def read_table_of_files(path: Path) -> list[Item]:
         labels = tuple(label.strip() for label in (row["label"] or "").split("|") if label.strip())
         if not labels:
             raise UserError(f"{path}, line {number}: the label is empty; write one or remove the line.")
-        items.append(Item(file, labels, row.get("patient") or None, row.get("video") or None))
+        split = (row.get("split") or "").strip() or None
+        if split is not None and split not in OFFICIAL_SPLITS:
+            raise UserError(f"{path}, line {number}: the split is '{split}'; write train, validation or test.")
+        items.append(Item(file, labels, row.get("patient") or None, row.get("video") or None, split))
+    missing = next((n for n, item in enumerate(items, start=2) if item.split is None), None)
+    if missing is not None and any(item.split for item in items):
+        raise UserError(f"{path}, line {missing}: the split is empty; fill it in every line or leave the column out.")
     return items

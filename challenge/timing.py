@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import shlex
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ from runtime.console import say, warn
 from runtime.errors import UserError
 from runtime.files import read_json, write_bytes, write_json
 from runtime.images import is_image
+from runtime.machine import processor_name
 
 PLACEHOLDER = "{images}"
 DIFFERENCE = 0.2
@@ -93,7 +93,7 @@ def time_command(
             "the time per picture; give more pictures or more --repeats."
         )
     write_bytes(out, output)
-    timing = Timing(len(pictures), first, whole, per_picture, _reported(out, time_unit), device_name())
+    timing = Timing(len(pictures), first, whole, per_picture, _reported(out, time_unit), processor_name())
     write_json(out.with_suffix(".timing.json"), {_KEY: timing.to_dict()})
     say(
         f"{timing.pictures} pictures: {whole:.3f} s, one: {first:.3f} s; end to end {per_picture:.2f} ms a picture, "
@@ -145,13 +145,3 @@ def _reported(path: Path, time_unit: str | None) -> float | None:
         if place is not None:
             return float(np.mean([milliseconds(table, row, row.cells[place], unit) for row in table.rows]))
     return None
-
-
-def device_name() -> str:
-    """The processor, without the host's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
-    except OSError:
-        model = ""
-    return model or platform.machine() or "unknown"

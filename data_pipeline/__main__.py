@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from data_pipeline.config import PipelineConfig
 from data_pipeline.planning import plan, show
 from data_pipeline.reporting import report
 from data_pipeline.synthesize import synthesize
+from data_pipeline.synthesize.examination import write_examination
 from data_pipeline.synthesize.plan import SIZES
 from data_pipeline.verification import verify
 from runtime.command_line import Command, run_stage
 from runtime.console import say
+from runtime.errors import UserError
 
 
 def _synthesize_options(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +25,18 @@ def _synthesize_options(parser: argparse.ArgumentParser) -> None:
 
 def _synthesize(arguments: argparse.Namespace, _: Any) -> None:
     synthesize(arguments.dir, arguments.size, arguments.seed)
+
+
+def _examination_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--events", type=int, default=10, help="findings one after the other (default: 10)")
+    parser.add_argument("--seed", type=int, default=0, help="another seed gives another examination (default: 0)")
+
+
+def _examination(arguments: argparse.Namespace, _: Any) -> None:
+    path = Path(arguments.video)
+    if path.suffix != ".mp4" or arguments.events < 1:
+        raise UserError(f"{path}: the video's name must end in .mp4, and --events must be 1 or more.")
+    write_examination(path, arguments.events, arguments.seed)
 
 
 def _plan(_: argparse.Namespace, config: PipelineConfig) -> None:
@@ -59,6 +74,13 @@ COMMANDS = (
         run=_synthesize,
         arguments=("DIR",),
         options=_synthesize_options,
+    ),
+    Command(
+        name="examination",
+        summary="Write one synthetic video whose findings over time are known, with a CSV of them.",
+        run=_examination,
+        arguments=("VIDEO",),
+        options=_examination_options,
     ),
 )
 

@@ -15,7 +15,7 @@ from records.shards import ShardFolder
 from runtime.config import CONFIGS
 from runtime.console import duration, say
 from runtime.errors import UserError
-from runtime.files import make_directory
+from runtime.files import make_directory, read_json
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,65 @@ def demo_steps(folder: Path) -> list[Step]:
             ),
             ProbeFolder(probe).page,
         ),
+        *_challenge_steps(folder, release, labelled, ProbeFolder(probe).features),
         Step("write the report", ("launch", "report", str(run), "--pictures"), RunFolder(run).report),
+    ]
+
+
+def _challenge_steps(folder: Path, release: Path, labelled: Path, features: Path) -> list[Step]:
+    """A head on the class folders: its answers timed, scored and ranked beside those of raw pixels; a video's report."""
+    place = folder / "challenge"
+    probe, video = ProbeFolder(place / "probe"), place / "examination.mp4"
+    truth = probe.truth(labelled.name)
+    steps = [
+        Step(
+            "train heads for a challenge",
+            (
+                *("linear_probe", str(release), "pixels", "--data", str(labelled), "--protocol", "converged"),
+                *("--out", str(probe.path), f"cache={features}"),
+            ),
+            probe.page,
+        )
+    ]
+    for name in (release.name, "pixels"):
+        head, answers = probe.head(name, labelled.name), place / f"{name}.csv"
+        steps += [
+            Step(
+                f"time the answers of {name}",
+                (
+                    *("linear_probe", "time", str(head), str(truth), "--root", str(labelled), "--repeats", "1"),
+                    *("--out", str(answers)),
+                ),
+                answers,
+            ),
+            Step(
+                f"score {name}",
+                (
+                    *("challenge", "score", str(answers), "--truth", str(truth), "--profile", "medico2017"),
+                    *("--team", name, "--images", str(labelled), "--out", str(place / name)),
+                ),
+                place / name / "index.html",
+            ),
+        ]
+    return [
+        *steps,
+        Step(
+            "rank the two",
+            (
+                *("challenge", "rank", str(place / release.name), str(place / "pixels")),
+                *("--published", "medico2017_efficiency", "--out", str(place / "ranking")),
+            ),
+            place / "ranking" / "index.html",
+        ),
+        Step("draw an examination", ("data_pipeline", "examination", str(video)), video),
+        Step(
+            "report its findings",
+            (
+                *("linear_probe", "report", str(probe.head(release.name, labelled.name)), str(video)),
+                *("--truth", str(video.with_suffix(".csv")), "--out", str(place / "report")),
+            ),
+            place / "report" / "report.html",
+        ),
     ]
 
 
@@ -97,8 +155,12 @@ def run_demo(folder: Path) -> None:
     say(f"The demo took {duration(time.monotonic() - began)}.")
     _say_scores(folder)
     run, shards = RunFolder(folder / "run"), ShardFolder(folder / "shards")
-    pages = (run.report, shards.report, ProbeFolder(folder / "probe").page)
-    say(f"Open {pages[0]}, {pages[1]} and {pages[2]}.")
+    challenge = folder / "challenge"
+    pages = (
+        *(run.report, shards.report, ProbeFolder(folder / "probe").page),
+        *(challenge / "ranking" / "index.html", challenge / "report" / "report.html"),
+    )
+    say(f"Open {', '.join(str(page) for page in pages[:-1])} and {pages[-1]}.")
 
 
 def run_step(step: Step, log: Path) -> None:
@@ -123,3 +185,11 @@ def _say_scores(folder: Path) -> None:
     if gain is not None:
         say(f"a gain of {gain.difference:.3f} (95% interval {gain.low:.3f} to {gain.high:.3f})")
     say(ProbeFolder(folder / "probe").table.read_text(encoding="utf-8").rstrip())
+    _say_challenge(folder / "challenge")
+
+
+def _say_challenge(place: Path) -> None:
+    for row in read_json(place / "ranking" / "ranking.json")["rows"]:
+        say(f"challenge: rank {row['rank']}, {row['team']}, MCC {row['mcc']:.3f} at {row['fps']:.0f} pictures/s")
+    found = read_json(place / "report" / "report.json")["against_truth"]
+    say(f"video report: {found['events_found_at_iou_0.5']} of {found['events']} events found (temporal IoU ≥ 0.5)")

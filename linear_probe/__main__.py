@@ -21,7 +21,10 @@ from linear_probe.export.write import write_results
 from linear_probe.predict import predict
 from linear_probe.run import ProbeConfig, run_benchmark, split_path
 from linear_probe.samples import samples_of
+from linear_probe.shortcut import shortcut
 from linear_probe.split import SPLITS, SplitConfig, make_split, save_split
+from linear_probe.timing import time_head
+from linear_probe.video_report import ReportOptions, video_report
 from records.probe import ProbeFolder
 from runtime.command_line import Command, run_stage
 from runtime.config import save_config
@@ -126,14 +129,58 @@ def _report(atlas: Atlas) -> dict[str, object]:
     }
 
 
-def _predict_options(parser: argparse.ArgumentParser) -> None:
+def _head_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", help="the network, when it is not where it was at training")
-    parser.add_argument("--out", default="predictions.csv", help="CSV to write (predictions.csv)")
     parser.add_argument("--device", default="cpu")
 
 
-def _predict(arguments: argparse.Namespace, config: None) -> None:
-    predict(Path(arguments.head), arguments.images, arguments.weights, Path(arguments.out), arguments.device)
+def _predict_options(parser: argparse.ArgumentParser) -> None:
+    _head_options(parser)
+    parser.add_argument("--out", default="predictions.csv", help="CSV to write (predictions.csv); - prints the lines")
+    parser.add_argument("--root", help="folder that the files of a CSV are relative to")
+
+
+def _root(arguments: argparse.Namespace) -> Path | None:
+    return Path(arguments.root) if arguments.root else None
+
+
+def _predict(a: argparse.Namespace, config: None) -> None:
+    predict(Path(a.head), a.images, a.weights, Path(a.out), a.device, _root(a))
+
+
+def _time_options(parser: argparse.ArgumentParser) -> None:
+    _predict_options(parser)
+    parser.add_argument("--repeats", type=int, default=3, help="passes over all pictures; the middle one counts (3)")
+
+
+def _time(a: argparse.Namespace, config: None) -> None:
+    time_head(Path(a.head), a.images, a.weights, Path(a.out), a.device, max(1, a.repeats), _root(a))
+
+
+def _report_options(parser: argparse.ArgumentParser) -> None:
+    _head_options(parser)
+    add, defaults = parser.add_argument, ReportOptions()
+    add("--out", default="video_report", help="folder for report.json, report.txt and report.html (video_report)")
+    add("--fps", type=float, default=defaults.fps, help="frames a second that are looked at (5)")
+    add("--window-seconds", type=float, default=defaults.window_seconds, help="smoothing (1)")
+    add("--minimum-confidence", type=float, default=defaults.minimum_confidence, help="below: uncertain (0.25)")
+    add("--minimum-seconds", type=float, default=defaults.minimum_seconds, help="shorter segments join (1)")
+    add("--truth", help="CSV start_seconds,end_seconds,label of true events, to compare with")
+
+
+def _report_video(a: argparse.Namespace, config: None) -> None:
+    options = ReportOptions(a.fps, a.window_seconds, a.minimum_confidence, a.minimum_seconds)
+    truth = Path(a.truth) if a.truth else None
+    video_report(Path(a.head), Path(a.video), a.weights, Path(a.out), options, a.device, truth)
+
+
+def _shortcut_options(parser: argparse.ArgumentParser) -> None:
+    _head_options(parser)
+    parser.add_argument("--out", default="shortcut.json", help="file to write (shortcut.json)")
+
+
+def _shortcut(a: argparse.Namespace, config: None) -> None:
+    shortcut(Path(a.head), Path(a.data), a.weights, Path(a.out), a.device)
 
 
 COMMANDS = (
@@ -149,6 +196,11 @@ COMMANDS = (
         "atlas", "Read the datasets on disk into one atlas, and split it.", _atlas, ("ROOTS…",), None, _atlas_options
     ),
     Command("predict", "Classify pictures with a trained head.", _predict, ("HEAD", "IMAGES…"), None, _predict_options),
+    Command("time", "Time a head picture by picture.", _time, ("HEAD", "IMAGES…"), None, _time_options),
+    Command("report", "Report what a video shows.", _report_video, ("HEAD", "VIDEO"), None, _report_options),
+    Command(
+        "shortcut", "Answers with and without the position box.", _shortcut, ("HEAD", "DATA"), None, _shortcut_options
+    ),
 )
 
 if __name__ == "__main__":

@@ -23,7 +23,11 @@ from scoring.classification import (
     weighted_roc_auc,
 )
 from scoring.confusion import confusion_matrix, multiclass_mcc
+from scoring.coverage import area_under_risk, risk_at_coverage
 from scoring.intervals import group_weights, macro_auc_replicates, percentile_interval
+
+# Shares of the images that are answered, surest first.
+COVERAGES = (0.5, 0.8, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class TestSide:
     datasets: Sequence[tuple[str, ...]]
     evaluable: NDArray[np.bool_]  # [C]
     overlaps_pretraining: NDArray[np.bool_]  # [n]
+    crosses_split: NDArray[np.bool_] | None = None  # [n]; a near twin stands outside the official test part
 
 
 def evaluate(
@@ -77,7 +82,9 @@ def evaluate(
         },
         "per_class": per_class,
         "per_dataset": _per_dataset(side, logits),
-        "without_pretraining_overlap": _without_overlap(side, logits, replicates, seed),
+        "without_pretraining_overlap": _without(task, side, logits, side.overlaps_pretraining, replicates, seed),
+        "without_crossing_groups": _without(task, side, logits, side.crosses_split, replicates, seed),
+        "risk_coverage": _risk_coverage(task, side, logits / temperature, weights),
     }
     return result, draws
 
@@ -156,18 +163,39 @@ def _per_dataset(side: TestSide, logits: Floats) -> dict[str, Any]:
     return result
 
 
-def _without_overlap(side: TestSide, logits: Floats, replicates: int, seed: int) -> dict[str, Any] | None:
-    """The macro-AUC once more, on the images that the pretraining can't have seen; None when that are all."""
-    if not side.overlaps_pretraining.any():
+def _without(
+    task: Task, side: TestSide, logits: Floats, left_out: NDArray[np.bool_] | None, replicates: int, seed: int
+) -> dict[str, Any] | None:
+    """The macro-AUC once more, on the images that can't have been seen in training; None when that are all."""
+    if left_out is None or not left_out.any():
         return None
-    keep = ~side.overlaps_pretraining
+    keep = ~left_out
     areas = np.where(side.evaluable, roc_auc(side.targets[keep], logits[keep]), np.nan)
     known = ~np.isnan(areas)
     draws = macro_auc_replicates(
         side.targets[keep], logits[keep], group_weights(side.groups[keep], replicates, seed), known
     )
-    left = {"images": int(keep.sum()), "left_out": int((~keep).sum()), "classes": int(known.sum())}
+    left: dict[str, Any] = {"images": int(keep.sum()), "left_out": int((~keep).sum()), "classes": int(known.sum())}
+    if task.exclusive and keep.any():
+        found = confusion(task, side.targets[keep], logits[keep], 0, len(task.classes))
+        left["mcc"] = _number(float(multiclass_mcc(found.astype(np.float64))))
     return {**left, "macro": _number(macro(areas)), **_interval(draws)}
+
+
+def _risk_coverage(task: Task, side: TestSide, logits: Floats, weights: Floats) -> dict[str, Any] | None:
+    """Share of wrong answers when only the surest are given, for tasks with one answer an image."""
+    if not task.exclusive or not len(logits):
+        return None
+    probabilities = sigmoid(logits)
+    answer = probabilities.argmax(1)
+    rows = np.arange(len(answer))
+    sure, right = probabilities[rows, answer], side.targets[rows, answer]
+    shares = np.array(COVERAGES)
+    risks, drawn = risk_at_coverage(sure, right, shares), risk_at_coverage(sure, right, shares, weights)
+    return {
+        "risk": {f"{s:g}": {"value": _number(risks[i]), **_interval(drawn[:, i])} for i, s in enumerate(COVERAGES)},
+        "area": area_under_risk(sure, right),
+    }
 
 
 def _interval(draws: Floats) -> dict[str, float | None]:

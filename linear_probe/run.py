@@ -19,12 +19,16 @@ from backbone.networks import Network, find_networks
 from linear_probe.evaluate import TestSide, evaluate
 from linear_probe.features import columns_of, features_of, measure_efficiency
 from linear_probe.head_file import save_head
+from linear_probe.label_fractions import label_fraction_curve
+from linear_probe.official_split import Crossing, has_official_split, official_split
 from linear_probe.overlap import overlapping
 from linear_probe.probe import GridConfig, Protocol, train_probe
 from linear_probe.samples import Sample, custom_samples, samples_of
 from linear_probe.split import SPLITS, TEST, Split, SplitConfig, load_split, make_split, save_split
 from linear_probe.tasks import Task, build_task, custom_task, evaluable, task_counts, task_specs, why_not_runnable
+from linear_probe.truth_files import write_truth_files
 from records.documents import as_document
+from records.probe import ProbeFolder
 from runtime.config import option
 from runtime.console import say
 from runtime.errors import UserError
@@ -49,6 +53,9 @@ class ProbeConfig:
     batch_size: int = option("Images per forward pass when features are extracted.", 64, low=1)
     device: str = option("auto, cpu, cuda or cuda:N.", "auto")
     cache: str = option("Folder of extracted features; empty: below the results.", "")
+    label_fractions: list[float] = option(
+        "Shares of the training labels to train on as well, such as [0.01,0.05,0.1,0.25,0.5,1].", [], above=0, high=1
+    )
     pretraining_corpora: list[str] = option(
         "Corpora that the networks were pretrained on; figures are also given without the datasets that overlap.", []
     )
@@ -63,6 +70,7 @@ class Data:
     split: Split
     tasks: list[Task]
     overlaps: NDArray[np.bool_]  # [N]
+    crossing: NDArray[np.bool_] | None = None  # [N]; test pictures with a twin outside, of an official split
 
 
 @dataclass(frozen=True)
@@ -102,10 +110,28 @@ def read_data(config: ProbeConfig) -> Data:
     else:
         samples = custom_samples(source)
         tasks = [custom_task(source.stem if source.is_file() else source.name, samples)]
-    split = _split(samples, split_path(source, Path(config.out)), config.split)
+    crossing: Crossing | None = None
+    if has_official_split(samples):
+        split, crossing = official_split(samples, config.split)
+        save_split(split, samples, split_path(source, Path(config.out)))
+        _say_crossing(crossing)
+    else:
+        split = _split(samples, split_path(source, Path(config.out)), config.split)
     images = ", ".join(f"{split.report['images'][name]} {name}" for name in SPLITS)
     say(f"split: {images}; {split.report['groups']} groups, the largest of {split.report['largest_group']} images")
-    return Data(samples, split, tasks, overlapping(samples, config.pretraining_corpora, config.pretraining_images))
+    seen = overlapping(samples, config.pretraining_corpora, config.pretraining_images)
+    return Data(samples, split, tasks, seen, None if crossing is None else crossing.test)
+
+
+def _say_crossing(crossing: Crossing) -> None:
+    if not crossing.groups:
+        say("official split: no group crosses it")
+        return
+    first = ", ".join(crossing.named[0])
+    say(
+        f"official split: {crossing.groups} groups cross it with {int(crossing.test.sum())} test pictures, for example "
+        f"{first}; figures are given with and without them"
+    )
 
 
 def split_path(source: Path, out: Path) -> Path:
@@ -144,6 +170,7 @@ def run_benchmark(words: Sequence[str], config: ProbeConfig) -> Benchmark:
         raise UserError(
             f"{config.data}: none of the tasks can be evaluated; the first reason is: {next(iter(skipped.values()))}."
         )
+    write_truth_files(ProbeFolder(Path(config.out)), Path(config.data), runnable, data.samples, data.split)
     networks = find_networks(words)
     outcomes: dict[str, dict[str, Outcome]] = {task.name: {} for task in runnable}
     about = []
@@ -177,7 +204,7 @@ def _run_network(
     network: Network, tasks: list[Task], data: Data, config: ProbeConfig, device: str
 ) -> dict[str, Outcome]:
     rows = np.unique(np.concatenate([task.rows for task in tasks]))
-    cache = FeatureCache(config.cache or Path(config.out) / "features")
+    cache = FeatureCache(config.cache or ProbeFolder(Path(config.out)).features)
     features, kind = features_of(
         network,
         [data.samples[i] for i in rows.tolist()],
@@ -207,6 +234,7 @@ def _run_task(
         [data.samples[i].datasets for i in rows.tolist()],
         evaluable(task, sides),
         data.overlaps[rows],
+        None if data.crossing is None else data.crossing[rows],
     )
     logits = trained.head.logits(features[torch.from_numpy(test)])
     figures, draws = evaluate(task, side, logits, trained.head.temperature, config.bootstrap_replicates, config.seed)
@@ -215,8 +243,21 @@ def _run_task(
         {"head": h.description, "validation_auc": h.validation_auc, "validation_loss": h.validation_loss}
         for h in trained.tried
     ]
-    path = Path(config.out) / "heads" / safe_name(network.name) / f"{task.name}.safetensors"
-    save_head(path, trained.head, task, network, kind)
+    if config.label_fractions:
+        figures["label_fractions"] = label_fraction_curve(
+            task,
+            sides,
+            data.split.groups[task.rows],
+            features,
+            columns_of(kind, features.shape[1]),
+            config.protocol,
+            config.grid,
+            side,
+            config.label_fractions,
+            config.bootstrap_replicates,
+            config.seed,
+        )
+    save_head(ProbeFolder(Path(config.out)).head(network.name, task.name), trained.head, task, network, kind)
     auc = figures["auc"]
     say(
         f"{network.name}, {task.name}: macro-AUC {with_interval(auc['macro'], auc['low'], auc['high'])} "

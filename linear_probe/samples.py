@@ -27,6 +27,8 @@ class Sample:
     labels: tuple[Label, ...]
     classes: tuple[str, ...]
     linked_by: tuple[str, ...]  # patients, videos and content; samples that share one belong together
+    official: str = ""  # train, validation or test where the data have a split of their own
+    on_both_sides: bool = False  # this very content stands in the official test part and in another
 
 
 def samples_of(rows: Sequence[Row]) -> list[Sample]:
@@ -55,7 +57,7 @@ def group_numbers(samples: Sequence[Sample]) -> NDArray[np.int64]:
 
 
 def custom_samples(source: Path) -> list[Sample]:
-    """Samples of a CSV (file,label[,patient,video]) or of a folder with a folder of pictures for each class."""
+    """Samples of a CSV (file,label[,patient,video,split]) or of a folder with a folder of pictures for each class."""
     items = read_table_of_files(source) if source.is_file() else _class_folders(source)
     name = source.stem if source.is_file() else source.name
     measured = []
@@ -78,7 +80,10 @@ def custom_samples(source: Path) -> list[Sample]:
         links |= {f"patient {item.patient}" for item, _ in same if item.patient}
         links |= {f"video {item.video}" for item, _ in same if item.video}
         path = min(str(item.path.resolve()) for item, _ in same)
-        samples.append(Sample(digest, path, (name,), (), classes, tuple(sorted(links))))
+        sides = {item.split for item, _ in same if item.split}
+        official = next((side for side in ("test", "validation", "train") if side in sides), "")
+        crossing = official == "test" and len(sides) > 1
+        samples.append(Sample(digest, path, (name,), (), classes, tuple(sorted(links)), official, crossing))
     return samples
 
 

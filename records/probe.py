@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.files import safe_name
+
 
 @dataclass(frozen=True)
 class ProbeFolder:
@@ -28,6 +30,18 @@ class ProbeFolder:
     @property
     def page(self) -> Path:
         return self.path / "index.html"
+
+    @property
+    def features(self) -> Path:
+        """Extracted features, unless the config names another place."""
+        return self.path / "features"
+
+    def head(self, network: str, task: str) -> Path:
+        return self.path / "heads" / safe_name(network) / f"{task}.safetensors"
+
+    def truth(self, task: str) -> Path:
+        """The test side of a task with one answer a picture, as `challenge score` reads it."""
+        return self.path / "test" / f"{task}.csv"
 
     @property
     def table(self) -> Path:
