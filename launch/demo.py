@@ -82,7 +82,7 @@ def demo_steps(folder: Path) -> list[Step]:
 
 
 def _challenge_steps(folder: Path, release: Path, labelled: Path, features: Path) -> list[Step]:
-    """A head on the class folders: its answers timed, scored and ranked beside those of raw pixels; a video's report."""
+    """A head on the class folders: timed, scored and ranked beside raw pixels; and a report of a video."""
     place = folder / "challenge"
     probe, video = ProbeFolder(place / "probe"), place / "examination.mp4"
     truth = probe.truth(labelled.name)
