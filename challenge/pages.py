@@ -50,8 +50,8 @@ def label_page(results: dict[str, Any], errors: Sequence[tuple[bytes | None, str
     body = [
         f"<h1>{text(results['team'])}, run {text(results['run'])}</h1>",
         f'<p class="quiet">{results["n"]} pictures, {len(results["classes"])} classes; profile {text(profile)} '
-        f"({text(results['profiles'][profile]['about'])}); 95% intervals over {results['groups']['count']} groups "
-        f"({text(results['groups']['kind'])}s).</p>",
+        f"({text(results['profiles'][profile]['about'])}); 95% intervals over {results['groups']['count']} "
+        f"{text(results['groups']['kind'])}s.</p>",
         _warnings(results["warnings"]),
         pages.section("Figures", _figures(results)),
         pages.section("Beside the published rows", beside_published(results)),
@@ -167,8 +167,8 @@ def finding_page(results: dict[str, Any], errors: Sequence[tuple[bytes | None, s
     title = f"{results['team']}: {results['type']}"
     sections = [f"<h1>{text(title)}</h1>", _warnings(results["warnings"])]
     sections.append(
-        f'<p class="quiet">{results["n"]} frames; 95% intervals over {results["groups"]["count"]} groups '
-        f"({text(results['groups']['kind'])}s).</p>"
+        f'<p class="quiet">{results["n"]} frames; 95% intervals over {results["groups"]["count"]} '
+        f"{text(results['groups']['kind'])}s.</p>"
     )
     if results["type"] == "detection":
         for name, profile in results["profiles"].items():

@@ -30,12 +30,12 @@ def rank_page(document: dict[str, Any], entries: Sequence[Entry], beside: Publis
 
 
 def _rows(document: dict[str, Any]) -> str:
-    head = ["rank", "team", "run", "MCC", "recall", "specificity", "pictures/s", "note"]
+    head = ["team", "run", "rank", "MCC", "recall", "specificity", "pictures/s", "note"]
     rows = [
         [
-            str(r["rank"] or "–"),
             r["team"],
             r["run"],
+            str(r["rank"] or "–"),
             *(shown(r["figures"][k]) for k in ("mcc", "recall", "specificity")),
             "" if r["fps"] is None else f"{r['fps']:,.2f}",
             r["note"],
@@ -84,7 +84,7 @@ def _published(document: dict[str, Any], beside: PublishedTable) -> str:
         for _, ours, cells in rows
     ]
     head = "".join(f"<th>{text(c)}</th>" for c in ("team", "method", "MCC", "recall", "specificity", "pictures/s"))
-    misprints = [f"{row.team}, {c}: {why}" for row in beside.rows for c, why in row.misprints.items()]
+    misprints = [f"{row.team}, {c}: {why}" for row in beside.rows for c, why in row.misprints.items() if c in columns]
     device = f" Times: {beside.device}." if beside.device else ""
     return (
         f'<div class="scroll"><table class="numbers"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody>'

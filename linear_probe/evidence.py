@@ -11,8 +11,9 @@ from linear_probe.head_run import HeadRun
 
 
 def patch_evidence(run: HeadRun, images: Tensor) -> Tensor | None:
-    """w_c · token_i ≥ 0 of each class [B, C, h, w]; None when the network's last map is not what the head looks at.
+    """w_c · token_i of each class above its mean over the picture [B, C, h, w]; None when the head looks elsewhere.
 
+    What all patches share (a part of the bias, in truth) says nothing about a place, so it is taken away.
     Of a ViT the map is its patch tokens, through the same final norm as the cls token. The part of the head that is
     used is its last one: the mean patch token where it has that, else the last block's cls token.
     """
@@ -24,10 +25,14 @@ def patch_evidence(run: HeadRun, images: Tensor) -> Tensor | None:
     weight = run.head.weight  # [D, C]
     if len(weight) == channels * height * width:  # the map itself is the feature (pixels)
         shaped = weight.T.reshape(-1, channels, height, width)
-        return F.relu(torch.einsum("bdhw,cdhw->bchw", maps, shaped))
+        return _above_mean(torch.einsum("bdhw,cdhw->bchw", maps, shaped))
     if len(weight) % channels:
         return None
-    return F.relu(torch.einsum("bdhw,dc->bchw", maps, weight[-channels:]))
+    return _above_mean(torch.einsum("bdhw,dc->bchw", maps, weight[-channels:]))
+
+
+def _above_mean(evidence: Tensor) -> Tensor:
+    return F.relu(evidence - evidence.mean(dim=(2, 3), keepdim=True))
 
 
 def weighted_centre(evidence: Tensor) -> tuple[float, float] | None:

@@ -51,11 +51,16 @@ def terms(labels: Sequence[str], classes: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def _short(term: str) -> str:
+    """Without the region and category in brackets."""
+    return term.split(" (")[0]
+
+
 def report_text(document: dict[str, Any]) -> str:
     words = terms(list(document["shares"]), document["classes"])
     lines = [f"Video {document['video']}, {document['seconds']:.0f} seconds", "", "Main findings"]
     lines += [f"  {share:6.1%}  {words[label]}" for label, share in document["shares"].items()]
-    order = ", then ".join(words.get(name, name) for name in document["order_of_events"])
+    order = ", then ".join(_short(words.get(name, name)) for name in document["order_of_events"])
     lines += ["", f"Order of events: {order or 'none'}.", "", "FROM   TO     WHERE         CONFIDENCE  FINDING"]
     lines += [
         f"{s['from']}  {s['to']}  {s['zone'] or 'not known':<13} {s['mean_confidence']:<10.2f}  {words[s['label']]}"
@@ -72,7 +77,7 @@ def report_text(document: dict[str, Any]) -> str:
 def report_page(document: dict[str, Any], key_frames: Sequence[Image.Image]) -> str:
     words = terms(list(document["shares"]), document["classes"])
     colour = {label: _COLOURS[i % len(_COLOURS)] for i, label in enumerate(document["shares"])}
-    order = " → ".join(words.get(name, name) for name in document["order_of_events"])
+    order = " → ".join(_short(words.get(name, name)) for name in document["order_of_events"])
     body = [
         f"<h1>{text(document['video'])}</h1>",
         f'<p class="quiet">{document["seconds"]:.0f} s at {document["fps"]:g} frames a second; '
