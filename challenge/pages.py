@@ -184,7 +184,7 @@ def finding_page(results: dict[str, Any], errors: Sequence[tuple[bytes | None, s
             note = (
                 f'<p class="quiet">Pictures without a finding: {nothing["pictures_without_finding"]}, left empty: '
                 f"{nothing['left_empty']} ({shown(nothing['rate'])}). Pooled pixels: "
-                + ", ".join(f"{k} {_number(v)}" for k, v in row["pooled_pixels"].items())
+                + ", ".join(f"{k} {shown(v)}" for k, v in row["pooled_pixels"].items())
                 + ".</p>"
             )
             head = ["figure", "all pictures", "pictures with a finding"]

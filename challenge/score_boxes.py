@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from challenge.score_videos import patient_results, video_results
 from scoring import average_precision as ap
 from scoring import rates
 from scoring.boxes import Boxes, Matches
-from scoring.detection import FROC_POINTS, counts_at, frame_counts, froc
+from scoring.detection import FROC_POINTS, box_counts, frame_counts, froc
 from scoring.generalisation import generalisation
 from scoring.intervals import BootstrapConfig, group_weights
 
@@ -92,18 +92,21 @@ def _profile(
         for c, by in matches.items()
     }
 
+    def replicates(*thresholds: float) -> Floats:
+        wanted = thresholds or profile.thresholds
+        return np.asarray(np.mean([ap.mean_of_classes([drawn[c][t] for c in values]) for t in wanted], axis=0))
+
     def mean(*thresholds: float) -> dict[str, Any]:
         wanted = thresholds or profile.thresholds
         one = np.mean([ap.mean_of_classes([np.array([values[c][t]]) for c in values]) for t in wanted], axis=0)
-        many = np.mean([ap.mean_of_classes([drawn[c][t] for c in values]) for t in wanted], axis=0)
-        return figure(one[0], many, level)
+        return figure(one[0], replicates(*thresholds), level)
 
     figures = {"map": mean(), "map_50": mean(0.5), "map_75": mean(0.75)}
     if name == "endocv2020":
         figures["map_25"] = mean(0.25)
         figures |= _endocv2020(matches, values, drawn, weights, level)
     if profile.by_area:
-        figures |= _by_area(profile, pairs, figures["map"], weights, level)
+        figures |= _by_area(profile, pairs, figures["map"], replicates(), weights, level)
     return {
         "about": profile.about,
         "classes_with_truth": sum(len(truth) > 0 for truth, _ in pairs.values()),
@@ -148,11 +151,13 @@ def _by_area(
     profile: ap.BoxProfile,
     pairs: dict[str, tuple[Boxes, Boxes]],
     overall: dict[str, Any],
+    overall_drawn: Floats,
     weights: Floats,
     level: float,
 ) -> dict[str, Any]:
-    """AP of small, medium and large boxes, and the mean of the four."""
+    """AP of small, medium and large boxes, and the mean of the four, over those that have true boxes."""
     figures: dict[str, Any] = {}
+    every = [overall_drawn]
     for size, areas in ap.AREAS.items():
         found = [ap.match_class(*pair, profile, areas) for pair in pairs.values()]
         one, many = [], []
@@ -161,22 +166,26 @@ def _by_area(
             many.append(
                 ap.mean_of_classes([ap.average_precision_replicates(m[t], profile.curve, weights) for m in found])
             )
-        figures[f"map_{size}"] = figure(np.mean(one, axis=0)[0], np.mean(many, axis=0), level)
+        every.append(np.mean(many, axis=0))
+        figures[f"map_{size}"] = figure(np.mean(one, axis=0)[0], every[-1], level)
     parts = [v for v in (overall["value"], *(f["value"] for f in figures.values())) if v is not None]
-    return {**figures, "score_d": figure(float(np.mean(parts)) if parts else float("nan"))}
+    score = float(np.mean(parts)) if parts else float("nan")
+    return {**figures, "score_d": figure(score, ap.mean_of_classes(every), level)}
 
 
 def _per_class(pictures: int, matches: Matches, confidence: float, weights: Floats, level: float) -> dict[str, Any]:
-    tp, fp, fn = counts_at(matches, confidence)
-    box = rates.Counts.of(tp, fp, fn, 0)
+    one = box_counts(pictures, matches, confidence)
+    many = box_counts(pictures, matches, confidence, weights)
+    rules: tuple[tuple[str, Callable[[rates.Counts], Floats]], ...] = (
+        ("recall", rates.recall),
+        ("precision", rates.precision),
+        ("f1", rates.f_score),
+        ("f2", lambda counts: rates.f_score(counts, 2.0)),
+    )
     result: dict[str, Any] = {
         "boxes": {
-            "tp": tp,
-            "fp": fp,
-            "fn": fn,
-            **{n: none_for_nan(f(box)) for n, f in (("recall", rates.recall), ("precision", rates.precision))},
-            "f1": none_for_nan(rates.f_score(box)),
-            "f2": none_for_nan(rates.f_score(box, 2.0)),
+            **{name: int(getattr(one, name)) for name in ("tp", "fp", "fn")},
+            **{name: figure(rule(one), rule(many), level) for name, rule in rules},
             "mean_iou_of_true_positives": none_for_nan(ap.mean_iou_of_true(matches)),
         }
     }

@@ -175,6 +175,7 @@ def _class(found: list[MaskFigures], weights: NDArray[np.float64], level: float)
     clean = [f for f in found if not f.has_finding]
     left_empty = np.where(with_finding, np.nan, [not f.reports_finding for f in found])
     parts = [means[n]["value"] for n in ("dice", "precision", "recall")]
+    pools = pooled(found, weights)
     verdicts = [frame_verdict(int(f.counts.tp + f.counts.fn), int(f.counts.tp), int(f.counts.fp)) for f in found]
     counts = rates.Counts.of(*(verdicts.count(v) for v in ("tp", "fp", "fn", "tn")))
     return {
@@ -182,7 +183,7 @@ def _class(found: list[MaskFigures], weights: NDArray[np.float64], level: float)
         "mean_over_pictures_with_a_finding": {
             n: figure(mean(v), weighted_means(v, weights), level) for n, v in positive.items()
         },
-        "pooled_pixels": {n: none_for_nan(v) for n, v in pooled(found).items()},
+        "pooled_pixels": {n: figure(v, pools[n], level) for n, v in pooled(found).items()},
         "correct_nothing": {
             "pictures_without_finding": len(clean),
             "left_empty": sum(not f.reports_finding for f in clean),

@@ -16,11 +16,23 @@ from scoring.rates import Counts
 FROC_POINTS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
-def counts_at(matches: Matches, confidence: float) -> tuple[int, int, int]:
-    """True positives, false positives and false negatives of boxes with at least this confidence."""
+def box_counts(pictures: int, matches: Matches, confidence: float, weights: Floats | None = None) -> Counts:
+    """Boxes with at least this confidence, right or wrong, and missed true ones; under weights [R, P], each is [R].
+
+    There are no true negatives: nobody can count the boxes that were rightly not drawn.
+    """
     shown = (matches.confidence >= confidence) & ~matches.ignored
-    true = int((shown & matches.true_positive).sum())
-    return true, int(shown.sum()) - true, len(matches.truth_picture) - true
+    right = shown & matches.true_positive
+    parts = [
+        np.bincount(matches.picture[right], minlength=pictures),
+        np.bincount(matches.picture[shown & ~right], minlength=pictures),
+        np.bincount(matches.truth_picture, minlength=pictures),
+    ]
+    w = np.ones((1, pictures)) if weights is None else weights
+    tp, fp, true = (w @ part.astype(np.float64) for part in parts)
+    if weights is None:
+        tp, fp, true = tp[0], fp[0], true[0]
+    return Counts.of(tp, fp, true - tp, np.zeros_like(tp))
 
 
 def frame_counts(

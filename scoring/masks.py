@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import hypot
 from typing import Literal
@@ -124,20 +124,17 @@ def _distance_to(points: Mask) -> Floats:
     return np.asarray(distance_transform_edt(~points), np.float64)
 
 
-def pooled(figures: Iterable[MaskFigures]) -> dict[str, float]:
-    """Overlaps of all pixels together: large findings count more."""
-    counts = sum_counts([f.counts for f in figures])
+def pooled(figures: Sequence[MaskFigures], weights: Floats | None = None) -> dict[str, Floats]:
+    """Overlaps of all pixels together: large findings count more. Under weights [R, N] each is [R]."""
+    w = np.ones(len(figures)) if weights is None else weights
+    counts = Counts.of(*(w @ np.array([getattr(f.counts, n) for f in figures]) for n in ("tp", "fp", "fn", "tn")))
     return {
-        "dice": float(rates.f_score(counts)),
-        "iou": float(rates.ratio(counts.tp, counts.tp + counts.fp + counts.fn)),
-        "precision": float(rates.precision(counts)),
-        "recall": float(rates.recall(counts)),
-        "f2": float(rates.f_score(counts, 2.0)),
+        "dice": rates.f_score(counts),
+        "iou": rates.ratio(counts.tp, counts.tp + counts.fp + counts.fn),
+        "precision": rates.precision(counts),
+        "recall": rates.recall(counts),
+        "f2": rates.f_score(counts, 2.0),
     }
-
-
-def sum_counts(parts: list[Counts]) -> Counts:
-    return Counts.of(*(np.sum([getattr(c, name) for c in parts]) for name in ("tp", "fp", "fn", "tn")))
 
 
 def frame_verdict(abnormal: int, of_them_marked: int, marked_elsewhere: int) -> Literal["tp", "fp", "fn", "tn"]:

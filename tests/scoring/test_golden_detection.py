@@ -60,7 +60,10 @@ def test_matches_at_one_half(name: str) -> None:
     ] == DETECTION["matches_at_0.5"][name]
     assert ap.mean_iou_of_true(found) == near(DETECTION["mean_iou_of_true_positives_at_0.5"][name])
     expected = DETECTION["at_confidence_0.5_iou_0.5"][name]
-    assert detection.counts_at(found, 0.5) == (expected["tp"], expected["fp"], expected["fn"])
+    counts = detection.box_counts(4, found, 0.5)
+    assert {name: float(getattr(counts, name)) for name in ("tp", "fp", "fn")} == expected
+    twice = detection.box_counts(4, found, 0.5, np.full((2, 4), 2.0))
+    assert twice.tp.tolist() == [2 * expected["tp"]] * 2 and twice.fn.tolist() == [2 * expected["fn"]] * 2
 
 
 def test_average_precision_in_three_definitions() -> None:
@@ -206,7 +209,7 @@ def test_means_and_pools_of_masks() -> None:
     expected = SEGMENTATION["mean_over_pictures_with_a_finding"]
     assert means([f for f in figures if f.has_finding], expected) == near(expected)
     pooled = masks.pooled(figures)
-    assert {n: pooled[n] for n in SEGMENTATION["pooled_pixels"]} == near(SEGMENTATION["pooled_pixels"])
+    assert {n: float(pooled[n]) for n in SEGMENTATION["pooled_pixels"]} == near(SEGMENTATION["pooled_pixels"])
     without = [f for f in figures if not f.has_finding]
     expected = SEGMENTATION["correct_nothing_rate"]
     assert len(without) == expected["pictures_without_finding"]
