@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from backbone import device_of
 from backbone.networks import Network, find_network
 from linear_probe.head_file import StoredHead, check_fits, load_head, probabilities
+from runtime.csv_files import unescaped
 from runtime.errors import UserError, naming_path
 from runtime.images import is_image
 
@@ -68,4 +69,4 @@ def _listed(path: Path) -> list[Path]:
         rows = list(csv.DictReader(stream))
     if not rows or "file" not in rows[0]:
         raise UserError(f"{path}: there is no column 'file' in it, or no line; list one picture a line.")
-    return [Path(row["file"]) for row in rows]
+    return [Path(unescaped(row["file"])) for row in rows]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from linear_probe.samples import Sample
 from linear_probe.split import TEST, Split
 from linear_probe.tasks import Task
 from records.probe import ProbeFolder
+from runtime.csv_files import csv_text
 from runtime.files import write_text
 
 
@@ -38,11 +37,9 @@ def _table(
     rows: NDArray[np.int64],
     labels: NDArray[np.int64],
 ) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("file", "label", "group"))
+    lines = []
     for row, label in zip(rows.tolist(), labels.tolist(), strict=True):
         path = Path(samples[row].path)
         file = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
-        writer.writerow((file.as_posix(), task.classes[label], int(groups[row])))
-    return text.getvalue()
+        lines.append((file.as_posix(), task.classes[label], int(groups[row])))
+    return csv_text(("file", "label", "group"), lines)
