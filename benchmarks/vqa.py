@@ -73,13 +73,13 @@ def main() -> None:
                 text = f"Looking at the picture, the mucosa is smooth. The correct answer is {letter}."
                 lines.append(Answer(item.id, Variant(), f"m{contestant}", text).to_line())
             (out / "answers.jsonl").write_text("".join(lines), encoding="utf-8")
-        began = time.monotonic()
+        began, worked = time.monotonic(), time.process_time()
         answers = [folder / f"m{n}" for n in range(CONTESTANTS)]
         score_bench(bench, answers, ScoreSettings(folder / "out", draws=DRAWS))
-        seconds = time.monotonic() - began
+        seconds, busy = time.monotonic() - began, time.process_time() - worked
     print(
-        f"{QUESTIONS} questions, {CONTESTANTS} contestants, {DRAWS} draws, page included: {seconds:.1f} s "
-        f"({seconds / TARGET_SECONDS:.2f} of the {TARGET_SECONDS} s that it may take)"
+        f"{QUESTIONS} questions, {CONTESTANTS} contestants, {DRAWS} draws, page included: {busy:.1f} s of one core "
+        f"({busy / TARGET_SECONDS:.2f} of the {TARGET_SECONDS} s that it may take), {seconds:.1f} s on the clock"
     )
 
 

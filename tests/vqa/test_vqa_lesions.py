@@ -18,6 +18,8 @@ from vqa.client.answers import read_answer_set
 from vqa.judge.judge import JudgeConfig, judge_prompt, judge_texts, read_rating
 from vqa.people.ratings import DIMENSIONS, read_ratings, texts_to_rate, without_disclaimer
 from vqa.people.readers import ReaderFile, check_code
+from vqa.score.config import ContestantConfig
+from vqa.score.encoder import answer_with_encoder
 from vqa.score.leaderboard import score_lesions
 from vqa.score.settings import ScoreSettings
 
@@ -85,6 +87,10 @@ def test_answer_files_written_from_the_truth(
         assert row["q1_f1_published"] == row["q1_f1_published_ceiling"] < 1
         assert row["specificity"] == 1
     assert rows["perfect"]["chain"]["q3_right_given_q1_right_and_found"] == 1
+    # The references name the lesion, and no other one; none of them names the site.
+    assert rows["perfect"]["consistency"]["names_the_chosen_lesion"] == 1
+    assert rows["perfect"]["consistency"]["names_a_lesion_that_is_not_there"] == 0
+    assert rows["perfect"]["consistency"]["names_the_chosen_site"] == 0
     assert rows["none"]["chain"]["n"][2] == 0
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "published, other pictures" in page and str(tmp_path) not in page and "http://" not in page
@@ -165,6 +171,18 @@ def test_unfinished_exams_and_names_are_refused(lesion_bench: Bench, tmp_path: P
             check_code(name, "reader")
     with pytest.raises(UserError, match="is in the group junior"):
         ReaderFile(people, "junior-1").open("trainee", lesion_bench)
+
+
+@pytest.mark.slow
+def test_our_encoder_finds_and_names_lesions(
+    lesion_bench: Bench, atlas_file: Path, synthetic_corpus: Path, tmp_path: Path
+) -> None:
+    words = [f"data={atlas_file}", f"regions={synthetic_corpus / 'regions.jsonl'}", "weights=pixels"]
+    answer_with_encoder(lesion_bench, load_config(ContestantConfig, None, [*words, f"out={tmp_path / 'encoder'}"]))
+    results = score_lesions(lesion_bench, [tmp_path / "encoder"], ScoreSettings(tmp_path / "out", draws=50))
+    row = results["full"]["rows"][0]
+    assert row["q1"]["mean"] > 0.7 and row["q3"]["mean"] > 0.5 and row["q2_miou"] > 0.2
+    assert "q4" not in row
 
 
 # ------------------------------------------------------------------------------------------ ratings and the judge

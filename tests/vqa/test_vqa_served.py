@@ -17,8 +17,11 @@ from vqa_benches import disc_bench
 from runtime.config import load_config
 from runtime.errors import UserError
 from vqa.bench.items import Bench
+from vqa.client.answers import read_answer_set
 from vqa.client.config import RunConfig
 from vqa.client.run import ask_bench
+from vqa.judge.judge import JudgeConfig, judge_texts
+from vqa.score.leaderboard import score_lesions
 from vqa.score.results import score_bench
 from vqa.score.settings import ScoreSettings
 
@@ -79,12 +82,32 @@ def test_a_model_that_ties_letters_to_colours(server: str, model: Path, discs: B
         assert str(model.parent) not in path.read_text(encoding="utf-8"), path
 
 
+def test_five_questions_about_a_lesion(server: str, model: Path, lesion_bench: Bench, tmp_path: Path) -> None:
+    """It has learnt nothing of the kind: what counts is that nothing breaks and every reply is accounted for."""
+    words = [f"api.url={server}", f"api.model={model}", f"out={tmp_path / 'answers'}", "api.max_tokens=6"]
+    prices = ["api.price_input=1.25", "api.price_output=10"]
+    assert ask_bench(lesion_bench, load_config(RunConfig, None, [*words, *prices, "api.concurrency=2"])) == 0
+    settings = ScoreSettings(tmp_path / "out", draws=50)
+    row = score_lesions(lesion_bench, [tmp_path / "answers"], settings)["full"]["rows"][0]
+    for column in ("q1", "q2", "q3"):
+        asked = [i for i in lesion_bench.items if i.task == column.upper() and i.entity != "none"]
+        assert sum(row["statuses"][column].values()) == len(asked) == row[column]["n"]
+    assert row["q2_miou"] < 0.1 and row["accounting"]["cost"] > 0
+    with pytest.raises(UserError, match="contestant"):
+        judge_texts(
+            lesion_bench,
+            [read_answer_set(tmp_path / "answers", lesion_bench)],
+            load_config(JudgeConfig, None, [*words[:2], f"ratings={tmp_path / 'ratings'}"]),
+        )
+
+
 def test_a_model_the_server_does_not_have(server: str, discs: Bench, tmp_path: Path) -> None:
     words = [f"api.url={server}", "api.model=unknown/model", f"out={tmp_path}", "api.retries=0"]
     with pytest.raises(UserError, match="refuses the request"):
         ask_bench(discs, load_config(RunConfig, None, words))
 
 
+@pytest.mark.slow
 def test_the_same_folder_without_a_server(model: Path, discs: Bench, tmp_path: Path) -> None:
     words = [f"api.local={model}", f"out={tmp_path / 'answers'}", "api.max_tokens=4", "ask.limit=4"]
     assert ask_bench(discs, load_config(RunConfig, None, words)) == 0

@@ -95,7 +95,7 @@ def _candidates(pictures: Sequence[Picture], lesions: LesionConfig, left_out: Co
     """Pictures with exactly one of the lesions, and those that are called normal."""
     found = []
     for picture in pictures:
-        shown = [lesion for lesion in lesions.classes if _shows(picture, lesion)]
+        shown = [lesion for lesion in lesions.classes if shows(picture, lesion)]
         normal = [
             label
             for label in picture.labels
@@ -113,7 +113,7 @@ def _candidates(pictures: Sequence[Picture], lesions: LesionConfig, left_out: Co
     return found
 
 
-def _shows(picture: Picture, lesion: LesionClass) -> bool:
+def shows(picture: Picture, lesion: LesionClass) -> bool:
     names = {label.finding for label in picture.labels}
     names |= {f"{label.finding}/{label.grade}" for label in picture.labels if label.grade}
     return bool(names & set(lesion.findings))

@@ -12,6 +12,7 @@ import datetime
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,8 @@ from vqa.bench.candidates import REGION_TASK, all_candidates
 from vqa.bench.distractors import DistractorConfig, draw_distractors
 from vqa.bench.items import Bench, Box, Item
 from vqa.bench.keys import generator
+from vqa.bench.lesion_config import QUESTIONS, LesionClass
+from vqa.bench.lesions import shows
 from vqa.bench.pictures import Prepared
 from vqa.bench.sources import Picture, read_sources
 from vqa.bench.tasks import REGION
@@ -42,6 +45,8 @@ from vqa.score.config import ContestantConfig
 from vqa.score.shortcuts import option_boxes
 
 _NOTHING = "(nothing)"
+# Boxes that are tried for a lesion: sides as shares of the picture's shorter one, moved by half their size.
+_SIDES = (0.3, 0.45, 0.65)
 Vectors = NDArray[np.float64]
 
 
@@ -65,65 +70,90 @@ def answer_with_encoder(bench: Bench, config: ContestantConfig) -> None:
             warn(f"{subtask}: fewer than two answers outside the bench; its questions get no answer.")
             continue
         heads[subtask] = fit_head(_features(network, [image for image, _ in pictures], config), entities, config)
-    letters = _choose_all(bench, heads, network, config, vocabulary)
-    _write(bench, config, network, letters, {name: len(own) for name, own in samples.items()})
+    replies = _choose_all(bench, heads, network, config, vocabulary)
+    _write(bench, config, network, replies, {name: len(own) for name, own in samples.items()})
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A picture as the bench would show it, or a part of it; read when it is needed."""
+Opener = Callable[[], Image.Image]  # a picture, or a part of one, that is read when it is needed
+Samples = dict[str, list[tuple[Opener, str]]]  # pictures with their answers, by the head that learns from them
 
-    path: Path
-    prepared: Prepared
-    box: Box | None = None
 
-    def open(self) -> Image.Image:
-        sent = Image.fromarray(self.prepared.render(np.asarray(open_image(self.path))))
-        return sent if self.box is None else sent.crop(self.box)
+def _sent(path: Path, prepared: Prepared, box: Box | None = None) -> Image.Image:
+    """A picture of the atlas as a bench would show it."""
+    whole = Image.fromarray(prepared.render(np.asarray(open_image(path))))
+    return whole if box is None else whole.crop(box)
+
+
+def _shown(bench: Bench, item: Item, box: Sequence[int] | None = None) -> Image.Image:
+    """A picture of the bench."""
+    whole = Image.fromarray(decode_image(bench.picture(item), item.image))
+    return whole if box is None else whole.crop((box[0], box[1], box[2], box[3]))
 
 
 class _Opened:
     """Pictures that are read one by one."""
 
-    def __init__(self, cuts: Sequence[Cut | Image.Image]) -> None:
-        self._cuts = cuts
+    def __init__(self, openers: Sequence[Opener]) -> None:
+        self._openers = openers
 
     def __len__(self) -> int:
-        return len(self._cuts)
+        return len(self._openers)
 
     def __getitem__(self, index: int) -> Image.Image:
-        cut = self._cuts[index]
-        return cut.open() if isinstance(cut, Cut) else cut
+        return self._openers[index]()
 
 
-def _training_samples(
-    bench: Bench, config: ContestantConfig, vocabulary: Vocabulary
-) -> dict[str, list[tuple[Cut, str]]]:
+def _training_samples(bench: Bench, config: ContestantConfig, vocabulary: Vocabulary) -> Samples:
     """Pictures and regions as the bench would show them, by sub-task, with their entities; no group of the bench."""
     sources = read_sources(Path(config.data), Path(config.regions) if config.regions else None, None)
     groups, digests = {item.group for item in bench.items}, {item.sha256 for item in bench.items}
     free = [p for p in sources.pictures if p.group not in groups and p.sha256 not in digests]
     if not free:
         raise UserError("every picture of the atlas is in a group of the bench: there is nothing to learn from.")
+    if bench.manifest.get("profile") == "gi_bench":
+        return _lesion_samples(bench, free, config)
     wanted = {REGION_TASK if item.subtask in REGION else item.subtask for item in bench.items if item.kind == "choice"}
     candidates = [c for c in all_candidates(free, vocabulary) if c.subtask in wanted]
     facts = prepare_all({c.picture.sha256: c.picture for c in candidates}, config.pictures, Counter())
-    samples: dict[str, list[tuple[Cut, str]]] = defaultdict(list)
+    samples: Samples = defaultdict(list)
     for candidate in candidates:
         prepared = facts.get(candidate.picture.sha256)
         if prepared is None:
             continue
         path = candidate.picture.path
         if candidate.region is None:
-            samples[candidate.subtask].append((Cut(path, prepared), candidate.entity))
+            samples[candidate.subtask].append((partial(_sent, path, prepared), candidate.entity))
             continue
         box = prepared.box(candidate.picture.regions[candidate.region].box)
         if box is not None:
             empty = _empty_places(candidate.picture, box, prepared)
-            samples[REGION_TASK].append((Cut(path, prepared, box), candidate.entity))
-            samples[REGION_TASK] += [(Cut(path, prepared, place), _NOTHING) for place in empty]
+            samples[REGION_TASK].append((partial(_sent, path, prepared, box), candidate.entity))
+            samples[REGION_TASK] += [(partial(_sent, path, prepared, place), _NOTHING) for place in empty]
     counts = ", ".join(f"{len(own)} for {name}" for name, own in sorted(samples.items()))
     say(f"{len(free)} pictures outside the bench: {counts}")
+    return samples
+
+
+def _lesion_samples(bench: Bench, pictures: Sequence[Picture], config: ContestantConfig) -> Samples:
+    """The same for the questions about one lesion: sites, lesions, and cut-out lesions beside empty places."""
+    classes = [LesionClass(**values) for values in bench.manifest["classes"]]
+    own = [(p, shown[0]) for p in pictures if len(shown := [c for c in classes if shows(p, c)]) == 1]
+    facts = prepare_all({p.sha256: p for p, _ in own}, config.pictures, Counter())
+    samples: Samples = defaultdict(list)
+    for picture, lesion in own:
+        prepared = facts.get(picture.sha256)
+        if prepared is None:
+            continue
+        whole = partial(_sent, picture.path, prepared)
+        samples["Q1"].append((whole, bench.manifest["sites"][lesion.site]))
+        samples["Q3"].append((whole, lesion.name))
+        findings = {finding.split("/")[0] for finding in lesion.findings}
+        for region in picture.regions:
+            box = prepared.box(region.box)
+            if region.label.finding in findings and box is not None:
+                samples["Q2"].append((partial(_sent, picture.path, prepared, box), lesion.name))
+                empty = _empty_places(picture, box, prepared)
+                samples["Q2"] += [(partial(_sent, picture.path, prepared, place), _NOTHING) for place in empty]
     return samples
 
 
@@ -134,7 +164,7 @@ def _empty_places(picture: Picture, box: Box, prepared: Prepared) -> list[Box]:
     return draw_distractors(box, taken, 1, prepared.size, prepared.inside_share, DistractorConfig(), random) or []
 
 
-def _features(network: Network, images: Sequence[Cut | Image.Image], config: ContestantConfig) -> Vectors:
+def _features(network: Network, images: Sequence[Opener], config: ContestantConfig) -> Vectors:
     on = device_of(config.device, "device")
     module = network.load().to(on)
     return unit(extract_features(module, _Opened(images), network.preprocessing, device=on).numpy())
@@ -158,44 +188,61 @@ def fit_head(vectors: Vectors, entities: list[str], config: ContestantConfig) ->
 def _choose_all(
     bench: Bench, heads: dict[str, Head], network: Network, config: ContestantConfig, vocabulary: Vocabulary
 ) -> dict[str, str]:
-    """The letter for each question; empty where no head can tell."""
-    items = [item for item in bench.items if item.kind == "choice"]
-    images: list[Image.Image] = []
+    """The letter or box for each question; empty where no head can tell. Texts are not an encoder's business."""
+    items = [item for item in bench.items if item.kind in ("choice", "box")]
+    images: list[Opener] = []
     spans = []
     for item in items:
-        picture = Image.fromarray(decode_image(bench.picture(item), item.image))
         boxes = option_boxes(item)
         if boxes is None and item.subtask in REGION:
             boxes = [list(region.box) for region in item.regions if region.target]
-        parts = [picture] if boxes is None else [picture.crop((b[0], b[1], b[2], b[3])) for b in boxes]
+        if item.kind == "box":
+            boxes = _proposals(item)
+        parts = [None] if boxes is None else boxes
         spans.append((len(images), len(images) + len(parts)))
-        images += parts
+        images += [partial(_shown, bench, item, box) for box in parts]
     vectors = _features(network, images, config)
-    letters = {}
+    replies = {}
     for item, (first, last) in zip(items, spans, strict=True):
         head = heads.get(REGION_TASK if item.subtask in REGION else item.subtask)
-        letters[item.id] = "" if head is None else _choose(item, head, vectors[first:last], vocabulary)
-    return letters
+        replies[item.id] = "" if head is None else _choose(item, head, vectors[first:last], vocabulary)
+    return replies
+
+
+def _proposals(item: Item) -> list[list[int]]:
+    """Squares of a few sizes all over the picture."""
+    boxes = []
+    for share in _SIDES:
+        side = max(8, round(share * min(item.width, item.height)))
+        for y in range(0, item.height - side + 1, max(1, side // 2)):
+            boxes += [[x, y, x + side, y + side] for x in range(0, item.width - side + 1, max(1, side // 2))]
+    return boxes
 
 
 def _choose(item: Item, head: Head, vectors: Vectors, vocabulary: Vocabulary) -> str:
     scores = head.score(vectors)  # [boxes or 1, C]
+    if item.kind == "box":
+        empty = scores[:, head.entities.index(_NOTHING)]
+        gain = np.delete(scores, head.entities.index(_NOTHING), axis=1).max(axis=1) - empty
+        best = int(np.argmax(gain))
+        return str(_proposals(item)[best]) if gain[best] > 0 else "None"
     if item.subtask in ("VG", "RS"):
         if item.entity not in head.entities:
             return ""
         return LETTERS[int(np.argmax(scores[:, head.entities.index(item.entity)]))]
-    by_name = {vocabulary.name(entity): float(scores[0, n]) for n, entity in enumerate(head.entities)}
+    names = head.entities if item.task in QUESTIONS else [vocabulary.name(entity) for entity in head.entities]
+    by_name = dict(zip(names, (float(score) for score in scores[0]), strict=True))
     known = [by_name.get(option, -np.inf) for option in item.options]
     return LETTERS[int(np.argmax(known))] if np.isfinite(known).any() else ""
 
 
 def _write(
-    bench: Bench, config: ContestantConfig, network: Network, letters: dict[str, str], trained_on: dict[str, int]
+    bench: Bench, config: ContestantConfig, network: Network, replies: dict[str, str], trained_on: dict[str, int]
 ) -> None:
     out = make_directory(config.out)
     name = config.name or f"{network.name} ({config.head} head)"
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    lines = [Answer(id_, Variant(), name, letter, "stop", time=now).to_line() for id_, letter in letters.items()]
+    lines = [Answer(id_, Variant(), name, reply, "stop", time=now).to_line() for id_, reply in replies.items()]
     write_text(out / ANSWERS, "".join(lines))
     run = {
         "name": name,
@@ -208,4 +255,4 @@ def _write(
         "trained_on": trained_on,
     }
     write_json(out / RUN, run)
-    say(f"{len(letters)} answers of {name} → {out / ANSWERS}")
+    say(f"{len(replies)} answers of {name} → {out / ANSWERS}")

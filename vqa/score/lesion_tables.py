@@ -36,7 +36,8 @@ def table_of(part: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     ranked = sorted(part["rows"], key=lambda row: -(row.get("q3") or {"mean": 0.0})["mean"])
     rows = []
     for row in [*ranked, *part["groups"]]:
-        name = f"{row['name']} ({row['readers']} readers)" if "readers" in row else row["name"]
+        plural = "" if row.get("readers") == 1 else "s"
+        name = f"{row['name']} ({row['readers']} reader{plural})" if "readers" in row else row["name"]
         rate = row.get("answer_rate", {})
         money = row.get("accounting") or {}
         rows.append(

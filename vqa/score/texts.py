@@ -90,7 +90,7 @@ def consistency(bench: Bench, sheet: Sheet, columns: Columns) -> dict[str, Any]:
         if not text.strip() or q1 is None or q3 is None or q1.chosen is None or q3.chosen is None:
             continue
         site = list(bench.manifest["sites"])[ord(q1.chosen) - ord("A")]
-        named = {name for name, words in terms.items() if mentions(text, words)}
+        named = named_lesions(text, terms)
         chosen = _option(diagnoses[sha256], q3.chosen)
         rows.append((mentions(text, sites[site]), chosen in named, bool(named - {item.entity})))
     if not rows:
@@ -106,6 +106,17 @@ def _option(item: Item, letter: str) -> str:
 
 def mentions(text: str, words: set[str]) -> bool:
     return any(re.search(rf"(?<!\w){re.escape(word)}s?(?!\w)", text, re.IGNORECASE) for word in words)
+
+
+def named_lesions(text: str, terms: dict[str, set[str]]) -> set[str]:
+    """Lesions whose words stand in a text; a longer word hides those inside it (a lifted polyp is no polyp)."""
+    rest, found = text, set()
+    words = sorted({word for own in terms.values() for word in own}, key=lambda word: (-len(word), word))
+    for word in words:
+        rest, count = re.subn(rf"(?<!\w){re.escape(word)}s?(?!\w)", "\0", rest, flags=re.IGNORECASE)
+        if count:
+            found |= {name for name, own in terms.items() if word in own}
+    return found
 
 
 def lesion_terms(bench: Bench) -> dict[str, set[str]]:
