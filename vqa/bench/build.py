@@ -172,7 +172,7 @@ def licences_of(items: Sequence[Item]) -> dict[str, str]:
 def _input_checksums(config: BuildConfig) -> dict[str, str]:
     """Checksums of what was read beside the atlas, whose file holds paths and differs from place to place."""
     found = {}
-    for key in ("regions", "annotations", "templates", "review", "references", "lesions"):
+    for key in ("regions", "annotations", "templates", "review"):
         path = Path(getattr(config, key))
         if getattr(config, key) and path.is_file():
             found[key] = hashlib.sha256(path.read_bytes()).hexdigest()

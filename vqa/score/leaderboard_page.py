@@ -36,8 +36,8 @@ def page_of(bench: Bench, results: dict[str, Any], sheets: Sequence[Sheet]) -> s
         f"<h1>{pages.text(results['bench'])}: leaderboard</h1>"
         f'<p class="quiet">{results["full"]["pictures"]} pictures, {results["full"]["questions"]} questions; reviewed: '
         f"{results['reviewed']}. Q3 offers {offers}. Texts rated by {results['rated_by']}. Intervals: 95%, "
-        f"{results['draws']} draws of whole groups of pictures, and of readers for groups of people. Unanswered questions "
-        "count as wrong. Q1 F1 as published can't reach 1 (see the documentation).</p>"
+        f"{results['draws']} draws of whole groups of pictures, for groups of people of readers too. Unanswered "
+        "questions count as wrong. Q1 F1 as published can't reach 1 (see the documentation).</p>"
     )
     for part, title in _PARTS.items():
         if part in results and results[part]["rows"]:
