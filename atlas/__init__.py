@@ -24,6 +24,17 @@ from atlas.corpora import (
 from atlas.layouts import Item, read_csv, read_table_of_files
 from atlas.mapping import Mapping, load_mappings
 from atlas.pictures import measure_all
+from atlas.regions import (
+    Box,
+    Region,
+    Regions,
+    has_regions,
+    mask_components,
+    mask_files,
+    read_mask,
+    read_regions,
+    save_regions,
+)
 from atlas.taxonomy import AMBIGUOUS, Label, Taxonomy, load_taxonomy
 
 __all__ = [
@@ -33,10 +44,13 @@ __all__ = [
     "OVERLAPS_BETWEEN_CORPORA",
     "OVERLAPS_WITH_EVALUATION",
     "Atlas",
+    "Box",
     "Item",
     "Label",
     "Mapping",
     "Overlap",
+    "Region",
+    "Regions",
     "Row",
     "Taxonomy",
     "alike_conflicts",
@@ -44,14 +58,20 @@ __all__ = [
     "conflicts",
     "content_groups",
     "datasets_seen",
+    "has_regions",
     "load_atlas",
     "load_mappings",
     "load_taxonomy",
+    "mask_components",
+    "mask_files",
     "measure_all",
     "nearest_name",
     "overlaps",
     "read_csv",
+    "read_mask",
+    "read_regions",
     "read_table_of_files",
     "same_name",
     "save_atlas",
+    "save_regions",
 ]

@@ -49,6 +49,7 @@ class Row:
     width: int
     height: int
     quality: dict[str, float]
+    centre: str | None = None
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ def _measured_rows(
             measured.width,
             measured.height,
             asdict(measured.quality),
+            item.centre,
         )
         for (found, item, labels, measured), content in zip(good, contents, strict=True)
     ]
@@ -220,6 +222,7 @@ def save_atlas(atlas: Atlas, path: Path | str) -> None:
         "perceptual_hash": pa.array([r.perceptual_hash for r in rows], pa.binary()),
         "width": [r.width for r in rows],
         "height": [r.height for r in rows],
+        "centre": pa.array([r.centre for r in rows], pa.string()),
         **{f"quality_{name}": [r.quality[name] for r in rows] for name in rows[0].quality},
     }
     table = pa.table(columns).replace_schema_metadata({"atlas": json.dumps(atlas.info, sort_keys=True)})

@@ -41,6 +41,7 @@ class Item:
     patient: str | None = None
     video: str | None = None
     split: str | None = None  # train, validation or test, where the dataset has an official split
+    centre: str | None = None
 
 
 def find_datasets(roots: list[str], mappings: dict[str, Mapping]) -> list[Found]:
@@ -123,7 +124,9 @@ def _match_rules(found: Found) -> tuple[list[Match], int]:
             if not is_image(file):
                 continue
             path = Path(folder) / file
-            match = _match(path, path.relative_to(found.source).as_posix(), found.mapping)
+            # Endings may be written in capitals.
+            relative = path.relative_to(found.source).with_suffix(path.suffix.lower()).as_posix()
+            match = _match(path, relative, found.mapping)
             if match is None:
                 unmatched += 1
             else:
@@ -146,6 +149,7 @@ def _match(path: Path, relative: str, mapping: Mapping) -> Match | None:
             (label,) if label else (),
             rule.prefix + patient if patient else None,
             rule.prefix + video if video else None,
+            centre=parts.get("centre"),
         )
         return Match(item, relative, parts.get("name") or path.name)
     return None

@@ -15,18 +15,23 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from atlas.build import Row
+from atlas.layouts import read_csv
 from atlas.mapping import Mapping, load_mappings
 from atlas.taxonomy import Label, load_taxonomy
 from runtime.errors import UserError
-from runtime.files import read_json, read_json_lines, read_text
+from runtime.files import atomic_file, read_json, read_json_lines, read_text
+from runtime.images import is_image
 
 # A component smaller than this share of the picture is a slip of the brush.
 MIN_AREA_SHARE = 0.0005
@@ -89,7 +94,7 @@ def read_regions(rows: Sequence[Row], own_list: Path | None = None) -> Regions:
     regions = Regions()
     for row in rows:
         mapping = mappings.get(row.dataset)
-        if mapping is not None and mapping.regions and row.sha256 not in regions.of:
+        if mapping is not None and has_regions(row, mapping) and row.sha256 not in regions.of:
             for region in _of_dataset(row, mapping, regions):
                 _add(regions, row, region)
     if own_list is not None:
@@ -105,6 +110,27 @@ def read_regions(rows: Sequence[Row], own_list: Path | None = None) -> Regions:
             else:
                 _add(regions, row_of_file, Region(meaning, box, polygon))
     return regions
+
+
+def has_regions(row: Row, mapping: Mapping) -> bool:
+    """Whether masks or boxes of this picture are known; some datasets have them for one folder only (`within`)."""
+    return bool(mapping.regions) and mapping.regions.get("within", "") in row.path
+
+
+def save_regions(regions: Regions, path: Path) -> int:
+    """PATH (Parquet: sha256, label, x1, y1, x2, y2, polygon as x1 y1 x2 y2 …); returns the number of rows."""
+    rows = [(digest, region) for digest, found in sorted(regions.of.items()) for region in found]
+    columns: dict[str, Any] = {
+        "sha256": pa.array([digest for digest, _ in rows], pa.string()),
+        "label": pa.array([str(region.label) for _, region in rows], pa.string()),
+        **{
+            name: pa.array([r.box[i] for _, r in rows], pa.float64()) for i, name in enumerate(("x1", "y1", "x2", "y2"))
+        },
+        "polygon": pa.array([[v for point in r.polygon for v in point] for _, r in rows], pa.list_(pa.float64())),
+    }
+    with atomic_file(path) as stream:
+        pq.write_table(pa.table(columns), stream)
+    return len(rows)
 
 
 def _add(regions: Regions, row: Row, region: Region) -> None:
@@ -144,20 +170,41 @@ def _of_dataset(row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region
         file_there = next((place for place in places if place.is_file()), None)
         if file_there is not None:
             yield from _from_yolo(file_there, row, mapping, regions)
+    elif mapping.regions.get("boxes") == "ldpolypvideo":
+        file = Path(str(path).replace("/Images/", "/Annotations/", 1)).with_suffix(".txt")
+        if file.is_file():
+            yield from _from_ldpolypvideo(file, mapping)
+    elif mapping.regions.get("boxes") == "kvasir-capsule":
+        yield from _from_capsule_table(path, mapping, regions)
+
+
+def mask_files(row: Row, mapping: Mapping) -> list[tuple[str, Label | None, Path]]:
+    """A picture's masks: the name of what they show, its meaning (None: not mapped) and the file.
+
+    The mapping's patterns lead from the picture's folder to the files; {stem} stands for the picture's name and
+    {folder} for that of its folder.
+    """
+    path = Path(row.path)
+    stem, parent = (re.sub(r"([*?[])", r"[\1]", name) for name in (path.stem, path.parent.name))  # literally, for glob
+    found: dict[Path, None] = {}
+    for pattern in mapping.regions.get("masks", ()):
+        filled = pattern.replace("{stem}", stem).replace("{folder}", parent)
+        steps, _, rest = filled.rpartition("../")
+        base = (path.parent / f"{steps}../").resolve() if "../" in filled else path.parent
+        found |= dict.fromkeys(sorted(p for p in base.glob(rest) if is_image(p)))
+    labelled = [(mapping.regions.get("label") or file.stem.removeprefix(path.stem + "_"), file) for file in found]
+    return [(label, _meaning(label, mapping), file) for label, file in labelled]
+
+
+def read_mask(path: Path) -> NDArray[np.bool_] | None:
+    """A mask [H, W]: set from the middle grey on, as JPEG blurs edges; None when it can't be read."""
+    grey = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
+    return None if grey is None else np.asarray(grey > _MASK_ABOVE)
 
 
 def _from_masks(row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region]:
-    """Files that the mapping's patterns find from the picture's folder; {stem} is the picture's name."""
-    path = Path(row.path)
-    stem = re.sub(r"([*?[])", r"[\1]", path.stem)  # taken literally by glob
-    found: list[Path] = []
-    for pattern in mapping.regions["masks"]:
-        folder, _, name = pattern.rpartition("/")
-        found += sorted((path.parent / folder).resolve().glob(name.replace("{stem}", stem)))
-    for file in found:
-        label = mapping.regions.get("label") or file.stem.removeprefix(path.stem + "_")
-        meaning = _meaning(label, mapping)
-        mask = cv2.imread(str(file), cv2.IMREAD_GRAYSCALE)
+    for label, meaning, file in mask_files(row, mapping):
+        mask = read_mask(file)
         if meaning is None:
             regions.problems[f"{row.dataset}: unknown label '{label}'"] += 1
         elif mask is None:
@@ -166,7 +213,7 @@ def _from_masks(row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region
             regions.problems[f"{row.dataset}: mask of another size than its picture"] += 1
         else:
             regions.complete.add(row.sha256)
-            for part in mask_components(mask > _MASK_ABOVE):
+            for part in mask_components(mask):
                 yield Region(meaning, part.box, part.polygon)
 
 
@@ -197,6 +244,41 @@ def _from_yolo(file: Path, row: Row, mapping: Mapping, regions: Regions) -> Iter
         left, top = (cx - width / 2) * row.width, (cy - height / 2) * row.height
         box = (left, top, left + width * row.width, top + height * row.height)
         yield Region(meaning, tuple(round(v) for v in box))  # type: ignore[arg-type]
+
+
+def _from_ldpolypvideo(file: Path, mapping: Mapping) -> Iterator[Region]:
+    """The number of polyps, then left, top, right and bottom of each."""
+    lines = [line.split() for line in read_text(file).splitlines() if line.strip()]
+    meaning = _meaning(mapping.regions["label"], mapping)
+    try:
+        boxes = [tuple(float(word) for word in line[:4]) for line in lines[1:]]
+        if meaning is None or len(boxes) != int(lines[0][0]):
+            raise ValueError
+        for x1, y1, x2, y2 in boxes:
+            yield Region(meaning, (x1, y1, x2, y2))
+    except (ValueError, IndexError) as error:
+        raise UserError(f"cannot read {file}: it needs the number of boxes and four numbers for each.") from error
+
+
+def _from_capsule_table(path: Path, mapping: Mapping, regions: Regions) -> Iterator[Region]:
+    """metadata.csv beside the class folders or above: file, class and the four corners of a box, where there is one."""
+    for line in _capsule_boxes(path.parent).get(path.name, ()):
+        meaning = _meaning(line["finding_class"], mapping)
+        if meaning is None:
+            regions.problems[f"{mapping.dataset}: unknown label '{line['finding_class']}'"] += 1
+            continue
+        xs, ys = ([float(line[f"{axis}{corner}"]) for corner in "1234"] for axis in "xy")
+        yield Region(meaning, (min(xs), min(ys), max(xs), max(ys)))
+
+
+@lru_cache(maxsize=64)
+def _capsule_boxes(folder: Path) -> dict[str, list[dict[str, str]]]:
+    table = next((p / "metadata.csv" for p in (folder, *folder.parents[:2]) if (p / "metadata.csv").is_file()), None)
+    found: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for line in read_csv(table, ("filename", "finding_class", "x1", "y4")) if table is not None else ():
+        if line["x1"]:
+            found[line["filename"]].append(line)
+    return dict(found)
 
 
 # ------------------------------------------------------------------------------------------ a list of one's own

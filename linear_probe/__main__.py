@@ -14,8 +14,11 @@ from atlas import (
     build_atlas,
     conflicts,
     overlaps,
+    read_regions,
     save_atlas,
+    save_regions,
 )
+from linear_probe.dense.command import DENSE_COMMANDS
 from linear_probe.export.tables import main_table
 from linear_probe.export.write import write_results
 from linear_probe.predict import predict
@@ -82,6 +85,12 @@ def _atlas(arguments: argparse.Namespace, config: None) -> None:
     samples = samples_of(atlas.rows)
     split = make_split(samples, SplitConfig(seed=arguments.seed))
     save_split(split, samples, split_path(out, out.parent))
+    found = read_regions(atlas.rows)
+    if found.of:
+        number = save_regions(found, out.with_suffix(".regions.parquet"))
+        say(f"{number} masks and boxes → {out.with_suffix('.regions.parquet')}")
+    for problem, count in found.problems.items():
+        warn(f"{problem} ({count})")
     report = _report(atlas)
     write_json(out.with_suffix(".json"), {**report, "split": split.report})
     images = ", ".join(f"{split.report['images'][name]} {name}" for name in SPLITS)
@@ -184,6 +193,7 @@ def _shortcut(a: argparse.Namespace, config: None) -> None:
 
 
 COMMANDS = (
+    *DENSE_COMMANDS,
     Command(
         "",
         "Linear probes of frozen networks on PanEndoX tasks; the verbs atlas and predict do the rest.",

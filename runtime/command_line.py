@@ -48,6 +48,9 @@ def run_stage(stage: str, commands: Sequence[Command], argv: Sequence[str] | Non
 
 def _dispatch(stage: str, commands: Sequence[Command], words: list[str]) -> int | None:
     by_name = {command.name: command for command in commands}
+    two = " ".join(words[:2])
+    if len(words) > 1 and two in by_name:  # a verb of two words, such as `dense predict`
+        return _run(f"python -m {stage} {two}", by_name[two], words[2:])
     if "" in by_name and (not words or words[0] not in by_name):
         return _run(f"python -m {stage}", by_name[""], words)
     if not words or words[0] in ("-h", "--help"):

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from backbone.networks.network import Source
-from backbone.networks.timm_models import read_timm
+from backbone.networks.timm_models import read_timm, read_untrained_timm
 from runtime.errors import UserError
 
 _WORD = "efficientnet-lite0"
@@ -18,6 +18,10 @@ def efficientnet_lite0_source() -> Source:
     return Source(
         _WORD, partial(read_timm, _ARCHITECTURE, file), kind=f"timm {_ARCHITECTURE}", files=file, baseline=True
     )
+
+
+def untrained_efficientnet_lite0_source() -> Source:
+    return Source(f"untrained-{_WORD}", partial(read_untrained_timm, _ARCHITECTURE), baseline=True)
 
 
 def _weights_file() -> Path:

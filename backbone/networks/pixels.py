@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -11,6 +12,7 @@ from backbone.networks.network import Description, Loaded, Outputs, Source
 from backbone.preprocessing import Preprocessing
 
 _SIDE = 16
+_AROUND = 5  # fields, each way together
 
 
 class Pixels(nn.Module):
@@ -20,7 +22,12 @@ class Pixels(nn.Module):
         return F.adaptive_avg_pool2d(images, _SIDE).flatten(1)
 
     def feature_maps(self, images: Tensor, last: int = 1) -> list[Tensor]:
-        return [F.adaptive_avg_pool2d(images, _SIDE)]  # [B, 3, 16, 16]
+        """[B, 77, 16, 16]: the colours of the 5 × 5 fields around each field, and where it lies in the picture."""
+        colours = F.adaptive_avg_pool2d(images, _SIDE)  # [B, 3, 16, 16]
+        edge = _AROUND // 2
+        around = F.unfold(F.pad(colours, [edge] * 4, mode="replicate"), _AROUND).view(len(images), -1, _SIDE, _SIDE)
+        place = torch.linspace(-1, 1, _SIDE, device=images.device).expand(len(images), 1, _SIDE, _SIDE)
+        return [torch.cat([around, place, place.mT], dim=1)]
 
 
 def pixels_source() -> Source:

@@ -8,7 +8,8 @@ endofm:FILE              Endo-FM or EndoFM-LV, a picture being a clip of one fra
 endossl:FILE             EndoSSL, from the Flax checkpoint (checkpoint_0) of a published folder
 efficientnet-lite0       an ImageNet network whose weights come with a Python package
 pixels                   no network: the picture averaged down to 16 × 16 colours
-untrained:PATH or NAME   the architecture of a backbone, or of a name such as vit_small_patch14, with random weights
+untrained:PATH or NAME   the architecture of a backbone, or of a name (such as vit_small_patch14 or efficientnet-lite0),
+                         with random weights
 
 Nothing is downloaded. What describes a network (checksum, pre-processing, …) is remembered by the sizes and times of
 its files, so that weights are read only when features have to be computed.
@@ -25,7 +26,7 @@ from pathlib import Path
 from torch import nn
 
 from backbone.networks.dinov2 import backbone_source, untrained_source
-from backbone.networks.efficientnet_lite0 import efficientnet_lite0_source
+from backbone.networks.efficientnet_lite0 import efficientnet_lite0_source, untrained_efficientnet_lite0_source
 from backbone.networks.endofm import endofm_source
 from backbone.networks.endossl import endossl_source
 from backbone.networks.network import Description, Loaded, Network, Source
@@ -44,12 +45,13 @@ WORDS: dict[str, Callable[[], Source]] = {
     "pixels": pixels_source,
     "efficientnet-lite0": efficientnet_lite0_source,
 }
+UNTRAINED: dict[str, Callable[[], Source]] = {"efficientnet-lite0": untrained_efficientnet_lite0_source}
 FAMILIES: dict[str, Callable[[str], Source]] = {
     "timm": timm_source,
     "transformers": transformers_source,
     "endofm": endofm_source,
     "endossl": endossl_source,
-    "untrained": untrained_source,
+    "untrained": lambda rest: UNTRAINED[rest]() if rest in UNTRAINED else untrained_source(rest),
 }
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from backbone.networks.network import Description, Loaded, Outputs, Source, values_checksum
@@ -20,6 +21,7 @@ from backbone.weight_files import read_tensors
 from runtime.errors import UserError
 from runtime.files import read_json_object
 
+_UNTRAINED_SEED = 0
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 # Of a folder's model_args, what says where weights come from and not what the model is: here the folder's file decides.
 _NOT_SIZES = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir")
@@ -93,6 +95,21 @@ def read_timm(
         network = timm.create_model(name, pretrained=False, **{**(sizes or {}), "num_classes": 0})
         _load_file(network, name, file)
     network.pretrained_cfg = {**network.pretrained_cfg, **(input_settings or {})}
+    return _loaded(timm, name, network)
+
+
+def read_untrained_timm(name: str) -> Loaded:
+    """The same with random weights, always the same ones."""
+    ensure_torchvision()
+    import timm
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_UNTRAINED_SEED)
+        network = timm.create_model(name, pretrained=False, num_classes=0)
+    return _loaded(timm, name, network)
+
+
+def _loaded(timm: Any, name: str, network: nn.Module) -> Loaded:
     description = Description(
         name, values_checksum(name, network), _preprocessing(timm, network), Outputs(maps=_maps(network))
     )

@@ -24,6 +24,21 @@ LAYOUTS: dict[str, tuple[str, dict[str, str | None], dict[str, tuple[tuple[str, 
         {"Original/7.tif": None, "Ground Truth/7.tif": None},
         {"Original/7.tif": (("polyp",), None, None)},
     ),
+    "cvc-300": (
+        "CVC-300",
+        {"images/1.png": None, "masks/1.png": None},
+        {"images/1.png": (("polyp",), None, None)},
+    ),
+    "cvc-colondb": (
+        "CVC-ColonDB",
+        {"images/1.png": None, "masks/1.png": None},
+        {"images/1.png": (("polyp",), None, None)},
+    ),
+    "ldpolypvideo": (
+        "LDPolypVideo",
+        {"TrainValid/Images/5/0001.jpg": None, "TrainValid/Annotations/5/0001.txt": "0\n"},
+        {"TrainValid/Images/5/0001.jpg": (("polyp",), None, "5")},
+    ),
     "kvasir": (
         "kvasir-dataset-v2",
         {"dyed-lifted-polyps/a.jpg": None, "normal-z-line/b.jpg": None},
@@ -199,7 +214,8 @@ def test_a_dataset_is_recognised_and_read(dataset: str, tmp_path: Path) -> None:
     items, _ = read_items(found)
     by_name = {item.path.relative_to(tmp_path / "all" / folder).as_posix(): item for item in items}
     for name, (labels, patient, video) in expected.items():
-        assert by_name[name] == Item(by_name[name].path, labels, patient, video)
+        centre = "1" if dataset == "polypgen" and "data_C1" in name else None
+        assert by_name[name] == Item(by_name[name].path, labels, patient, video, centre=centre)
     for item in items:
         assert "mask" not in str(item.path) and "Ground" not in str(item.path) and "GT" not in str(item.path)
         assert all(found.mapping.meaning(label) is not None for label in item.labels)

@@ -8,10 +8,11 @@ from typing import Any
 
 import cv2
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from atlas.build import build_atlas
-from atlas.regions import mask_components, read_regions
+from atlas.regions import mask_components, read_regions, save_regions
 from runtime.errors import UserError
 
 
@@ -95,3 +96,39 @@ def test_labelme_files(tmp_path: Path) -> None:
     atlas = build_atlas([str(folder)], 0)
     found = read_regions(atlas.rows, folder / "boxes").of[atlas.rows[0].sha256]
     assert [(r.box, len(r.polygon)) for r in found] == [((10, 5, 40, 30), 0), ((1, 1, 9, 9), 3)]
+
+
+def test_regions_of_many_layouts_and_their_table(tmp_path: Path) -> None:
+    mask = np.zeros((60, 80), np.uint8)
+    mask[10:30, 20:50] = 255
+    layouts = {
+        "ETIS-LaribPolypDB": ("1.tif", "Ground Truth/p1.tif"),
+        "SUN-SEG": ("TrainDataset/Frame/case7_3/a.jpg", "TrainDataset/GT/case7_3/a.png"),
+        "CVC-ColonDB": ("images/1.png", "masks/1.png"),
+        "hyper-kvasir": ("segmented-images/images/cju.jpg", "segmented-images/masks/cju.jpg"),
+    }
+    for number, (folder, (image, truth)) in enumerate(layouts.items()):
+        picture(tmp_path / folder / image, 20 + number)
+        (tmp_path / folder / truth).parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(tmp_path / folder / truth), mask)
+    # A labelled picture of HyperKvasir has no mask, and none is missed.
+    picture(tmp_path / "hyper-kvasir/labeled-images/lower-gi-tract/anatomical-landmarks/cecum/a.jpg", 30)
+    capsule = tmp_path / "labelled_images"
+    name = f"{'0123456789abcdef'}_12.jpg"
+    picture(capsule / "Angiectasia" / name, 31)
+    for other in ("Normal clean mucosa", "Ileocecal valve"):
+        picture(capsule / other / f"{'0123456789abcdef'}_{len(other)}.jpg", len(other))
+    head = "filename;video_id;finding_class;x1;y1;x2;y2;x3;y3;x4;y4"
+    (capsule / "metadata.csv").write_text(f"{head}\n{name};0;Angiectasia;8;40;8;10;30;10;30;40\n")
+    atlas = build_atlas([str(tmp_path)], 0)
+    regions = read_regions(atlas.rows)
+    boxes = {row.dataset: [r.box for r in regions.of[row.sha256]] for row in atlas.rows if row.sha256 in regions.of}
+    one = [(20, 10, 50, 30)]
+    assert {k: v for k, v in boxes.items() if v} == {
+        "etis-larib": one, "sun-seg": one, "cvc-colondb": one, "hyperkvasir": one, "kvasir-capsule": [(8, 10, 30, 40)],
+    }  # fmt: skip
+    assert not regions.problems
+    assert save_regions(regions, tmp_path / "atlas.regions.parquet") == 5
+    table = pq.read_table(tmp_path / "atlas.regions.parquet").to_pylist()
+    assert {row["sha256"] for row in table} == {digest for digest, found in regions.of.items() if found}
+    assert all(len(row["polygon"]) >= 8 for row in table if row["x1"] == 20)

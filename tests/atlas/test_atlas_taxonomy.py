@@ -14,6 +14,7 @@ DATASETS = {
     "etis-larib", "cvc-clinicdb", "kvasir", "nerthus", "kvasir-seg", "edd2020", "hyperkvasir", "cp-child",
     "kvasir-capsule", "kvasircapsule-seg", "kvasir-sessile", "kumc", "sun", "crohnipi", "sun-seg", "ers", "polypgen",
     "gastrovision", "medfmc-endo", "see-ai", "polar", "medico",
+    "cvc-300", "cvc-colondb", "ldpolypvideo",
 }  # fmt: skip
 
 TAXONOMY = """

@@ -24,7 +24,7 @@ def test_the_table_names_what_exists() -> None:
         (["hyperkvasir"], {"hyperkvasir", "kvasir", "kvasir-seg", "kvasir-sessile", "medico"}),
         (["kvasir"], {"hyperkvasir", "kvasir", "kvasir-seg", "medico"}),
         (["ers", "colonoscopicds"], {"ers", "kumc"}),
-        (["ldpolypvideo"], set()),
+        (["ldpolypvideo"], {"ldpolypvideo"}),
         (["EndoFM-pretrain/SUN"], {"sun"}),
         (["endofm-pretrain"], {"hyperkvasir", "kvasir-capsule", "kvasircapsule-seg", "sun", "sun-seg", "kumc"}),
         (["gastrovision"], {"gastrovision"}),

@@ -1,0 +1,133 @@
+"""Pictures with masks from many layouts, unusable ones, and splits that nothing crosses."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from dense_sets import blob, write_set
+
+from linear_probe.dense.config import DenseConfig
+from linear_probe.dense.pictures import read_pictures, read_truth
+from linear_probe.dense.splits import make_plan
+from runtime.errors import UserError
+
+
+def test_jpeg_masks_and_capitals(tmp_path: Path) -> None:
+    data = write_set(tmp_path / "Kvasir-SEG", 4, sizes=((120, 90),))
+    for path in list((data / "images").iterdir()) + list((data / "masks").iterdir()):
+        cv2.imwrite(str(path.with_suffix(".JPG")), cv2.imread(str(path)))
+        path.unlink()
+    pictures = read_pictures([str(data)])
+    assert len(pictures) == 4 and {p.dataset for p in pictures} == {"kvasir-seg"}
+    for picture in pictures:
+        number = int(Path(picture.path).stem[1:])
+        truth = read_truth(picture, ("polyp",))
+        expected = blob(120, 90, number)[1] > 0 if number % 3 != 2 else np.zeros((90, 120), bool)
+        assert (truth.masks[0] ^ expected).sum() <= 0.02 * expected.sum()
+        assert len(truth.boxes[0]) == int(expected.any())
+
+
+def test_a_missing_mask_and_one_of_another_size_are_named_or_left_out(tmp_path: Path) -> None:
+    data = write_set(tmp_path / "Kvasir-SEG", 6, sizes=((120, 90),))
+    (data / "masks" / "p01.png").unlink()
+    with pytest.raises(UserError, match=r"p01\.png: it has no mask"):
+        read_pictures([str(data)])
+    cv2.imwrite(str(data / "masks" / "p01.png"), np.zeros((45, 60), np.uint8))
+    with pytest.raises(UserError, match=r"p01\.png: the mask is 60 × 45, its picture 120 × 90"):
+        read_pictures([str(data)])
+    (data / "masks" / "p03.png").write_bytes(b"no picture")
+    left = read_pictures([str(data)], unusable="leave-out")
+    assert {Path(p.path).stem for p in left} == {"p00", "p02", "p04", "p05"}
+
+
+def test_datasets_of_masks_and_boxes(tmp_path: Path) -> None:
+    clinic = tmp_path / "CVC-ClinicDB"
+    for part in ("Original", "Ground Truth"):
+        (clinic / part).mkdir(parents=True)
+    picture, mask = blob(96, 72, 3)
+    cv2.imwrite(str(clinic / "Original" / "7.tif"), picture)
+    cv2.imwrite(str(clinic / "Ground Truth" / "7.tif"), mask)
+    (found,) = read_pictures([str(clinic)])
+    assert found.masked and np.array_equal(read_truth(found, ("polyp",)).masks[0], mask > 0)
+    video = tmp_path / "LDPolypVideo"
+    (video / "TrainValid" / "Images" / "5").mkdir(parents=True)
+    (video / "TrainValid" / "Annotations" / "5").mkdir(parents=True)
+    for number in (1, 2):
+        cv2.imwrite(str(video / "TrainValid" / "Images" / "5" / f"{number:04d}.jpg"), blob(96, 72, 10 + number)[0])
+    (video / "TrainValid" / "Annotations" / "5" / "0001.txt").write_text("1\n10 20 40 60\n")
+    (video / "TrainValid" / "Annotations" / "5" / "0002.txt").write_text("0\n")
+    pictures = {Path(p.path).stem: p for p in read_pictures([str(video)])}
+    assert not pictures["0001"].masked and pictures["0001"].links[0].endswith("ldpolypvideo:5")
+    assert read_truth(pictures["0001"], ("polyp",)).boxes == [[(10, 20, 30, 40)]]
+    assert not pictures["0002"].has_finding
+
+
+def polypgen(folder: Path) -> Path:
+    for centre in (1, 2, 3):
+        for part in ("images", "masks"):
+            (folder / f"data_C{centre}" / f"{part}_C{centre}").mkdir(parents=True)
+        for number in range(10):
+            picture, mask = blob(96 + 8 * centre, 72, 100 * centre + number)
+            cv2.imwrite(str(folder / f"data_C{centre}" / f"images_C{centre}" / f"c{centre}_{number}.jpg"), picture)
+            name = f"c{centre}_{number}_mask.jpg"
+            cv2.imwrite(str(folder / f"data_C{centre}" / f"masks_C{centre}" / name), mask)
+    # One picture of the first centre is also filed under the third.
+    for part, end in (("images", ""), ("masks", "_mask")):
+        source = folder / "data_C1" / f"{part}_C1" / f"c1_0{end}.jpg"
+        shifted = cv2.convertScaleAbs(cv2.imread(str(source)), alpha=0.99 if part == "images" else 1.0)
+        cv2.imwrite(str(folder / "data_C3" / f"{part}_C3" / f"copy{end}.jpg"), shifted)
+    return folder
+
+
+def test_each_centre_is_left_out_once(tmp_path: Path) -> None:
+    config = DenseConfig(data=[str(polypgen(tmp_path / "PolypGen"))], split_by="leave-one-centre-out")
+    plan = make_plan(config)
+    assert [fold.name for fold in plan.folds] == [f"without centre {c}" for c in "123"]
+    for fold in plan.folds:
+        ((name, test),) = fold.tests.items()
+        assert {plan.pictures[i].centre for i in test} == {name[-1]}
+        rest = np.concatenate([fold.train, fold.validation])
+        assert name[-1] not in {plan.pictures[i].centre for i in rest}
+        assert not set(plan.groups[test].tolist()) & set(plan.groups[rest].tolist())
+        assert not set(plan.groups[fold.train].tolist()) & set(plan.groups[fold.validation].tolist())
+
+
+def test_groups_stay_whole_and_tested_datasets_lose_what_training_has_seen(tmp_path: Path) -> None:
+    train = write_set(tmp_path / "Kvasir-SEG", 24, sizes=((120, 90), (96, 96)))
+    other = write_set(tmp_path / "Other", 8, first_seed=300, sizes=((140, 90),))
+    plan = make_plan(DenseConfig(data=[str(train)]))
+    chosen = plan.pictures[int(plan.folds[0].train[0])]
+    shutil.copy(chosen.path, other / "images" / "twin.png")
+    shutil.copy(Path(chosen.path).parent.parent / "masks" / Path(chosen.path).name, other / "masks" / "twin.png")
+    picture = cv2.imread(str(other / "images" / "twin.png"))
+    cv2.imwrite(str(other / "images" / "twin.png"), cv2.convertScaleAbs(picture, alpha=0.98))
+    crossed = make_plan(DenseConfig(data=[str(train)], test=[str(other)]))
+    (fold,) = crossed.folds
+    assert list(fold.tests) == ["kvasir-seg", "Other"]
+    sides = [fold.train, fold.validation, fold.tests["kvasir-seg"]]
+    for i, one in enumerate(sides):
+        for two in sides[i + 1 :]:
+            assert not set(crossed.groups[one].tolist()) & set(crossed.groups[two].tolist())
+    assert "twin.png" not in {Path(crossed.pictures[i].path).name for i in fold.tests["Other"]}
+    assert any("near-duplicates" in note for note in crossed.notes)
+
+
+def test_pranets_split_is_flagged_with_its_leaks(tmp_path: Path) -> None:
+    root = tmp_path / "PraNet"
+    write_set(root / "TrainDataset", 18, sizes=((120, 90),))
+    for part in ("image", "mask"):
+        (root / "TrainDataset" / f"{part}s").rename(root / "TrainDataset" / part)
+    write_set(root / "TestDataset" / "CVC-300", 6, first_seed=400, sizes=((100, 90),))
+    write_set(root / "TestDataset" / "Kvasir", 6, first_seed=500, sizes=((100, 90),))
+    for part in ("image", "mask"):
+        name = root / "TrainDataset" / part / "p00.png"
+        changed = cv2.convertScaleAbs(cv2.imread(str(name)), alpha=0.98 if part == "image" else 1.0)
+        cv2.imwrite(str(root / "TestDataset" / "Kvasir" / f"{part}s" / "seen.png"), changed)
+    plan = make_plan(DenseConfig(data=[str(root)], split_by="pranet"))
+    assert plan.report["leaks"] == {"Kvasir": 1}
+    assert "Kvasir 1 of 7" in plan.notes[0] and "too high" in plan.notes[0]
+    assert {name: len(rows) for name, rows in plan.folds[0].tests.items()} == {"CVC-300": 6, "Kvasir": 7}
