@@ -77,7 +77,7 @@ def _members_of(shard: Path) -> Iterator[tuple[str, _Member]]:
             for member in archive:
                 if member.isfile() and is_image(member.name):
                     yield f"{shard.name}/{member.name}", _Member(shard, member.name, member.offset_data, member.size)
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, OverflowError) as error:
         raise UserError(f"cannot read the shard {shard}: it is not a whole tar file; make it again.") from error
 
 

@@ -77,9 +77,9 @@ def _check_content(files: ShardFolder, result: Verification) -> None:
 def _check_shard(path: Path, rows: dict[str, Any], seen: Counter[str], result: Verification) -> None:
     """`rows` are those that the manifest lists in this shard, by key."""
     try:
-        with tarfile.open(path) as tar:
+        with tarfile.open(path, "r:") as tar:
             members = {member.name: member for member in tar}
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, OverflowError) as error:
         result.faults.append(f"{path.name}: not a readable tar file ({error})")
         return
     index = read_index(path)

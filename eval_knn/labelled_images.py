@@ -174,13 +174,13 @@ def _scan_shards(root: Path, shards: list[Path], config: DataConfig, memory: Pat
 def _shard_records(root: Path, path: Path, config: DataConfig) -> Iterator[ImageRecord]:
     samples: dict[str, dict[str, tarfile.TarInfo]] = {}
     try:
-        with tarfile.open(path) as archive:
+        with tarfile.open(path, "r:") as archive:
             for member in archive:
                 key, _, ending = member.name.rpartition("/")[2].partition(".")
                 folder = member.name.rpartition("/")[0]
                 samples.setdefault(f"{folder}/{key}" if folder else key, {})[f".{ending.lower()}"] = member
-    except tarfile.TarError as error:
-        raise UserError(f"cannot read the shard {path}: {error}; copy or make it again.") from error
+    except (tarfile.TarError, ValueError, OverflowError) as error:
+        raise UserError(f"cannot read the shard {path}: it is not a whole tar file; copy or make it again.") from error
     for key, members in samples.items():
         image = next((member for ending, member in members.items() if ending in IMAGE_SUFFIXES), None)
         if image is None:

@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 COMMAND_LINE = "command line"
+_ACCEPTED: dict[type, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,)}
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,8 @@ def load_config(schema: type[T], path: Path | str | None = None, overrides: list
             raise UserError(f"{source}: {_type_mistake(schema, error)}") from error
         except RecursionError:
             raise UserError(f"{source}: its values are nested too deeply.") from None
+        except TypeError as error:  # a list where a section belongs, or the other way round
+            raise UserError(f"{source}: a list stands where values by name belong, or the other way round.") from error
     source = str(path) if path is not None else COMMAND_LINE
     try:
         missing = sorted(OmegaConf.missing_keys(config))
@@ -193,6 +196,7 @@ def load_config(schema: type[T], path: Path | str | None = None, overrides: list
 
 def check_config(config: Any, source: str = COMMAND_LINE) -> None:
     """Raise for numbers out of their range and values that contradict each other, of a config object made by hand."""
+    _check_items(config, source, "")
     _check_ranges(config, source, "")
     _check(config)
 
@@ -205,6 +209,19 @@ def _check(config: Any) -> None:
         for _, inner in _values_in(getattr(config, item.name)):
             if is_dataclass(inner):
                 _check(inner)
+
+
+def _check_items(config: Any, source: str, prefix: str) -> None:
+    """What stands in lists and mappings of plain values: OmegaConf lets a mapping pass for a number there."""
+    hints = typing.get_type_hints(type(config))
+    for item in fields(config):
+        wanted = typing.get_args(hints[item.name])[-1:] if typing.get_origin(hints[item.name]) in (list, dict) else ()
+        for place, value in _values_in(getattr(config, item.name)):
+            name = f"{prefix}{item.name}{place}"
+            if is_dataclass(value):
+                _check_items(value, source, f"{name}.")
+            elif wanted and wanted[0] in (int, float, str, bool) and not isinstance(value, _ACCEPTED[wanted[0]]):
+                raise UserError(f"{source}: '{name}' is {value!r}, but must be {wanted[0].__name__}.")
 
 
 def _check_ranges(config: Any, source: str, prefix: str) -> None:

@@ -31,7 +31,7 @@ def parse_yaml(text: str, source: str) -> Any:
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-99-99
         mark = getattr(error, "problem_mark", None)
         line = f" at line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error) or "syntax error"
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0] or "syntax error"
         raise UserError(f"{source}: not valid YAML{line} ({problem}).") from error
 
 

@@ -23,10 +23,14 @@ class Templates:
 
     def __init__(self, texts: dict[str, list[str]], source: str) -> None:
         for name, wordings in texts.items():
-            if not isinstance(wordings, list) or len(set(wordings)) < FEWEST:
+            texts_only = isinstance(wordings, list) and all(isinstance(wording, str) for wording in wordings)
+            if not texts_only or len(set(wordings)) < FEWEST:
                 raise UserError(f"{source}: '{name}' needs at least {FEWEST} different wordings.")
             for wording in wordings:
-                unknown = _placeholders(wording) - _FIELDS
+                try:
+                    unknown = _placeholders(wording) - _FIELDS
+                except ValueError as error:
+                    raise UserError(f"{source}: {name} has a wording whose braces are wrong ({error}).") from error
                 if unknown:
                     raise UserError(f"{source}: {name} has the unknown placeholder {{{sorted(unknown)[0]}}}.")
         self.texts, self.source = texts, source
