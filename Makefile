@@ -6,7 +6,7 @@ STAMP := $(VENV)/.locked
 TORCH := $(shell grep '^torch==' requirements.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help setup demo warm-start test test-slow lint format lock clean
+.PHONY: help setup demo warm-start test test-slow fuzz soak lint format lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -37,6 +37,16 @@ test: $(STAMP)  ## all tests but the slow ones
 
 test-slow: $(STAMP)  ## only the slow tests
 	@$(BIN)/python -m pytest -m slow
+
+MINUTES ?= 30
+HOURS ?= 1
+SEED ?= $(shell date +%s)
+
+fuzz: $(STAMP)  ## damaged inputs for every reader, for MINUTES (30)
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES) --seed $(SEED)
+
+soak: $(STAMP)  ## a training that is disturbed for HOURS (1), compared with one that is not
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/soak/soak.py --hours $(HOURS) --seed $(SEED)
 
 lint: $(STAMP)  ## ruff, import-linter and mypy
 	@$(BIN)/ruff check .

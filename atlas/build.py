@@ -239,10 +239,14 @@ def load_atlas(path: Path | str) -> Atlas:
         info = None
     if not isinstance(info, dict) or info.get("format") != FORMAT:
         raise UserError(f"cannot read {path}: it is no atlas of format {FORMAT}; write it with the verb 'atlas'.")
-    rows = []
-    for record in table.to_pylist():
-        quality = {k.removeprefix("quality_"): record.pop(k) for k in list(record) if k.startswith("quality_")}
-        record["own_labels"] = tuple(record["own_labels"])
-        record["labels"] = tuple(Label.parse(text) for text in record["labels"])
-        rows.append(Row(quality=quality, **record))
-    return Atlas(rows, info)
+    try:
+        return Atlas([_row(record) for record in table.to_pylist()], info)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"cannot read {path}: its columns are not those of an atlas; write it anew.") from error
+
+
+def _row(record: dict[str, Any]) -> Row:
+    quality = {k.removeprefix("quality_"): record.pop(k) for k in list(record) if k.startswith("quality_")}
+    record["own_labels"] = tuple(record["own_labels"])
+    record["labels"] = tuple(Label.parse(text) for text in record["labels"])
+    return Row(quality=quality, **record)

@@ -296,7 +296,9 @@ def read_table_of_files(path: Path) -> list[Item]:
     items = []
     for number, row in enumerate(read_csv(path, ("file", "label")), start=2):
         file = path.parent / unescaped(row["file"] or "")  # None where a line is too short
-        if not file.is_file():
+        with naming_path(f"read {path}, line {number}:", file):
+            there = file.is_file()
+        if not there:
             raise UserError(f"{path}, line {number}: the file {file} does not exist; correct or remove the line.")
         labels = tuple(label.strip() for label in (row["label"] or "").split("|") if label.strip())
         if not labels:

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from atlas.taxonomy import Label, Taxonomy, load_taxonomy, read_yaml, refuse_unknown
+from atlas.taxonomy import Label, Taxonomy, expected_form, load_taxonomy, read_yaml, refuse_unknown
 from runtime.errors import UserError
 from runtime.files import read_text
 
@@ -58,6 +58,11 @@ _KEYS = {
 
 def parse_mapping(text: str, source: str, taxonomy: Taxonomy) -> Mapping:
     """Read and check a mapping: every label exists in the taxonomy, every spelling leads to a label."""
+    with expected_form(source, "a mapping"):
+        return _parse_mapping(text, source, taxonomy)
+
+
+def _parse_mapping(text: str, source: str, taxonomy: Taxonomy) -> Mapping:
     values = read_yaml(text, source, _KEYS)
     for needed in ("dataset", "labels"):
         if needed not in values:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -111,8 +112,22 @@ def load_taxonomy(path: Path | None = None) -> Taxonomy:
     return parse_taxonomy(text, str(path or "taxonomy.yaml"))
 
 
+@contextmanager
+def expected_form(source: str, what: str) -> Iterator[None]:
+    """A file whose parts are of another kind (a list for a mapping) is refused as a whole."""
+    try:
+        yield
+    except (TypeError, AttributeError, KeyError, ValueError) as error:
+        raise UserError(f"{source}: it does not have the form of {what} ({error}); compare it with ours.") from error
+
+
 def parse_taxonomy(text: str, source: str) -> Taxonomy:
     """Read and check a taxonomy: known sections, aliases that end, no name with two meanings."""
+    with expected_form(source, "a taxonomy"):
+        return _parse_taxonomy(text, source)
+
+
+def _parse_taxonomy(text: str, source: str) -> Taxonomy:
     values = read_yaml(text, source, {"version", "regions", "categories", "findings"})
     regions, categories = values["regions"], values["categories"]
     entries: dict[str, tuple[Finding, dict[str, Any]]] = {}

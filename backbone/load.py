@@ -22,7 +22,14 @@ from backbone.preprocessing import Preprocessing, transformers_preprocessing
 from backbone.vit import Execution, VisionTransformer
 from backbone.weight_files import read_tensors, refuse_non_finite
 from records.release import ReleaseFolder, ReleaseInfo
-from records.run import RunFolder, is_whole_checkpoint, read_checkpoint_info, refuse_half_written, run_of
+from records.run import (
+    RunFolder,
+    fault_of_files,
+    is_whole_checkpoint,
+    read_checkpoint_info,
+    refuse_half_written,
+    run_of,
+)
 from records.shards import Certificate
 from runtime.errors import UserError
 from runtime.files import parse_json, read_json_object
@@ -169,6 +176,9 @@ def read_header(header: dict[str, str], path: Path) -> dict[str, Any]:
 
 def _from_checkpoint(path: Path, role: Role) -> _Weights:
     info = read_checkpoint_info(path)
+    fault = fault_of_files(path, info)
+    if fault is not None:
+        raise UserError(f"cannot read the checkpoint {path}: {fault}; use another checkpoint.")
     run = run_of(path)
     known = {"images_seen": info.images_seen, "shards_sha256": info.shards_sha256}
     return _Weights(

@@ -1,9 +1,10 @@
-"""How long a checkpoint holds training up: written in the background against written at once.
+"""How long a checkpoint holds training up, in the background and at once; what its checksums cost.
 
     python -m benchmarks.checkpoint [--rounds 3] [--model vit_small_patch14] [--folder /tmp]
 
 One process, a full training state (student, teacher, two heads each, AdamW). Both ways write the same files; they run
-alternately. The figure is the ratio of the medians of the time that the call keeps the training thread.
+alternately. The figure is the ratio of the medians of the time that the call keeps the training thread. The same state
+is then written by torch's own writer and by ours, which takes checksums, alternately; and what was written is verified.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from torch import Tensor
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.state_dict_saver import save
+
 from backbone import Execution, vit_config
 from pretrain.objective.heads import HeadConfig
 from pretrain.objective.objective import ObjectiveConfig
@@ -23,8 +28,10 @@ from pretrain.parallel.build import build_objective
 from pretrain.parallel.sharding import ShardingConfig, make_mesh
 from pretrain.parallel.world import joined_world
 from pretrain.run.checkpoints import CheckpointStore, training_state
+from pretrain.run.checksummed_writer import ChecksummedWriter
 from pretrain.run.retention import CheckpointConfig, Retention
 from records.run import CheckpointInfo, RunFolder
+from runtime.files import damage_checksum
 
 
 def main() -> None:
@@ -73,8 +80,30 @@ def compare(model: str, prototypes: int, rounds: int, folder: Path) -> None:
                 # The first save also makes the staging buffers, once in a run.
                 print(f"  round {step} {name}: {blocked[name][-1]:.3f} s" + ("  (not counted)" if step == 0 else ""))
         medians = {name: statistics.median(times[1:]) for name, times in blocked.items()}
+        _checksums(state, rounds, folder)
     print(f"blocked: sync {medians['sync']:.3f} s, async {medians['async']:.3f} s")
     print(f"ratio async / sync: {medians['async'] / medians['sync']:.3f} (wanted: below 0.10)")
+
+
+def _checksums(state: dict[str, Tensor], rounds: int, folder: Path) -> None:
+    """Writing with and without, and reading to verify: from the page cache, so that the hash is what is measured."""
+    writers = {"plain": FileSystemWriter, "checksummed": ChecksummedWriter}
+    seconds: dict[str, list[float]] = {name: [] for name in writers}
+    for number in range(2 * rounds):
+        for name in writers if number % 2 else reversed(writers):
+            shutil.rmtree(folder / name, ignore_errors=True)
+            began = time.perf_counter()
+            save(state, storage_writer=writers[name](folder / name))
+            seconds[name].append(time.perf_counter() - began)
+    medians = {name: statistics.median(times[2:]) for name, times in seconds.items()}
+    print(f"written: plain {medians['plain']:.3f} s, checksummed {medians['checksummed']:.3f} s")
+    print(f"ratio checksummed / plain: {medians['checksummed'] / medians['plain']:.3f} (wanted: at most 1.05)")
+    files = sorted((folder / "checksummed").glob("*.distcp"))
+    began = time.perf_counter()
+    for file in files:
+        damage_checksum(file)
+    speed = sum(file.stat().st_size for file in files) / (time.perf_counter() - began) / 1e6
+    print(f"verified at {speed:.0f} MB/s (wanted: at least 500)")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class RunConfig:
     seed: int = option("Everything random follows from it.", 0)
     device: Literal["auto", "cpu", "cuda"] = option("Where to train; auto: a GPU when there is one.", "auto")
     stop_at: str | None = option("End before the schedule does, such as '2 data epochs'; null: with it.", None)
-    timeout_seconds: float = option("A rank that does not answer for so long ends the run.", 600.0)
+    timeout_seconds: float = option("A rank that does not answer for so long ends the run.", 600.0, above=0)
 
 
 @dataclass
@@ -47,12 +47,12 @@ class ModelConfig:
     """The backbone: a name, and what differs from it."""
 
     name: str = option("Size, such as vit_large_patch14 or vit_small_patch14_reg4.", "vit_large_patch14")
-    drop_path: float = option("Share of the samples that skip a residual branch.", 0.4)
-    image_px: int | None = option("Side of the image that positions are stored for; null: the name's.", None)
-    width: int | None = option("Length of a token; null: the name's.", None)
-    depth: int | None = option("Number of blocks; null: the name's.", None)
-    attention_heads: int | None = option("Attention heads; null: the name's.", None, was="heads")
-    layerscale_init: float | None = option("First value of the LayerScale factors; null: the name's.", None)
+    drop_path: float = option("Share of the samples that skip a residual branch.", 0.4, low=0, below=1)
+    image_px: int | None = option("Side of the image that positions are stored for; null: the name's.", None, low=1)
+    width: int | None = option("Length of a token; null: the name's.", None, low=1)
+    depth: int | None = option("Number of blocks; null: the name's.", None, low=1)
+    attention_heads: int | None = option("Attention heads; null: the name's.", None, low=1, was="heads")
+    layerscale_init: float | None = option("First value of the LayerScale factors; null: the name's.", None, low=0)
 
     def vit(self) -> ViTConfig:
         changes = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from records.documents import read_document, write_document
 from records.shards import Certificate
+from runtime.console import warn
 from runtime.errors import UserError
+from runtime.files import damage_checksum
 
 # A stage that saved its work and wants to be started again ends with this code (sysexits.h: EX_TEMPFAIL).
 EXIT_REQUEUE = 75
@@ -57,6 +60,7 @@ class CheckpointInfo:
     skipped_in_a_row: int = 0
     warm_start: dict[str, Any] | None = None
     files: dict[str, int] = field(default_factory=dict)  # name and size in bytes
+    checksums: dict[str, str] = field(default_factory=dict)  # of the files; empty in those of before there were any
     format: int = CHECKPOINT_FORMAT
 
 
@@ -177,10 +181,14 @@ class RunFolder:
     def selected_or_latest(self) -> Path:
         """The selected checkpoint, else the latest whole one."""
         selected = self.selected()
-        whole = [] if selected is not None else self.whole_checkpoints()
-        if selected is None and not whole:
-            raise UserError(f"the run {self.path} has no complete checkpoint yet; wait for one, or name another run.")
-        return selected or whole[-1]
+        if selected is not None:
+            return selected
+        for path in reversed(self.whole_checkpoints()):
+            fault = fault_of_files(path, read_checkpoint_info(path))
+            if fault is None:
+                return path
+            warn(f"the checkpoint {path} is passed over: {fault}.")
+        raise UserError(f"the run {self.path} has no complete checkpoint yet; wait for one, or name another run.")
 
     def read_info(self) -> RunInfo | None:
         """None for a run that has not begun, or that began before runs kept this file."""
@@ -246,6 +254,28 @@ def run_of(checkpoint: Path) -> RunFolder | None:
     parent = checkpoint.resolve().parent
     run = RunFolder(parent.parent)
     return run if parent == run.checkpoints else None
+
+
+# Files that were found whole, by their stamp: weights are not read twice to be verified.
+_VERIFIED: dict[Path, tuple[int, int, int]] = {}
+
+
+def fault_of_files(checkpoint: Path, info: CheckpointInfo, names: Iterable[str] | None = None) -> str | None:
+    """What is wrong with the files of a checkpoint, or with those of the given names, as a clause."""
+    for name in sorted(info.files) if names is None else names:
+        path, size = checkpoint / name, info.files[name]
+        if Path(name).name != name or not path.is_file():
+            return f"its file {name} is missing"
+        status = path.stat()
+        if status.st_size != size:
+            return f"its file {name} has {status.st_size} bytes instead of {size}"
+        stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
+        if name not in info.checksums or _VERIFIED.get(path.resolve()) == stamp:
+            continue
+        if damage_checksum(path) != info.checksums[name]:
+            return f"its file {name} is damaged (another checksum than when it was written)"
+        _VERIFIED[path.resolve()] = stamp
+    return None
 
 
 def read_checkpoint_info(checkpoint: Path) -> CheckpointInfo:

@@ -21,6 +21,7 @@ from runtime.errors import UserError
 MANIFEST_FORMAT = 1
 # 1 had no `tar_bytes`.
 INDEX_FORMAT = 2
+_MOST_BYTES = 1 << 50  # of a tar
 
 # One row of the manifest per frame.
 FRAME_SCHEMA = pa.schema(
@@ -195,6 +196,10 @@ def read_index(path: Path) -> ShardIndex:
     index = read_document(ShardIndex, file, "the index of a shard")
     if index.format not in (1, INDEX_FORMAT):
         raise UserError(f"{file}: its format is {index.format}, this version reads 1 and {INDEX_FORMAT}.")
+    end = _MOST_BYTES if index.tar_bytes is None else index.tar_bytes
+    for key, *places in index.samples:
+        if min(places) < 0 or max(places[0] + places[1], places[2] + places[3]) > min(end, _MOST_BYTES):
+            raise UserError(f"{file}: the place of {key} lies outside the shard; make the shards again.")
     if index.tar_bytes is None:
         return ShardIndex(index.shard, index.samples, _tar_bytes(index.samples), index.format)
     return index

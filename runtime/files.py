@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import xxhash
+
 from runtime.errors import UserError, naming_path
 
 # Left behind only by a process that was killed while it wrote; `remove_leftovers` finds them by this mark.
@@ -198,6 +200,16 @@ def replace_link(link: Path | str, target: Path | str) -> None:
 def sha256_of(path: Path | str) -> str:
     with naming_path("read", path), Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def damage_checksum(path: Path | str) -> str:
+    """XXH3 of a file: many times as fast as SHA-256, and sure to notice damage, though not an adversary."""
+    digest = xxhash.xxh3_128()
+    block = memoryview(bytearray(1 << 22))
+    with naming_path("read", path), Path(path).open("rb", buffering=0) as stream:
+        while count := stream.readinto(block):
+            digest.update(block[:count])
+    return digest.hexdigest()
 
 
 def write_checksums(directory: Path | str, names: Iterable[str], checksum_file: str = "SHA256SUMS") -> None:

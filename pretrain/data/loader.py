@@ -30,19 +30,18 @@ class DataConfig:
     """Where the samples are and how they are read."""
 
     shards: str = required("Folder of WebDataset shards.")
-    weights: dict[str, float] = option("Share of each corpus in what is seen, by name; empty: every sample once.", {})
-    workers: int = option("Processes per rank that read and augment; 0: the training process itself.", 4)
-    prefetch_batches: int = option("Batches that each worker prepares ahead.", 2)
+    weights: dict[str, float] = option(
+        "Share of each corpus in what is seen, by name; empty: every sample once.", {}, low=0
+    )
+    workers: int = option("Processes per rank that read and augment; 0: the training process itself.", 4, low=0)
+    prefetch_batches: int = option("Batches that each worker prepares ahead.", 2, low=1)
     window_shards: int | None = option(
         "Shards that are visited at a time: the order is shuffled within windows of so many; null: within an epoch. "
         "A part of the order, so a run keeps it.",
         None,
+        low=1,
     )
     cache: CacheConfig = option("Whole shards on a local disk, for slow or remote storage.", CacheConfig())
-
-    def check(self) -> None:
-        if self.workers < 0 or self.prefetch_batches < 1 or (self.window_shards or 1) < 1:
-            raise UserError("data: workers must be at least 0, prefetch_batches and window_shards at least 1.")
 
 
 @dataclass

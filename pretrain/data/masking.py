@@ -23,15 +23,13 @@ _TRIES_PER_BLOCK = 10
 class MaskConfig:
     """How much is masked."""
 
-    crop_probability: float = option("Share of the global crops that get a mask.", 0.5)
-    ratio_min: float = option("Smallest share of a masked crop's patches.", 0.1)
-    ratio_max: float = option("Largest share of a masked crop's patches.", 0.5)
+    crop_probability: float = option("Share of the global crops that get a mask.", 0.5, low=0, high=1)
+    ratio_min: float = option("Smallest share of a masked crop's patches.", 0.1, low=0, below=1)
+    ratio_max: float = option("Largest share of a masked crop's patches.", 0.5, low=0, below=1)
 
     def check(self) -> None:
-        if not 0 <= self.crop_probability <= 1:
-            raise UserError(f"crop_probability must lie in 0…1, it is {self.crop_probability}.")
-        if not 0 <= self.ratio_min <= self.ratio_max < 1:
-            raise UserError(f"0 ≤ ratio_min ≤ ratio_max < 1 must hold, they are {self.ratio_min} and {self.ratio_max}.")
+        if self.ratio_min > self.ratio_max:
+            raise UserError(f"ratio_min ≤ ratio_max must hold, they are {self.ratio_min} and {self.ratio_max}.")
 
 
 def masks_of_step(

@@ -17,17 +17,16 @@ from runtime.errors import UserError
 class BatchConfig:
     """How many images a step sees, and the microgroups that they come in."""
 
-    images: int = option("Images per optimiser step, over all ranks.", 1024)
+    images: int = option("Images per optimiser step, over all ranks.", 1024, low=1)
     microgroup_images: int = option(
         "Images of a microgroup: KoLeo, masks and drop path work within it. A rank takes one microgroup or several.",
         32,
         was="group_images",
+        low=1,
     )
-    accumulation_steps: int = option("Parts in which a step is computed, one after another.", 1)
+    accumulation_steps: int = option("Parts in which a step is computed, one after another.", 1, low=1)
 
     def check(self) -> None:
-        if min(self.images, self.microgroup_images, self.accumulation_steps) < 1:
-            raise UserError("batch.images, microgroup_images and accumulation_steps must be at least 1.")
         if self.images % (self.microgroup_images * self.accumulation_steps):
             raise UserError(
                 f"batch.images={self.images} does not divide into {self.accumulation_steps} parts of microgroups of "

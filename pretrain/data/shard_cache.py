@@ -40,7 +40,9 @@ class CacheConfig:
     """Reading whole shards in sequence instead of single samples where they lie."""
 
     folder: str | None = option("Local folder for whole shards, one for all ranks of a node; null: no cache.", None)
-    budget_gb: float = option("The most that the folder may hold; what was not used for longest goes first.", 100.0)
+    budget_gb: float = option(
+        "The most that the folder may hold; what was not used for longest goes first.", 100.0, above=0
+    )
     fetch_command: str | None = option(
         "Command that writes a shard to its standard output, {shard} standing for its file name, such as "
         "'aws s3 cp s3://bucket/shards/{shard} -'; null: the file in data.shards.",
@@ -48,8 +50,6 @@ class CacheConfig:
     )
 
     def check(self) -> None:
-        if self.budget_gb <= 0:
-            raise UserError("data.cache.budget_gb must be above 0.")
         if self.fetch_command is None:
             return
         if self.folder is None:

@@ -31,8 +31,11 @@ class HealthConfig:
         "Non-finite steps in a row after which the run stops with a report, or rolls back: "
         "regression_guard.non_finite.",
         10,
+        low=1,
     )
-    collapse_every_steps: int = option("Steps between two measurements of feature spread and entropy; 0: none.", 100)
+    collapse_every_steps: int = option(
+        "Steps between two measurements of feature spread and entropy; 0: none.", 100, low=0
+    )
 
 
 class SkippedSteps:

@@ -20,7 +20,6 @@ from records.run import RunFolder, step_name
 from records.shards import Certificate
 from runtime.config import option
 from runtime.console import say
-from runtime.errors import UserError
 
 
 @dataclass
@@ -32,13 +31,9 @@ class MonitorConfig:
         "training only reads its results.",
         "none",
     )
-    every_steps: int = option("Steps between two evaluations; each has its checkpoint.", 1000)
+    every_steps: int = option("Steps between two evaluations; each has its checkpoint.", 1000, low=1)
     early_stopping: bool = option("End the run when evaluation.selection's patience is used up.", True)
     evaluation: EvalConfig = option("Data, split and selection, as for `python -m eval_knn`.", EvalConfig())
-
-    def check(self) -> None:
-        if self.every_steps < 1:
-            raise UserError("monitor.every_steps must be at least 1.")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Literal
 
 from eval_knn import Evaluation, SelectionConfig, paired_bootstrap
 from runtime.config import option
-from runtime.errors import UserError
 
 
 @dataclass
@@ -19,16 +18,14 @@ class RegressionGuardConfig:
     when: Literal["auto", "always", "never"] = option(
         "Whether kNN scores below that of step 0 count; auto: with the warm start. Needs the monitor.", "auto"
     )
-    margin: float = option("How far the metric may fall below that of step 0; less than its noise never counts.", 0.02)
+    margin: float = option(
+        "How far the metric may fall below that of step 0; less than its noise never counts.", 0.02, low=0
+    )
     non_finite: bool = option("Roll back after health.max_skipped_steps non-finite steps in a row as well.", False)
-    rollbacks: int = option("How often the run rolls back before it stops; 0 stops at once.", 2, was="roll_backs")
-    lr_factor: float = option("Each time the learning rate is multiplied by this.", 0.3)
-
-    def check(self) -> None:
-        if self.margin < 0 or self.rollbacks < 0 or not 0 < self.lr_factor <= 1:
-            raise UserError(
-                "regression_guard: margin and rollbacks must not be negative, lr_factor must lie in 0…1 (above 0)."
-            )
+    rollbacks: int = option(
+        "How often the run rolls back before it stops; 0 stops at once.", 2, low=0, was="roll_backs"
+    )
+    lr_factor: float = option("Each time the learning rate is multiplied by this.", 0.3, above=0, high=1)
 
     def is_on(self, warm_start: bool) -> bool:
         return self.when == "always" or (self.when == "auto" and warm_start)

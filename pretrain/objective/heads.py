@@ -11,21 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.config import option
-from runtime.errors import UserError
 
 
 @dataclass
 class HeadConfig:
     """Sizes of a head; the defaults are those of the reference's ViT-L/14 recipe for DINO."""
 
-    prototypes: int = option("Number of prototypes, the width of the output.", 131072)
-    bottleneck: int = option("Width of the layer before the prototypes.", 384)
-    layers: int = option("Linear layers before the prototypes.", 3)
-    hidden: int = option("Width of the hidden layers.", 2048)
-
-    def check(self) -> None:
-        if min(self.prototypes, self.bottleneck, self.layers, self.hidden) < 1:
-            raise UserError("a head's prototypes, bottleneck, layers and hidden must all be at least 1.")
+    prototypes: int = option("Number of prototypes, the width of the output.", 131072, low=1)
+    bottleneck: int = option("Width of the layer before the prototypes.", 384, low=1)
+    layers: int = option("Linear layers before the prototypes.", 3, low=1)
+    hidden: int = option("Width of the hidden layers.", 2048, low=1)
 
 
 class PrototypeLayer(nn.Module):

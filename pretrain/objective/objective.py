@@ -16,7 +16,7 @@ from pretrain.objective.heads import HeadConfig, ProjectionHead
 from pretrain.objective.losses import dino_global_loss, dino_local_loss, ibot_loss, koleo_loss
 from pretrain.objective.targets import Centering, SinkhornKnopp
 from pretrain.optimizer.schedules import Ramp
-from runtime.config import option
+from runtime.config import check_config, option
 from runtime.errors import UserError
 
 _RECIPE = Ramp()
@@ -30,23 +30,16 @@ class ObjectiveConfig:
     ibot_head: HeadConfig = option("Head of the patches.", HeadConfig(prototypes=131072, bottleneck=256))
     separate_ibot_head: bool = option("false: patches use the DINO head, and ibot_head is ignored.", True)
     targets: Literal["sinkhorn", "centering"] = option("How teacher scores become targets.", "sinkhorn")
-    dino_weight: float = option("Weight of the DINO losses.", 1.0)
-    ibot_weight: float = option("Weight of the iBOT loss.", 1.0)
-    koleo_weight: float = option("Weight of the KoLeo loss of each global crop.", 0.1)
+    dino_weight: float = option("Weight of the DINO losses.", 1.0, low=0)
+    ibot_weight: float = option("Weight of the iBOT loss.", 1.0, low=0)
+    koleo_weight: float = option("Weight of the KoLeo loss of each global crop.", 0.1, low=0)
     koleo_across_ranks: bool = option("Look for KoLeo's nearest neighbour on all ranks (from DINOv3).", False)
-    gram_weight: float = option("Weight of Gram anchoring to the starting weights (from DINOv3); 0 is off.", 0.0)
-    feature_weight: float = option("Weight of matching the starting weights' features; 0 is off.", 0.0)
+    gram_weight: float = option("Weight of Gram anchoring to the starting weights (from DINOv3); 0 is off.", 0.0, low=0)
+    feature_weight: float = option("Weight of matching the starting weights' features; 0 is off.", 0.0, low=0)
     # No float16: its small gradients would need loss scaling, which bfloat16's range makes needless.
     compute_type: Literal["float32", "bfloat16"] = option(
         "Type of the matrix products (autocast). Losses are fp32 always.", "float32"
     )
-
-    def check(self) -> None:
-        weights = (self.dino_weight, self.ibot_weight, self.koleo_weight, self.gram_weight, self.feature_weight)
-        if min(weights) < 0:
-            raise UserError(
-                "dino_weight, ibot_weight, koleo_weight, gram_weight and feature_weight must not be negative."
-            )
 
     @property
     def anchored(self) -> bool:
@@ -75,7 +68,7 @@ class Objective(nn.Module):
 
     def __init__(self, vit: ViTConfig, config: ObjectiveConfig, execution: Execution | None = None) -> None:
         super().__init__()
-        config.check()
+        check_config(config)
         self.config = config
         self.student = _network(vit, config, execution)
         # The teacher is never differentiated, so recomputing its blocks would only cost time.

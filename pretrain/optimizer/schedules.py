@@ -28,22 +28,22 @@ class ScheduleConfig:
     total: str = option("Length of the training.", "500 official epochs")
     warmup: str = option("Time until the learning rate has reached its peak.", "80 official epochs")
     cooldown: str = option("constant only: the last part, in which the values move to their ends.", "0 steps")
-    base_lr: float = option("Peak learning rate at a global batch of 1024; scaled by sqrt(batch / 1024).", 2e-4)
-    min_lr: float = option("Learning rate at the end.", 1e-6)
-    weight_decay_start: float = option("Weight decay at the first step.", 0.04)
-    weight_decay_end: float = option("Weight decay at the end.", 0.2)
-    momentum_start: float = option("Momentum of the teacher at the first step.", 0.994)
-    momentum_end: float = option("Momentum of the teacher at the end.", 1.0)
-    teacher_temperature_start: float = option("Teacher temperature at the first step.", 0.04)
-    teacher_temperature_peak: float = option("Teacher temperature after its warm-up.", 0.07)
+    base_lr: float = option(
+        "Peak learning rate at a global batch of 1024; scaled by sqrt(batch / 1024).", 2e-4, low=0, high=100
+    )
+    min_lr: float = option("Learning rate at the end.", 1e-6, low=0, high=100)
+    weight_decay_start: float = option("Weight decay at the first step.", 0.04, low=0)
+    weight_decay_end: float = option("Weight decay at the end.", 0.2, low=0)
+    momentum_start: float = option("Momentum of the teacher at the first step.", 0.994, low=0, high=1)
+    momentum_end: float = option("Momentum of the teacher at the end.", 1.0, low=0, high=1)
+    teacher_temperature_start: float = option("Teacher temperature at the first step.", 0.04, above=0)
+    teacher_temperature_peak: float = option("Teacher temperature after its warm-up.", 0.07, above=0)
     teacher_temperature_warmup: str = option("Time until the teacher temperature has its peak.", "30 official epochs")
     freeze_last_layer: str = option("Time during which the heads' last layers stay as they are.", "1 official epochs")
 
     def check(self) -> None:
         for name in ("total", "warmup", "cooldown", "teacher_temperature_warmup", "freeze_last_layer"):
             parse_duration(name, getattr(self, name))
-        if min(self.teacher_temperature_start, self.teacher_temperature_peak) <= 0:
-            raise UserError("teacher_temperature_start and teacher_temperature_peak must be above 0.")
 
 
 @dataclass(frozen=True)

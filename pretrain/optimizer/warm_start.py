@@ -32,11 +32,14 @@ class WarmStartConfig:
     when: Literal["auto", "always", "never"] = option("auto: when the run starts from init.weights.", "auto")
     heads: str = option("Longest time for which the heads train alone; '0 steps' leaves it out.", "1 official epochs")
     heads_plateau: float = option(
-        "End it when the loss falls by less than this share from one window to the next; 0: not before its time.", 0.0
+        "End it when the loss falls by less than this share from one window to the next; 0: not before its time.",
+        0.0,
+        low=0,
+        below=1,
     )
     heads_window: str = option("Length of such a window.", "100 steps")
     heads_lr: float | None = option(
-        "Learning rate of the heads while they train alone, scaled as base_lr; null: schedule.base_lr.", None
+        "Learning rate of the heads while they train alone, scaled as base_lr; null: schedule.base_lr.", None, above=0
     )
     ramp: str = option(
         "Time over which the recipe is ramped up afterwards; '0 steps': at once.", "4 official epochs", was="ease"
@@ -50,9 +53,11 @@ class WarmStartConfig:
         "Further factor on the learning rate per block towards the input, at first; moves to 1. 1 leaves it out.",
         0.7,
         was="ease_layer_decay",
+        above=0,
+        high=1,
     )
     anchor: Literal["features", "gram", "none"] = option("What is held near the starting weights.", "features")
-    anchor_weight: float = option("Weight of the anchor's loss.", 1.0)
+    anchor_weight: float = option("Weight of the anchor's loss.", 1.0, low=0)
     anchor_fade: str | None = option(
         "Time after the heads' phase in which the anchor fades to 0; null: it stays.", None
     )
@@ -61,13 +66,6 @@ class WarmStartConfig:
         for name in ("heads", "heads_window", "ramp", "anchor_fade"):
             if getattr(self, name) is not None:
                 parse_duration(f"warm_start.{name}", getattr(self, name))
-        if not 0 < self.ramp_layer_decay <= 1 or not 0 <= self.heads_plateau < 1 or self.anchor_weight < 0:
-            raise UserError(
-                "warm_start: ramp_layer_decay must lie in 0…1 (above 0), heads_plateau in 0…1, "
-                "anchor_weight must not be negative."
-            )
-        if self.heads_lr is not None and self.heads_lr <= 0:
-            raise UserError("warm_start.heads_lr must be above 0; null takes schedule.base_lr.")
 
     def is_on(self, starts_from_weights: bool) -> bool:
         return self.when == "always" or (self.when == "auto" and starts_from_weights)

@@ -25,7 +25,7 @@ class ShardingConfig:
         "fsdp: sharded over all ranks. hsdp: sharded within a node, replicated over nodes. replicate: a copy each.",
         "fsdp",
     )
-    ranks_per_shard_group: int | None = option("hsdp: ranks that share one copy; null: those of a node.", None)
+    ranks_per_shard_group: int | None = option("hsdp: ranks that share one copy; null: those of a node.", None, low=1)
     param_type: Literal["float32", "bfloat16"] = option(
         "Type in which parameters are gathered and used; shards and gradient reduction are float32 always.", "float32"
     )

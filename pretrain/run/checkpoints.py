@@ -1,8 +1,8 @@
 """Checkpoints: written in the background, whole or absent, readable by any number of ranks.
 
 A checkpoint's folder holds torch's distributed checkpoint (`.metadata`, one `.distcp` file per rank) and a description
-that lists its files with their sizes. It is written under a name that starts with a dot and renamed when all ranks are
-done.
+that lists its files with their sizes and checksums. It is written under a name that starts with a dot and renamed when
+all ranks are done.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
@@ -27,11 +27,12 @@ from torch.distributed.tensor import DTensor
 
 from backbone import SafeReader
 from pretrain.parallel.world import World
+from pretrain.run.checksummed_writer import ChecksummedWriter
 from pretrain.run.retention import CheckpointConfig, Retention, remove_checkpoint
-from records.run import CheckpointInfo, RunFolder, read_checkpoint_info, write_checkpoint_info
+from records.run import CheckpointInfo, RunFolder, fault_of_files, read_checkpoint_info, write_checkpoint_info
 from runtime.console import warn
 from runtime.errors import UserError
-from runtime.files import TEMPORARY_MARK, make_directory, remove_leftovers, sync_directory
+from runtime.files import TEMPORARY_MARK, damage_checksum, make_directory, remove_leftovers, sync_directory
 
 
 def training_state(objective: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -42,6 +43,10 @@ def training_state(objective: nn.Module, optimizer: torch.optim.Optimizer) -> di
             for kind, tensor in optimizer.state[parameter].items():
                 state[f"optimizer.{name}.{kind}"] = tensor
     return state
+
+
+class NonFiniteStateError(Exception):
+    """Raised on all ranks alike."""
 
 
 class CheckpointStore:
@@ -76,7 +81,12 @@ class CheckpointStore:
             self._thread.join()
             self._thread = None
             self._failure = self._failure_on_any_rank(_reason(self._error))
-            self._error = None
+            not_finite, self._error = isinstance(self._error, NonFiniteStateError), None
+            if not_finite:
+                raise UserError(
+                    f"{self._failure}; the run ends, because no further step can mend that: resume it from a "
+                    "checkpoint before with a lower schedule.base_lr, or look at the samples of the steps before."
+                )
             if self._failure is not None and not must_succeed and self.world.is_first:
                 warn(f"{self._failure}; training goes on, the checkpoints before it are intact.")
         if must_succeed and self._failure is not None:
@@ -118,12 +128,16 @@ class CheckpointStore:
         final = self.run.checkpoint(info.step)
         temporary = final.with_name(f".{final.name}{TEMPORARY_MARK}save")
         try:
-            writer = FileSystemWriter(temporary)
+            self._refuse_non_finite()
+            writer = ChecksummedWriter(temporary)
             save(dict(self._buffers), storage_writer=writer, process_group=self.world.saving)
+            checksums = {name: c for own in self._gather_while_saving(writer.checksums) for name, c in own.items()}
             if not self.world.is_first:
                 return
             files = {p.name: p.stat().st_size for p in sorted(temporary.iterdir())}
-            write_checkpoint_info(temporary, replace(info, files=files))
+            # torch renames its index once it is written.
+            checksums = {name: checksums.get(name) or damage_checksum(temporary / name) for name in files}
+            write_checkpoint_info(temporary, replace(info, files=files, checksums=checksums))
             if final.exists():  # an older save of the same step, refused when the run was resumed
                 remove_checkpoint(final)
             sync_directory(temporary)
@@ -133,7 +147,22 @@ class CheckpointStore:
             if self.world.is_first:
                 shutil.rmtree(temporary, ignore_errors=True)
             raise
-        self.retention.remove_old()
+        # A run that skips step after step may be beyond help: what it saves must not push out what was good.
+        if info.skipped_in_a_row == 0:
+            self.retention.remove_old()
+
+    def _refuse_non_finite(self) -> None:
+        """Weights that are not finite are never written, nor is anything removed in their favour."""
+        own = next((name for name, tensor in self._buffers.items() if not _is_finite(_local(tensor))), None)
+        found = [name for name in self._gather_while_saving(own) if name is not None]
+        if found:
+            raise NonFiniteStateError(f"'{found[0]}' holds values that are not finite (NaN or infinity)")
+
+    def _gather_while_saving(self, value: Any) -> list[Any]:
+        """What every rank gave, over the group that training leaves to the saving thread."""
+        gathered: list[Any] = [None] * self.world.size
+        dist.all_gather_object(gathered, value, group=self.world.saving)
+        return gathered
 
     def load_latest(self, state: Mapping[str, Tensor], vit: dict[str, Any]) -> CheckpointInfo | None:
         """Load the newest usable checkpoint into `state`; what it is, or None when the run has none yet.
@@ -144,6 +173,8 @@ class CheckpointStore:
         for step in steps:
             path = self.run.checkpoint(step)
             fault = self.world.broadcast(_fault(path, state, vit) if self.world.is_first else None)
+            if fault is None:
+                fault = self._fault_of_files(path)
             if fault is None:
                 fault = self._load(path, state)
             if fault is None:
@@ -156,6 +187,13 @@ class CheckpointStore:
                 "restore one, or choose another run.dir to begin anew."
             )
         return None
+
+    def _fault_of_files(self, path: Path) -> str | None:
+        """Every rank verifies its share."""
+        info = read_checkpoint_info(path)
+        names = sorted(info.files)[self.world.rank :: self.world.size]
+        faults = [fault for fault in self.world.gather(fault_of_files(path, info, names)) if fault is not None]
+        return faults[0] if faults else None
 
     def _load(self, path: Path, state: Mapping[str, Tensor]) -> str | None:
         try:
@@ -172,11 +210,6 @@ def _fault(path: Path, state: Mapping[str, Tensor], vit: dict[str, Any]) -> str 
     """What is wrong with a checkpoint, as far as can be seen without reading its tensors."""
     try:
         info = read_checkpoint_info(path)
-        for name, size in info.files.items():
-            if not (path / name).is_file():
-                return f"its file {name} is missing"
-            if (path / name).stat().st_size != size:
-                return f"its file {name} has {(path / name).stat().st_size} bytes instead of {size}"
         stored = SafeReader(path).read_metadata().state_dict_metadata
     except UserError as error:
         return str(error).rstrip(".")
@@ -187,6 +220,14 @@ def _fault(path: Path, state: Mapping[str, Tensor], vit: dict[str, Any]) -> str 
         if not isinstance(item, TensorStorageMetadata) or item.size != tensor.shape:
             return f"it is of another architecture: its '{name}' is missing or has another shape"
     return None
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """One pass without a copy: the extremes of numbers among which one is NaN are NaN."""
+    if not tensor.is_floating_point() or tensor.numel() == 0:
+        return True
+    low, high = tensor.aminmax()
+    return bool(low.isfinite() & high.isfinite())
 
 
 def _local(tensor: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from records.metrics import MetricsFile
 from records.run import RunFolder
 from runtime.config import option
-from runtime.errors import UserError
 from runtime.files import write_text
 
 
@@ -18,18 +17,14 @@ from runtime.files import write_text
 class LogConfig:
     """What is written down."""
 
-    every_steps: int = option("Steps between two lines on the console and in the metrics file.", 10)
+    every_steps: int = option("Steps between two lines on the console and in the metrics file.", 10, low=1)
     sample_keys: bool = option("Write the keys of every logged batch's samples into the metrics file.", False)
     tensorboard: bool = option("Write TensorBoard files to the run's folder.", False)
     wandb: Literal["none", "offline", "online"] = option(
         "Weights & Biases; offline writes to the run's folder.", "none"
     )
     wandb_project: str = option("W&B project.", "panendofm")
-    peak_tflops_per_rank: float | None = option("Peak of one rank's device, for the MFU; null: no MFU.", None)
-
-    def check(self) -> None:
-        if self.every_steps < 1:
-            raise UserError("log.every_steps must be at least 1.")
+    peak_tflops_per_rank: float | None = option("Peak of one rank's device, for the MFU; null: no MFU.", None, above=0)
 
 
 class RunLog:

@@ -13,7 +13,6 @@ from records.evaluation import evaluation_path
 from records.run import RunFolder, step_name
 from runtime.config import option
 from runtime.console import warn
-from runtime.errors import UserError
 from runtime.files import TEMPORARY_MARK
 
 
@@ -21,20 +20,15 @@ from runtime.files import TEMPORARY_MARK
 class CheckpointConfig:
     """When to save, and what to keep."""
 
-    every_steps: int = option("Steps between two checkpoints.", 1000)
-    keep_last: int = option("Newest checkpoints that are kept.", 2)
-    keep_every_steps: int | None = option("Checkpoints of every so many steps are kept for good.", None)
+    every_steps: int = option("Steps between two checkpoints.", 1000, low=1)
+    keep_last: int = option("Newest checkpoints that are kept.", 2, low=1)
+    keep_every_steps: int | None = option("Checkpoints of every so many steps are kept for good.", None, low=1)
     keep_unscored: int = option(
         "monitor.mode=watch: older checkpoints that may wait for their score; beyond that the oldest goes unscored.",
         10,
+        low=0,
     )
     asynchronous: bool = option("Write while training goes on; false waits for the disk.", True)
-
-    def check(self) -> None:
-        if self.every_steps < 1 or self.keep_last < 1 or (self.keep_every_steps or 1) < 1 or self.keep_unscored < 0:
-            raise UserError(
-                "checkpoint.every_steps, keep_last and keep_every_steps must be at least 1, keep_unscored at least 0."
-            )
 
 
 class Retention:

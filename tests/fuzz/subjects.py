@@ -1,8 +1,8 @@
 """What is fuzzed: for every reader a valid input, and how it is read.
 
-`read` gives something that can be compared: what the program would go on with. A sealed input carries checksums, so that
-any other content must be noticed. An input that is not sealed may come out as other content, since a changed digit of a
-plain file is a valid file; all that counts then is that it is read or refused.
+`read` gives something that can be compared: what the program would go on with. A sealed input carries checksums, so
+that any other content must be noticed. An input that is not sealed may come out as other content, since a changed digit
+of a plain file is a valid file; all that counts then is that it is read or refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tarfile
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-for folder in ("backbone", "pretrain", "vqa"):
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / folder))
+sys.path.extend(str(Path(__file__).resolve().parent.parent / folder) for folder in ("backbone", "pretrain", "vqa"))
 
 from backbone_cases import random_model, save_checkpoint
 from engine_runs import write_shards
@@ -204,7 +203,9 @@ def _atlas(folder: Path) -> None:
 
 
 def _answers(folder: Path) -> None:
-    lines = [{"id": f"q{i}", "variant": {}, "model": "m", "response": "A", "usage": {"prompt_tokens": 3}} for i in range(5)]
+    lines = [
+        {"id": f"q{i}", "variant": {}, "model": "m", "response": "A", "usage": {"prompt_tokens": 3}} for i in range(5)
+    ]
     (folder / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -222,7 +223,12 @@ _LABELS = [f"p{i}.jpg,{'abc'[i % 3]}" for i in range(9)]
 _BOXES = [f"v.mp4,{i},polyp,0.{i + 1},{i},2,10,12" for i in range(6)]
 
 SUBJECTS = [
-    Subject("weights .pth", lambda f: torch.save(_small().state_dict(), f / "w.pth"), lambda f: _weights(f / "w.pth"), weight=3),
+    Subject(
+        "weights .pth",
+        lambda f: torch.save(_small().state_dict(), f / "w.pth"),
+        lambda f: _weights(f / "w.pth"),
+        weight=3,
+    ),
     Subject(
         "weights .pth, old form",
         lambda f: torch.save(_small().state_dict(), f / "w.pth", _use_new_zipfile_serialization=False),
@@ -236,24 +242,56 @@ SUBJECTS = [
         weight=3,
     ),
     Subject(
-        "network word", lambda f: torch.save(_small().state_dict(), f / "w.pth"), lambda f: find_network(str(f / "w.pth")).weights_sha256, weight=2
+        "network word",
+        lambda f: torch.save(_small().state_dict(), f / "w.pth"),
+        lambda f: find_network(str(f / "w.pth")).weights_sha256,
+        weight=2,
     ),
     Subject("release", _release, _loaded_release, "[!R]*", sealed=True, weight=3),
     Subject("release, verified", _release, lambda f: len(verify_release(f)), sealed=True, weight=2),
     Subject("checkpoint folder", _checkpoint, lambda f: _weights(f / "step_0000007"), weight=2),
-    Subject("checkpoint.json", _checkpoint, lambda f: read_checkpoint_info(f / "step_0000007"), "checkpoint.json", weight=8),
-    Subject("config of pretraining", _config(PretrainConfig, "pretrain/panendofm_vitl14.yaml"), _loaded_config(PretrainConfig), weight=2),
-    Subject("config of sharding", _config(PipelineConfig, "corpora/panendo.yaml"), _loaded_config(PipelineConfig), weight=2),
+    Subject(
+        "checkpoint.json", _checkpoint, lambda f: read_checkpoint_info(f / "step_0000007"), "checkpoint.json", weight=8
+    ),
+    Subject(
+        "config of pretraining",
+        _config(PretrainConfig, "pretrain/panendofm_vitl14.yaml"),
+        _loaded_config(PretrainConfig),
+        weight=2,
+    ),
+    Subject(
+        "config of sharding", _config(PipelineConfig, "corpora/panendo.yaml"), _loaded_config(PipelineConfig), weight=2
+    ),
     Subject("config of kNN", _config(EvalConfig, None), _loaded_config(EvalConfig), weight=3),
     Subject("shards", _shards, _samples, weight=6),
-    Subject("index of a shard", _shards, lambda f: read_index(f / "s" / "shard-000000.tar"), "*000.index.json", weight=8),
+    Subject(
+        "index of a shard", _shards, lambda f: read_index(f / "s" / "shard-000000.tar"), "*000.index.json", weight=8
+    ),
     Subject("labelled WebDataset", _labelled_tar, _labelled, weight=4),
     *(Subject(f"picture .{kind}", _picture(kind), _pixels, weight=8) for kind in ("jpg", "png", "tif", "bmp", "webp")),
     Subject("video", _video, _frames, weight=3),
-    Subject("checksums", lambda f: ((f / "a").write_text("a"), write_checksums(f, ["a"])), lambda f: read_checksums(f / "SHA256SUMS"), "SHA256SUMS", weight=8),
-    Subject("metrics", _write("m.jsonl", *(json.dumps({"step": i, "loss": 1.5}) for i in range(9))), lambda f: read_metrics(f / "m.jsonl"), weight=8),
-    Subject("run.json", _write("run.json", '{"total_steps": 5, "order_version": 2, "format": 1}'), lambda f: RunFolder(f).read_info(), weight=8),
-    Subject("JSON", _write("a.json", '{"a": [1, 2.5, {"b": "ä"}]}'), lambda f: read_json_object(f / "a.json"), weight=8),
+    Subject(
+        "checksums",
+        lambda f: ((f / "a").write_text("a"), write_checksums(f, ["a"])),
+        lambda f: read_checksums(f / "SHA256SUMS"),
+        "SHA256SUMS",
+        weight=8,
+    ),
+    Subject(
+        "metrics",
+        _write("m.jsonl", *(json.dumps({"step": i, "loss": 1.5}) for i in range(9))),
+        lambda f: read_metrics(f / "m.jsonl"),
+        weight=8,
+    ),
+    Subject(
+        "run.json",
+        _write("run.json", '{"total_steps": 5, "order_version": 2, "format": 1}'),
+        lambda f: RunFolder(f).read_info(),
+        weight=8,
+    ),
+    Subject(
+        "JSON", _write("a.json", '{"a": [1, 2.5, {"b": "ä"}]}'), lambda f: read_json_object(f / "a.json"), weight=8
+    ),
     Subject("head", _head, lambda f: load_head(f / "head.safetensors").classes, weight=8),
     Subject("atlas", _atlas, lambda f: len(load_atlas(f / "atlas.parquet").rows), weight=4),
     Subject(
@@ -262,10 +300,22 @@ SUBJECTS = [
         lambda f: load_mapping(f / "m.yaml", load_taxonomy()),
         weight=2,
     ),
-    Subject("taxonomy", lambda f: (f / "t.yaml").write_bytes(Path("atlas/taxonomy.yaml").read_bytes()), lambda f: parse_taxonomy(read_text(f / "t.yaml"), "t"), weight=1),
-    Subject("regions", _write("r.jsonl", *(json.dumps({"file": "a.jpg", "label": "polyp", "box": [1, 2, 30, 40]}) for _ in range(4))), lambda f: list(_listed(f / "r.jsonl")), weight=8),
+    Subject(
+        "taxonomy",
+        lambda f: (f / "t.yaml").write_bytes(Path("atlas/taxonomy.yaml").read_bytes()),
+        lambda f: parse_taxonomy(read_text(f / "t.yaml"), "t"),
+        weight=1,
+    ),
+    Subject(
+        "regions",
+        _write("r.jsonl", *(json.dumps({"file": "a.jpg", "label": "polyp", "box": [1, 2, 30, 40]}) for _ in range(4))),
+        lambda f: list(_listed(f / "r.jsonl")),
+        weight=8,
+    ),
     Subject("table of files", _files_table, lambda f: read_table_of_files(f / "t.csv"), "t.csv", weight=8),
-    Subject("table", _write("a.csv", "file,label", *_LABELS), lambda f: read_csv(f / "a.csv", ("file", "label")), weight=8),
+    Subject(
+        "table", _write("a.csv", "file,label", *_LABELS), lambda f: read_csv(f / "a.csv", ("file", "label")), weight=8
+    ),
     Subject("truth", _write("a.csv", *_LABELS), lambda f: read_truth(f / "a.csv").files, weight=8),
     Subject(
         "predictions",
@@ -279,11 +329,32 @@ SUBJECTS = [
         lambda f: read_findings(f / "b.csv", "prediction", "detection").frames,
         weight=8,
     ),
-    Subject("annotations", _write("l.csv", ",".join(COLUMNS), "1,a.jpg,0,polyp,1,2,3,4,,independent,d1,,,,2026-01-02"), lambda f: read_log(f / "l.csv"), weight=8),
-    Subject("bench", lambda f: disc_bench(f / "b", 1), lambda f: len(read_bench(f / "b", verify=True).items), sealed=True, weight=4),
+    Subject(
+        "annotations",
+        _write("l.csv", ",".join(COLUMNS), "1,a.jpg,0,polyp,1,2,3,4,,independent,d1,,,,2026-01-02"),
+        lambda f: read_log(f / "l.csv"),
+        weight=8,
+    ),
+    Subject(
+        "bench",
+        lambda f: disc_bench(f / "b", 1),
+        lambda f: len(read_bench(f / "b", verify=True).items),
+        sealed=True,
+        weight=4,
+    ),
     Subject("answers", _answers, lambda f: read_answers(f / "answers.jsonl"), weight=8),
-    Subject("review", _write("r.csv", "id,decision,answer,note,reviewer", "q1,keep,,,a", "q2,fix,B,why,a"), lambda f: read_review(f / "r.csv"), weight=8),
-    Subject("templates", lambda f: (f / "t.yaml").write_bytes(Path("vqa/templates/endobench.yaml").read_bytes()), lambda f: load_templates(str(f / "t.yaml")), weight=2),
+    Subject(
+        "review",
+        _write("r.csv", "id,decision,answer,note,reviewer", "q1,keep,,,a", "q2,fix,B,why,a"),
+        lambda f: read_review(f / "r.csv"),
+        weight=8,
+    ),
+    Subject(
+        "templates",
+        lambda f: (f / "t.yaml").write_bytes(Path("vqa/templates/endobench.yaml").read_bytes()),
+        lambda f: load_templates(str(f / "t.yaml")).texts,
+        weight=2,
+    ),
 ]
 
 
@@ -294,4 +365,3 @@ def _truth(folder: Path) -> Any:
 
 
 warnings.filterwarnings("ignore")
-__all__ = ["SUBJECTS", "Subject", "replace"]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._dynamo.utils import counters
+from torch.distributed.tensor import DTensor
 
 from pretrain.data.loader import LoadedBatch
 from pretrain.objective.objective import Objective
@@ -48,6 +49,22 @@ def _spoil_losses(at: Any) -> None:
             self.objective.forward = forward
 
     step_module.Stepper._part = part  # type: ignore[method-assign]
+
+
+def weights_become_infinite() -> None:
+    """At step 5 a weight of the student turns infinite, after gradients that were not."""
+    optimizer_step = torch.optim.AdamW.step
+    calls = 0
+
+    def step(self: Any) -> None:
+        nonlocal calls
+        calls += 1
+        optimizer_step(self)
+        if calls == 6:
+            weight = self.param_groups[0]["params"][0].detach()
+            (weight.to_local() if isinstance(weight, DTensor) else weight).view(-1)[:1] = torch.inf
+
+    torch.optim.AdamW.step = step  # type: ignore[method-assign, assignment]
 
 
 def step_three_does_nothing() -> None:

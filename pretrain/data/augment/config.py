@@ -17,36 +17,38 @@ BLUR_PROBABILITIES = {"as_released": (0.0, 0.9, 0.5), "as_documented": (1.0, 0.1
 class AugmentConfig:
     """The defaults are the reference's ViT-L/14 recipe."""
 
-    global_px: int = option("Side of a global crop.", 224)
-    global_scale_min: float = option("Smallest share of the image's area in a global crop.", 0.32)
-    global_scale_max: float = option("Largest share of the image's area in a global crop.", 1.0)
-    local_crops: int = option("Local crops per image.", 8)
-    local_px: int = option("Side of a local crop.", 98)
-    local_scale_min: float = option("Smallest share of the image's area in a local crop.", 0.05)
-    local_scale_max: float = option("Largest share of the image's area in a local crop.", 0.32)
-    aspect_min: float = option("Narrowest crop, width over height.", 3 / 4)
-    aspect_max: float = option("Widest crop, width over height.", 4 / 3)
-    horizontal_flip_probability: float = option("Probability of a left-right flip.", 0.5)
-    vertical_flip_probability: float = option("Probability of an upside-down flip.", 0.0)
+    global_px: int = option("Side of a global crop.", 224, low=1)
+    global_scale_min: float = option("Smallest share of the image's area in a global crop.", 0.32, above=0, high=1)
+    global_scale_max: float = option("Largest share of the image's area in a global crop.", 1.0, above=0, high=1)
+    local_crops: int = option("Local crops per image.", 8, low=0)
+    local_px: int = option("Side of a local crop.", 98, low=1)
+    local_scale_min: float = option("Smallest share of the image's area in a local crop.", 0.05, above=0, high=1)
+    local_scale_max: float = option("Largest share of the image's area in a local crop.", 0.32, above=0, high=1)
+    aspect_min: float = option("Narrowest crop, width over height.", 3 / 4, above=0)
+    aspect_max: float = option("Widest crop, width over height.", 4 / 3, above=0)
+    horizontal_flip_probability: float = option("Probability of a left-right flip.", 0.5, low=0, high=1)
+    vertical_flip_probability: float = option("Probability of an upside-down flip.", 0.0, low=0, high=1)
     quarter_turns: bool = option("Turn each crop by 0, 90, 180 or 270 degrees.", False)
-    jitter_probability: float = option("Probability of the colour jitter.", 0.8)
-    brightness: float = option("Brightness factor lies within 1 ± this.", 0.4)
-    contrast: float = option("Contrast factor lies within 1 ± this.", 0.4)
-    saturation: float = option("Saturation factor lies within 1 ± this.", 0.2)
-    hue: float = option("Hue shift lies within ± this, in turns of the colour circle.", 0.1)
-    grayscale_probability: float = option("Probability that a crop loses its colour.", 0.2)
+    jitter_probability: float = option("Probability of the colour jitter.", 0.8, low=0, high=1)
+    brightness: float = option("Brightness factor lies within 1 ± this.", 0.4, low=0)
+    contrast: float = option("Contrast factor lies within 1 ± this.", 0.4, low=0)
+    saturation: float = option("Saturation factor lies within 1 ± this.", 0.2, low=0)
+    hue: float = option("Hue shift lies within ± this, in turns of the colour circle.", 0.1, low=0, high=0.5)
+    grayscale_probability: float = option("Probability that a crop loses its colour.", 0.2, low=0, high=1)
     blur: Literal["as_released", "as_documented"] = option(
         "Blur probabilities: as_released 0 / 0.9 / 0.5 for global 1 / global 2 / local, as_documented 1 / 0.1 / 0.5.",
         "as_released",
     )
-    blur_kernel_px: int = option("Width of the blur kernel, an odd number.", 9)
-    blur_sigma_min_px: float = option("Smallest sigma of the blur.", 0.1)
-    blur_sigma_max_px: float = option("Largest sigma of the blur.", 2.0)
-    solarise_probability: float = option("Probability that bright pixels of global crop 2 are inverted.", 0.2)
-    solarise_threshold: int = option("Pixels from this value on are inverted.", 128)
+    blur_kernel_px: int = option("Width of the blur kernel, an odd number.", 9, low=1)
+    blur_sigma_min_px: float = option("Smallest sigma of the blur.", 0.1, above=0)
+    blur_sigma_max_px: float = option("Largest sigma of the blur.", 2.0, above=0)
+    solarise_probability: float = option(
+        "Probability that bright pixels of global crop 2 are inverted.", 0.2, low=0, high=1
+    )
+    solarise_threshold: int = option("Pixels from this value on are inverted.", 128, low=0, high=256)
     inside_field_of_view: bool = option("Keep crops within the endoscope's field of view.", False)
     field_of_view_share_min: float = option(
-        "Smallest share of a crop that lies in the field of view, where that is possible.", 0.97
+        "Smallest share of a crop that lies in the field of view, where that is possible.", 0.97, low=0, high=1
     )
 
     @property
@@ -54,18 +56,11 @@ class AugmentConfig:
         return 2 + self.local_crops
 
     def check(self) -> None:
-        for name, value in vars(self).items():
-            if name.endswith(("_probability", "_share_min")) and not 0 <= value <= 1:
-                raise UserError(f"{name} must lie in 0…1, it is {value}.")
         for name in ("global_scale", "local_scale", "aspect"):
             low, high = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
-            if not 0 < low <= high:
-                raise UserError(f"0 < {name}_min ≤ {name}_max must hold, they are {low} and {high}.")
-        if max(self.global_scale_max, self.local_scale_max) > 1:
-            raise UserError("global_scale_max and local_scale_max are shares of the image: at most 1.")
-        if self.local_crops < 0 or min(self.global_px, self.local_px) < 1:
-            raise UserError("local_crops must be at least 0, global_px and local_px at least 1.")
-        if self.blur_kernel_px % 2 == 0 or not 0 < self.blur_sigma_min_px <= self.blur_sigma_max_px:
-            raise UserError("blur_kernel_px must be odd, and 0 < blur_sigma_min_px ≤ blur_sigma_max_px must hold.")
+            if low > high:
+                raise UserError(f"{name}_min ≤ {name}_max must hold, they are {low} and {high}.")
+        if self.blur_kernel_px % 2 == 0 or self.blur_sigma_min_px > self.blur_sigma_max_px:
+            raise UserError("blur_kernel_px must be odd, and blur_sigma_min_px ≤ blur_sigma_max_px must hold.")
         if not 0 <= self.hue <= 0.5 or min(self.brightness, self.contrast, self.saturation) < 0:
             raise UserError("hue must lie in 0…0.5; brightness, contrast and saturation must not be negative.")

@@ -20,6 +20,7 @@ from engine_faults import (
     no_room_for_large_files,
     rank_zero_sleeps,
     step_three_does_nothing,
+    weights_become_infinite,
 )
 from engine_runs import (
     Rank,
@@ -34,7 +35,9 @@ from engine_runs import (
 )
 from torch import equal
 
+from backbone import load_backbone
 from records.run import EXIT_REQUEUE, RunFolder, RunInfo
+from runtime.errors import UserError
 
 
 def wait_for_steps(run: Path, steps: int) -> None:
@@ -249,15 +252,49 @@ def test_damaged_checkpoints_are_named_and_passed_over(shards: Path, undisturbed
     foreign = json.loads((folder / "step_0000009" / "checkpoint.json").read_text())
     foreign["vit"]["width"] = 64
     (folder / "step_0000009" / "checkpoint.json").write_text(json.dumps(foreign))
-    # The right size, the wrong bytes: seen only when it is read.
+    # The right size, and a form that torch reads: only the checksum tells that 64 bytes of a tensor are others.
     garbled = folder / "step_0000006" / "__1_0.distcp"
-    garbled.write_bytes(bytes(garbled.stat().st_size))
+    content = bytearray(garbled.read_bytes())
+    place = content.index(tensor_bytes(folder / "step_0000006")) + 64
+    content[place : place + 64] = bytes(byte ^ 1 for byte in content[place : place + 64])
+    garbled.write_bytes(content)
+    with pytest.raises(UserError, match=r"step_0000006: its file __1_0\.distcp is damaged"):
+        load_backbone(folder / "step_0000006")
     said = run_ranks(words_of(run, shards), 2)
     assert "step_0000010 is passed over: its file __0_0.distcp has" in said
     assert "step_0000009 is passed over: it is of another architecture" in said
-    assert "step_0000006 is passed over: it could not be read" in said
+    assert "step_0000006 is passed over: its file __1_0.distcp is damaged" in said
     assert "resuming from step 3" in said
     assert_same_run(undisturbed, run, 12)
+
+
+def tensor_bytes(checkpoint: Path) -> bytes:
+    """The second half of a tensor that two ranks share: as it lies in the file of rank 1."""
+    weight = tensors_of(checkpoint)["teacher.backbone.blocks.0.mlp.fc1.weight"]
+    return weight[len(weight) // 2 :].contiguous().numpy().tobytes()
+
+
+def test_a_damaged_latest_checkpoint_is_passed_over_by_whoever_loads_the_run(shards: Path, tmp_path: Path) -> None:
+    run_ranks(words_of(tmp_path, shards, run__stop_at="6 steps"), 1)
+    file = tmp_path / "checkpoints/step_0000006/__0_0.distcp"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert load_backbone(tmp_path).metadata["step"] == 3
+
+
+def test_weights_that_are_not_finite_are_never_saved(shards: Path, tmp_path: Path) -> None:
+    said = run_ranks(words_of(tmp_path, shards), 2, expect=2, sabotage=weights_become_infinite)
+    assert "holds values that are not finite (NaN or infinity); the run ends" in said
+    assert checkpoints_of(tmp_path) == ["step_0000003"]
+    assert all(tensor.isfinite().all() for tensor in tensors_of(tmp_path / "checkpoints/step_0000003").values())
+
+
+def test_steps_that_are_skipped_push_no_good_checkpoint_out(shards: Path, tmp_path: Path) -> None:
+    words = words_of(tmp_path, shards, health__max_skipped_steps=20, checkpoint__every_steps=1, checkpoint__keep_last=2)
+    run_ranks(words, 1, sabotage=nan_from_step_three_on)
+    kept = checkpoints_of(tmp_path)
+    assert kept[:2] == ["step_0000002", "step_0000003"], "the newest two of the steps that did anything"
 
 
 def test_a_run_goes_on_only_with_the_settings_it_began_with(shards: Path, undisturbed: Path, tmp_path: Path) -> None:

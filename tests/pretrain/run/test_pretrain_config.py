@@ -31,6 +31,22 @@ def test_every_shipped_config_is_valid(path: Path, tmp_path: Path) -> None:
     assert load_config(PretrainConfig, stored) == config
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("schedule.base_lr=.inf", "schedule.base_lr=.nan", "schedule.base_lr=-1", "schedule.momentum_end=7"),
+        *("optimizer.beta2=1.5", "optimizer.clip_norm=.nan", "model.width=0", "model.attention_heads=0"),
+        *("data.window_shards=0", "run.timeout_seconds=-1", "regression_guard.margin=.nan", "guard.margin=.nan"),
+        *("checkpoint.every_steps=0", "health.max_skipped_steps=0", "augment.hue=9", "objective.koleo_weight=-1"),
+        *("objective.dino_head.prototypes=0", "masks.ratio_max=1", "data.weights={a: .inf}", "log.every_steps=0"),
+    ],
+)
+def test_values_out_of_their_range_are_refused(word: str) -> None:
+    with pytest.raises(UserError, match=r"must be|must hold") as caught:
+        load_config(PretrainConfig, CONFIGS[0], [*REQUIRED, word])
+    assert "\n" not in str(caught.value)
+
+
 def test_the_published_recipe_is_the_gentle_reading() -> None:
     path = next(path for path in CONFIGS if path.stem == "panendofm_vitl14")
     config = load_config(PretrainConfig, path, REQUIRED)
