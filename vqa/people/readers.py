@@ -7,13 +7,13 @@ who is in which group. No names: a reader is a code such as junior-1.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime.csv_files import csv_text
 from runtime.errors import UserError, naming_path
 from runtime.files import make_directory, read_json, read_json_lines, sha256_of, write_json, write_text
 from vqa.bench.items import Bench
@@ -87,11 +87,8 @@ def _note_reader(path: Path, reader: str, group: str) -> None:
             raise UserError(f"{path}: {reader} is in the group {row['group']}, not {group}; use another code.")
     if any(row["reader"] == reader for row in rows):
         return
-    text = io.StringIO()
-    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n", restval="", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows([*rows, {"reader": reader, "group": group}])
-    write_text(path, text.getvalue())
+    lines = [[row.get(column) or "" for column in _COLUMNS] for row in [*rows, {"reader": reader, "group": group}]]
+    write_text(path, csv_text(_COLUMNS, lines))
 
 
 def _read_readers(path: Path) -> list[dict[str, str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from runtime.console import say, table, warn
+from runtime.csv_files import csv_text
 from runtime.errors import UserError
 from runtime.files import make_directory, write_json, write_text
 from scoring.choices import common_answers
@@ -123,9 +122,8 @@ def _plain(value: Any) -> Any:
 
 
 def _summary(results: dict[str, Any]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["part", "contestant", "kind", "column", "n", "mean", "low", "high", "group", "p", "p_holm"])
+    head = ["part", "contestant", "kind", "column", "n", "mean", "low", "high", "group", "p", "p_holm"]
+    lines = []
     for part in ("full", "human"):
         for row in [*results.get(part, {}).get("rows", []), *results.get(part, {}).get("groups", [])]:
             for column in COLUMNS:
@@ -136,8 +134,8 @@ def _summary(results: dict[str, Any]) -> str:
                 against = row.get("against", {})
                 tests = [(g, against[g][column]) for g in against if column in against[g]]
                 for group, test in tests or [("", {"p": "", "p_holm": ""})]:
-                    writer.writerow([*start, group, test["p"], test["p_holm"]])
-    return text.getvalue()
+                    lines.append([*start, group, test["p"], test["p_holm"]])
+    return csv_text(head, lines)
 
 
 def _say(results: dict[str, Any], out: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from runtime.console import say, table, warn
+from runtime.csv_files import csv_text
 from runtime.files import make_directory, write_json, write_text
 from scoring.choices import accuracies_by
 from scoring.intervals import with_interval
@@ -20,6 +19,7 @@ from vqa.bench.vocabulary import read_package_yaml
 from vqa.client.answers import AnswerSet, read_answer_set
 from vqa.score.contamination import read_contamination
 from vqa.score.figures import (
+    AXES,
     Frame,
     accounting,
     accuracy_dict,
@@ -226,29 +226,13 @@ def _latex(head: list[str], rows: list[list[str]], caption: str) -> str:
 
 def _summary_csv(results: dict[str, Any]) -> str:
     """One line for each contestant and part of the bench."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["contestant", "axis", "value", "n", "accuracy", "low", "high", "chance", "chance_corrected"])
+    head = ["contestant", "axis", "value", "n", "accuracy", "low", "high", "chance", "chance_corrected"]
+    rows = []
     for name, own in results["contestants"].items():
         parts = [("all", "all", own["all"])]
-        parts += [
-            (axis, value, f)
-            for axis in ("category", "task", "subtask", "scene", "prompt_kind", "dataset")
-            for value, f in own[axis].items()
-        ]
+        parts += [(axis, value, figures) for axis in AXES for value, figures in own[axis].items()]
         for axis, value, figures in parts:
             low, high = figures["interval"] or ("", "")
-            rows.writerow(
-                [
-                    name,
-                    axis,
-                    value,
-                    figures["n"],
-                    figures["accuracy"],
-                    low,
-                    high,
-                    figures["chance"],
-                    figures["chance_corrected"],
-                ]
-            )
-    return text.getvalue()
+            shares = [figures["accuracy"], low, high, figures["chance"], figures["chance_corrected"]]
+            rows.append([name, axis, value, figures["n"], *shares])
+    return csv_text(head, rows)
