@@ -14,6 +14,7 @@ Nothing is laid out in advance but these orders: a batch is computed when it is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,8 +39,7 @@ class Runs:
         return int(self.starts[-1])
 
 
-@dataclass(frozen=True)
-class Members:
+class Members(NamedTuple):
     """Samples of a batch."""
 
     places: Ints  # [n]

@@ -114,7 +114,7 @@ class DataOrder:
         """The global batch of a step."""
         B, microgroups = self.batch_images, self.batch_images // self.microgroup_images
         parts = [self._part(name).members(step) for name in self.parts_of(step)]
-        members = Members(*(np.concatenate([getattr(p, c) for p in parts]) for c in Members.__dataclass_fields__))
+        members = Members(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         of_sample = random_words((self.seed, _BATCH_SAMPLE, step), B)
         of_video = words_of((self.seed, _BATCH_VIDEO, step), members.videos)
         line = np.lexsort((of_sample, members.videos, of_video, members.corpora))
