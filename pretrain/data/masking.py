@@ -29,7 +29,7 @@ class MaskConfig:
 
     def check(self) -> None:
         if self.ratio_min > self.ratio_max:
-            raise UserError(f"ratio_min ≤ ratio_max must hold, they are {self.ratio_min} and {self.ratio_max}.")
+            raise UserError(f"masks.ratio_min={self.ratio_min} must not be above masks.ratio_max={self.ratio_max}.")
 
 
 def masks_of_step(

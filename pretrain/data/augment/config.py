@@ -56,11 +56,10 @@ class AugmentConfig:
         return 2 + self.local_crops
 
     def check(self) -> None:
-        for name in ("global_scale", "local_scale", "aspect"):
-            low, high = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
+        for name in ("global_scale", "local_scale", "aspect", "blur_sigma"):
+            unit = "_px" if name == "blur_sigma" else ""
+            low, high = getattr(self, f"{name}_min{unit}"), getattr(self, f"{name}_max{unit}")
             if low > high:
-                raise UserError(f"{name}_min ≤ {name}_max must hold, they are {low} and {high}.")
-        if self.blur_kernel_px % 2 == 0 or self.blur_sigma_min_px > self.blur_sigma_max_px:
-            raise UserError("blur_kernel_px must be odd, and blur_sigma_min_px ≤ blur_sigma_max_px must hold.")
-        if not 0 <= self.hue <= 0.5 or min(self.brightness, self.contrast, self.saturation) < 0:
-            raise UserError("hue must lie in 0…0.5; brightness, contrast and saturation must not be negative.")
+                raise UserError(f"augment.{name}_min{unit}={low} must not be above augment.{name}_max{unit}={high}.")
+        if self.blur_kernel_px % 2 == 0:
+            raise UserError(f"augment.blur_kernel_px={self.blur_kernel_px} must be odd.")

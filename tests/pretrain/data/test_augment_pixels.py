@@ -22,6 +22,7 @@ from pretrain.data.augment.cpu import spare_resolution
 from pretrain.data.augment.field_of_view import find_field_of_view
 from pretrain.data.augment.params import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from pretrain.data.augment.tensor import augment_batch
+from runtime.config import load_config
 from runtime.errors import UserError
 
 SMALL = {"global_px": 84, "local_px": 42, "local_crops": 3}
@@ -297,15 +298,16 @@ def test_grayscale_and_cmyk_files_become_rgb() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("word", "sentence"),
     [
-        ({"hue": 0.7}, "hue must lie in 0…0.5"),
-        ({"grayscale_probability": 1.2}, "grayscale_probability must lie in 0…1"),
-        ({"local_scale_min": 0.5}, "local_scale_min ≤ local_scale_max"),
-        ({"blur_kernel_px": 8}, "blur_kernel_px must be odd"),
-        ({"local_crops": -1}, "local_crops must be at least 0"),
+        ("hue=0.7", "'hue' is 0.7, but must be at least 0 and at most 0.5"),
+        ("grayscale_probability=1.2", "'grayscale_probability' is 1.2, but must be at least 0 and at most 1"),
+        ("local_scale_min=0.5", r"augment\.local_scale_min=0.5 must not be above augment\.local_scale_max=0.32"),
+        ("blur_sigma_min_px=3", r"augment\.blur_sigma_min_px=3.0 must not be above augment\.blur_sigma_max_px=2.0"),
+        ("blur_kernel_px=8", "blur_kernel_px=8 must be odd"),
+        ("local_crops=-1", "'local_crops' is -1, but must be at least 0"),
     ],
 )
-def test_contradictions_are_refused(changes: dict[str, Any], sentence: str) -> None:
+def test_contradictions_are_refused(word: str, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        recipe("reference", **changes)
+        load_config(AugmentConfig, None, [word])
