@@ -101,6 +101,9 @@ def _embed(arguments: argparse.Namespace, config: Any) -> None:
 
 def _show_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="show.png", metavar="FILE", help="picture to write (default: show.png)")
+    parser.add_argument("--whole", action="store_true", help="whole pictures at full resolution: PCA and similarity")
+    parser.add_argument("--side-px", type=int, help="with --whole: side of the network's input; larger is finer")
+    parser.add_argument("--point", metavar="X,Y", help="with --whole: pixel that the rest is compared with")
 
 
 def _show(arguments: argparse.Namespace, config: Any) -> None:
@@ -110,8 +113,28 @@ def _show(arguments: argparse.Namespace, config: Any) -> None:
     out = Path(arguments.out)
     if out.suffix not in (".png", ".jpg", ".pdf", ".svg"):
         raise UserError(f"--out {out}: name a .png, .jpg, .pdf or .svg file.")
-    show(find_network(arguments.weights), [Path(image) for image in arguments.images], out)
+    images = [Path(image) for image in arguments.images]
+    if arguments.whole:
+        from backbone.full_view import show_whole
+
+        if out.suffix not in (".png", ".jpg"):
+            raise UserError(f"--out {out}: --whole writes a .png or .jpg file.")
+        show_whole(find_network(arguments.weights), images, out, arguments.side_px, _point(arguments.point))
+    elif arguments.side_px or arguments.point:
+        raise UserError("--side-px and --point need --whole; add it.")
+    else:
+        show(find_network(arguments.weights), images, out)
     say(f"{out}: {len(arguments.images)} images")
+
+
+def _point(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        x, y = (float(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(f"--point {text}: write two numbers in pixels, such as 120,80.") from None
+    return x, y
 
 
 def _info(arguments: argparse.Namespace, config: Any) -> None:

@@ -79,6 +79,15 @@ def demo_steps(folder: Path) -> list[Step]:
             ),
             ProbeFolder(probe).page,
         ),
+        Step(
+            "find polyps with it",
+            (
+                *("linear_probe", "dense", str(release), str(RunFolder(run).checkpoint(0))),
+                *("--data", str(corpus / "Kvasir-SEG"), "--out", str(folder / "dense"), "side_px=224"),
+                "heads=[linear,linear-4]",
+            ),
+            folder / "dense" / "index.html",
+        ),
         *_challenge_steps(folder, release, labelled, ProbeFolder(probe).features),
         Step("write the report", ("launch", "report", str(run), "--pictures"), RunFolder(run).report),
     ]
@@ -160,7 +169,7 @@ def run_demo(folder: Path) -> None:
     run, shards = RunFolder(folder / "run"), ShardFolder(folder / "shards")
     challenge = folder / "challenge"
     pages = (
-        *(run.report, shards.report, ProbeFolder(folder / "probe").page),
+        *(run.report, shards.report, ProbeFolder(folder / "probe").page, folder / "dense" / "index.html"),
         *(challenge / "ranking" / "index.html", challenge / "report" / "report.html"),
     )
     say(f"Open {', '.join(str(page) for page in pages[:-1])} and {pages[-1]}.")
@@ -188,7 +197,20 @@ def _say_scores(folder: Path) -> None:
     if gain is not None:
         say(f"a gain of {gain.difference:.3f} (95% interval {gain.low:.3f} to {gain.high:.3f})")
     say(ProbeFolder(folder / "probe").table.read_text(encoding="utf-8").rstrip())
+    _say_dense(folder / "dense")
     _say_challenge(folder / "challenge")
+
+
+def _say_dense(place: Path) -> None:
+    """IoU of polyp masks: the release against the run's first checkpoint."""
+    (test,) = read_json(place / "results.json")["paired_tests"]
+    ious = {
+        entry["network"]: found["segmentation"]["iou"]["value"]
+        for entry in read_json(place / "results.json")["results"]
+        for found in entry["tests"].values()
+    }
+    say(f"polyp masks, IoU: {ious[test['b']]:.3f} at {test['b']}, {ious[test['a']]:.3f} of the release")
+    say(f"a gain of {test['difference']:.3f} (95% interval {test['low']:.3f} to {test['high']:.3f})")
 
 
 def _say_challenge(place: Path) -> None:

@@ -99,9 +99,11 @@ def page(benchmark: DenseBenchmark, out: Path) -> str:
     folds = "; ".join(
         f"{fold.name}: {len(fold.train)} pictures train, {len(fold.validation)} choose" for fold in benchmark.plan.folds
     )
+    leaks = "leaks" in benchmark.plan.report
+    apart = "" if leaks else "No patient, video or near-duplicate is on two sides. "
     parts = [
         "<h1>Segmentation and detection on frozen features</h1>",
-        f'<p class="quiet">{pages.text(folds)}. No patient, video or near-duplicate is on two sides. Means over test '
+        f'<p class="quiet">{pages.text(folds)}. {apart}Means over test '
         "pictures with a finding, 95% bootstrap intervals over groups; mAP50 by COCO's rule.</p>",
         *(f'<p class="note">{pages.text(note)}</p>' for note in benchmark.plan.notes),
         pages.section("Networks", pages.table(head, rows, numbers=True)),

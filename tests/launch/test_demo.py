@@ -9,6 +9,7 @@ import pytest
 from data_pipeline.config import PipelineConfig
 from eval_knn import EvalConfig
 from launch.demo import Step, demo_steps, run_step
+from linear_probe.dense.config import DenseConfig
 from pretrain import PretrainConfig
 from runtime.config import load_config
 from runtime.errors import UserError
@@ -25,7 +26,8 @@ def test_a_failing_step_ends_with_its_last_words_and_its_log(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("stage", "schema"), [("shard", PipelineConfig), ("pretrain", PretrainConfig), ("eval_knn", EvalConfig)]
+    ("stage", "schema"),
+    [("shard", PipelineConfig), ("pretrain", PretrainConfig), ("eval_knn", EvalConfig), ("dense", DenseConfig)],
 )
 def test_the_demo_gives_its_stages_keys_that_they_have(
     stage: str, schema: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

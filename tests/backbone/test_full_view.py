@@ -1,0 +1,59 @@
+"""Views of whole pictures: the map lies over the picture at its full size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from backbone.full_view import similarity
+from backbone.networks import find_network
+from runtime.command_line import run_stage
+
+
+def halves(path: Path, width: int, height: int) -> Path:
+    pixels = np.zeros((height, width, 3), np.uint8)
+    pixels[:, : width // 2] = (200, 40, 40)
+    pixels[:, width // 2 :] = (40, 200, 60)
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+def show(*words: str) -> int:
+    from backbone.__main__ import COMMANDS
+
+    with pytest.raises(SystemExit) as ended:
+        run_stage("backbone", COMMANDS, ["show", *words])
+    return int(str(ended.value.code))
+
+
+def test_views_have_the_pictures_own_size_and_places(tmp_path: Path) -> None:
+    picture = halves(tmp_path / "p.png", 301, 117)
+    out = tmp_path / "view.png"
+    assert show("pixels", str(picture), "--whole", "--side-px", "320", "--point", "40,60", "--out", str(out)) == 0
+    shown = np.asarray(Image.open(out)).astype(int)
+    assert shown.shape == (117, 3 * 301 + 2 * 8, 3)
+    assert np.array_equal(shown[:, :301], np.asarray(Image.open(picture)))
+    pca, alike = shown[:, 309:610], shown[:, 618:]
+    left, right = pca[20:97, 40:110].mean((0, 1)), pca[20:97, 190:260].mean((0, 1))
+    assert np.abs(left - right).max() > 60
+    # Brighter beside the marked point than on the other side.
+    assert alike[20:97, 40:110].mean() > alike[20:97, 190:260].mean() + 30
+
+
+def test_a_field_is_most_like_itself() -> None:
+    feature_map = torch.randn(6, 5, 9, generator=torch.Generator().manual_seed(0))
+    alike = similarity(feature_map, 0.999, 0.0)
+    assert alike.shape == (5, 9) and alike.argmax() == 8 and alike[0, 8] == pytest.approx(1.0)
+
+
+def test_what_does_not_fit_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = str(halves(tmp_path / "p.png", 60, 40))
+    assert find_network("pixels").outputs.maps
+    for words in (("--point", "3,4"), ("--whole", "--point", "3"), ("--whole", "--point", "90,4")):
+        assert show("pixels", picture, *words, "--out", str(tmp_path / "x.png")) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "x.png").exists()
