@@ -28,7 +28,7 @@ from linear_probe.dense.config import DenseConfig, FitConfig
 from linear_probe.dense.geometry import shares_on_grid
 from linear_probe.dense.maps import MapMaker, Maps, feature_maps
 from linear_probe.dense.pictures import Picture, Truth, read_truth
-from linear_probe.dense.segmentation import Sides, iou_by_threshold, train_segmentation
+from linear_probe.dense.segmentation import ENLARGED, Sides, iou_by_threshold, train_segmentation
 from linear_probe.dense.splits import Fold, make_plan
 from runtime.images import open_image
 
@@ -89,7 +89,7 @@ def plain_fits(features: torch.Tensor, maps: Maps, sides: Sides, config: FitConf
 
 def sides_of(maps: Maps, fold: Fold, truths: list[Truth]) -> Sides:
     grid = maps.layout.grid
-    larger = (4 * grid[0], 4 * grid[1])
+    larger = (ENLARGED * grid[0], ENLARGED * grid[1])
     shares = np.stack([shares_on_grid(t.masks, grid) for t in truths])
     enlarged = np.stack([shares_on_grid(t.masks, larger) >= 0.5 for t in truths])
     return Sides(fold.train, fold.validation, shares, enlarged)

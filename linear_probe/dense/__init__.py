@@ -1,0 +1,1 @@
+"""Segmentation and detection on frozen features: `run.py` is the way through, `predict.py` uses what it trained."""

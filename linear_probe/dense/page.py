@@ -18,7 +18,7 @@ from scoring.intervals import with_interval
 
 SHOWN = 6  # pictures of each kind
 _STYLE = """
-.gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(14rem, 1fr)); gap: 0.75rem; }
+.gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: 0.75rem; }
 .note { background: #fff8e1; border-left: 4px solid #e0a800; padding: 0.5rem 0.75rem; margin: 0.75rem 0; }
 """
 

@@ -24,7 +24,7 @@ from linear_probe.dense.maps import Maps, feature_maps
 from linear_probe.dense.outputs import FindingsWriter, truth_extra, truth_findings
 from linear_probe.dense.pictures import POLYP, Truth, classes_in, read_truth
 from linear_probe.dense.predictor import COMPONENTS, DenseHeads, predict_picture
-from linear_probe.dense.segmentation import Chosen, Sides, train_segmentation
+from linear_probe.dense.segmentation import ENLARGED, Chosen, Sides, train_segmentation
 from linear_probe.dense.splits import Fold, Plan, make_plan
 from runtime.console import say, track
 from runtime.errors import UserError
@@ -32,8 +32,6 @@ from runtime.files import safe_name
 from scoring.intervals import paired_p_value, with_interval
 from scoring.masks import mask_figures
 from scoring.paired_tests import holm
-
-_ENLARGED = 4
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def train_heads(
     maps: Maps, fold: Fold, truths: list[Truth], config: DenseConfig
 ) -> tuple[DenseHeads, list[Chosen], str]:
     grid = maps.layout.grid
-    larger = (grid[0] * _ENLARGED, grid[1] * _ENLARGED)
+    larger = (grid[0] * ENLARGED, grid[1] * ENLARGED)
     known = np.concatenate([fold.train, fold.validation])
     classes = len(truths[0].masks)
     shares = np.zeros((len(truths), classes, *grid), np.float32)

@@ -19,7 +19,7 @@ from runtime.console import track
 
 THRESHOLDS = np.round(np.arange(0.10, 0.91, 0.05), 2)
 # Choices are made on maps enlarged by this much; figures on pictures of their own size.
-_ENLARGED = 4
+ENLARGED = 4
 _DICE_SMOOTH = 1.0
 
 
@@ -39,7 +39,7 @@ class Sides:
     train: NDArray[np.int64]
     validation: NDArray[np.int64]
     shares: NDArray[np.float32]  # [N, K, rows, columns]
-    enlarged: NDArray[np.bool_]  # [N, K, _ENLARGED·rows, _ENLARGED·columns]
+    enlarged: NDArray[np.bool_]  # [N, K, ENLARGED·rows, ENLARGED·columns]
 
 
 def train_segmentation(maps: Maps, sides: Sides, kinds: Sequence[str], config: FitConfig) -> list[Chosen]:
@@ -59,7 +59,7 @@ def train_segmentation(maps: Maps, sides: Sides, kinds: Sequence[str], config: F
 
 def _judge(kind: str, head: Head, description: str, maps: Maps, sides: Sides) -> Chosen:
     rows, columns = maps.layout.grid
-    size = (_ENLARGED * rows, _ENLARGED * columns)
+    size = (ENLARGED * rows, ENLARGED * columns)
     parts = []
     for some in np.array_split(sides.validation, -(-len(sides.validation) // 64)):
         probability = torch.sigmoid(head.logits(maps.of(some), maps.layout.grid))
