@@ -11,9 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from challenge.bootstrap import shown
 from challenge.published import published_table
-from challenge.rank_page import rank_page
+from challenge.rank_page import RANKED_COLUMNS, rank_page, ranked_rows
 from challenge.results import ANSWERS, load_results
 from challenge.text_table import read_table
 from runtime.console import say, table, warn
@@ -293,18 +292,7 @@ def _say(document: dict[str, Any]) -> None:
             for r in document["rows"]
         ]
     else:
-        columns = ["rank", "team", "run", "MCC", "recall", "specificity", "pictures/s", ""]
-        lines = [
-            [
-                str(r["rank"] or "–"),
-                r["team"],
-                r["run"],
-                *(shown(r["figures"][k]) for k in ("mcc", "recall", "specificity")),
-                "" if r["fps"] is None else f"{r['fps']:,.2f}",
-                r["note"],
-            ]
-            for r in document["rows"]
-        ]
+        columns, lines = RANKED_COLUMNS, ranked_rows(document)
     table(f"ranking by {title}, profile {document['profile']}", columns, lines)
     for test in document["paired_tests"]:
         low_high = "" if test["low"] is None else f" ({test['low']:+.4f} to {test['high']:+.4f})"

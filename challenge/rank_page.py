@@ -13,15 +13,21 @@ from runtime import pages
 from runtime.pages import text
 from scoring.ranking import Entry, pareto_front
 
+RANKED_COLUMNS = ["team", "run", "rank", "MCC", "recall", "specificity", "pictures/s", "note"]
+
 
 def rank_page(document: dict[str, Any], entries: Sequence[Entry], beside: PublishedTable | None) -> str:
     reading = f", reading {document['reading']}" if document["reading"] else ""
     title = f"Ranking: {document['task']}{reading}"
+    if document["task"] == "clinical":
+        ours = _clinical(document)
+    else:
+        ours = pages.table(RANKED_COLUMNS, ranked_rows(document), numbers=True)
     body = [
         f"<h1>{text(title)}</h1>",
         f'<p class="quiet">Profile {text(document["profile"])}; one truth, checksum '
         f"{text(document['truth_sha256'][:16])}; 95% intervals over groups.</p>",
-        pages.section("Ours", _clinical(document) if document["task"] == "clinical" else _rows(document)),
+        pages.section("Ours", ours),
         pages.section("Beside the published rows", _published(document, beside) if beside else ""),
         pages.section("Speed and quality", _chart(entries, beside)),
         pages.section("Paired tests", _tests(document)),
@@ -29,9 +35,9 @@ def rank_page(document: dict[str, Any], entries: Sequence[Entry], beside: Publis
     return pages.page(title, "\n".join(body), STYLE)
 
 
-def _rows(document: dict[str, Any]) -> str:
-    head = ["team", "run", "rank", "MCC", "recall", "specificity", "pictures/s", "note"]
-    rows = [
+def ranked_rows(document: dict[str, Any]) -> list[list[str]]:
+    """The rows of a ranking in RANKED_COLUMNS."""
+    return [
         [
             r["team"],
             r["run"],
@@ -42,7 +48,6 @@ def _rows(document: dict[str, Any]) -> str:
         ]
         for r in document["rows"]
     ]
-    return pages.table(head, rows, numbers=True)
 
 
 def _clinical(document: dict[str, Any]) -> str:

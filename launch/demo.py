@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from records.probe import ProbeFolder
+from records.release import ReleaseFolder
 from records.run import RunFolder, step_name
 from records.shards import ShardFolder
 from runtime.config import CONFIGS
@@ -28,6 +29,7 @@ class Step:
     title: str
     words: tuple[str, ...]
     result: Path
+    finished: Path | None = None  # of a stage that never writes over its output: there when that is whole
 
     @property
     def command(self) -> str:
@@ -69,6 +71,7 @@ def demo_steps(folder: Path) -> list[Step]:
             "export the best checkpoint",
             ("backbone", "export", str(RunFolder(run).best), "--to", str(release)),
             release,
+            ReleaseFolder(release).checksums,
         ),
         Step("read the labelled set", ("linear_probe", "atlas", str(labelled), "--out", str(atlas)), atlas),
         Step(
@@ -161,6 +164,9 @@ def run_demo(folder: Path) -> None:
     began = time.monotonic()
     for number, step in enumerate(steps, 1):
         say(f"[{number}/{len(steps)}] {step.title}: {step.command}")
+        if step.finished is not None and step.finished.is_file():
+            say(f"      is there: {step.result}")
+            continue
         step_began = time.monotonic()
         run_step(step, logs / f"{number}.log")
         say(f"      {duration(time.monotonic() - step_began)}: {step.result}")

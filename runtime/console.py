@@ -126,8 +126,10 @@ class ProgressBar:
 
     def _line(self) -> str:
         elapsed = time.monotonic() - self._began
+        if not self.total:  # nobody knows how many there will be
+            return f"{self.label}: {self.done} {self.unit}, {self._speed()}"
         left = elapsed / self.done * (self.total - self.done) if self.done else 0.0
-        share = f" ({100 * self.done / self.total:.0f}%)" if self.total else ""
+        share = f" ({100 * self.done / self.total:.0f}%)"
         return f"{self.label}: {self.done}/{self.total} {self.unit}{share}, {self._speed()}, {duration(left)} left"
 
 

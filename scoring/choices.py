@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from scoring.intervals import Interval, percentile_interval
 from scoring.paired_tests import mcnemar
@@ -73,15 +72,6 @@ def accuracies_by(
             figures, interval=percentile_interval(share), corrected_interval=percentile_interval(corrected)
         )
     return result
-
-
-def wilson(right: int, n: int, confidence: float = 0.95) -> Interval:
-    """Interval of a share when the samples are independent."""
-    z = float(norm.ppf((1 + confidence) / 2))
-    share, extra = right / n, z * z / n
-    middle = (share + extra / 2) / (1 + extra)
-    half = z * np.sqrt(share * (1 - share) / n + extra / (4 * n)) / (1 + extra)
-    return Interval(float(middle - half), float(middle + half))
 
 
 def macro_average(correct: Floats, names: Sequence[str]) -> float:

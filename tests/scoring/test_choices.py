@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scoring.binomial import wilson
 from scoring.choices import (
     RotatedQuestion,
     accuracy_of,
@@ -22,7 +23,6 @@ from scoring.choices import (
     robustness,
     rotated,
     rotation_figures,
-    wilson,
 )
 from scoring.intervals import group_weights, paired_p_value, percentile_interval
 from scoring.k_center import covering_radius, k_center, outliers

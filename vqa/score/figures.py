@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.binomial import wilson
 from scoring.choices import (
     Accuracy,
     RotatedQuestion,
@@ -19,7 +20,6 @@ from scoring.choices import (
     macro_average,
     robustness,
     rotation_figures,
-    wilson,
 )
 from scoring.intervals import group_weights, percentile_interval
 from scoring.paired_tests import benjamini_hochberg, group_sums, holm, mcnemar, sign_flip
@@ -85,7 +85,8 @@ def contestant_figures(frame: Frame, sheet: Sheet) -> dict[str, Any]:
     found = accuracies_by(right, frame.n_options, parts, frame.weights)
     result: dict[str, Any] = {"all": accuracy_dict(found["all"])}
     if frame.single_groups:
-        result["all"]["wilson"] = list(wilson(int(right.sum()), len(right)))
+        interval = wilson(int(right.sum()), len(right))
+        result["all"]["wilson"] = None if interval is None else list(interval)
     for axis in AXES:
         own = {name.partition("\n")[2]: v for name, v in found.items() if name.startswith(f"{axis}\n")}
         result[axis] = {name: accuracy_dict(value) for name, value in own.items()}
