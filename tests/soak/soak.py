@@ -1,0 +1,283 @@
+"""A training on two ranks that is disturbed at random, again and again, and must end as one that was left alone.
+
+    python tests/soak/soak.py [--hours 1] [--seed 0] [--steps 240]
+
+One run is left alone; then runs of the same settings are disturbed until the time is over: ranks are killed, stopped
+and continued, asked to save and leave; the disk refuses writes; the newest checkpoint is damaged; a shard is taken away
+and brought back; the clock jumps. Whatever ends is started again. Every finished run is compared bit by bit, weights,
+optimiser and metrics. Memory and open files of the ranks are sampled all along. Exit code 1 when anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "pretrain"))
+sys.path.append(str(Path(__file__).resolve().parent))
+
+from engine_faults import no_room_for_large_files
+from engine_runs import Rank, assert_same_run, finish, start_ranks, words_of, write_shards
+from soak_faults import clock_jumps
+
+from records.run import RunFolder
+from runtime.files import TEMPORARY_MARK
+
+RANKS = 2
+TIMEOUT_SECONDS = 8  # of the run's own notice of a rank that does not answer
+
+
+@dataclass
+class Usage:
+    """Largest resident memory and number of open files of any rank, in the first and second half of its life."""
+
+    samples: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by process: (kB, open files)
+
+    def sample(self, ranks: list[Rank]) -> None:
+        for rank in ranks:
+            folder = Path(f"/proc/{rank.process.pid}")
+            try:
+                status = (folder / "status").read_text()
+                resident = int(status.split("VmRSS:")[1].split()[0])
+                files = len(list((folder / "fd").iterdir()))
+            except (OSError, IndexError):
+                continue  # it has just ended
+            self.samples.setdefault(rank.process.pid or 0, []).append((resident, files))
+
+    def growth(self) -> tuple[float, int]:
+        """The most that a process grew between the middle and the end of its life: MB, open files."""
+        memory, files = 0.0, 0
+        for own in self.samples.values():
+            half = own[len(own) // 2 :]
+            if len(own) >= 20:
+                memory = max(memory, (half[-1][0] - half[0][0]) / 1000)
+                files = max(files, half[-1][1] - half[0][1])
+        return memory, files
+
+
+class Soak:
+    """One folder of shards, the run that was left alone, and the disturbed ones."""
+
+    def __init__(self, folder: Path, seed: int, steps: int) -> None:
+        self.folder, self.dice, self.steps = folder, random.Random(seed), steps
+        self.shards = write_shards(folder / "shards")
+        self.usage, self.faults, self.finished = Usage(), Counter[str](), 0
+        self.problems: list[str] = []
+        self.undisturbed = folder / "undisturbed"
+        began = time.monotonic()
+        codes, said = self._watch(start_ranks(self._words(self.undisturbed), RANKS), 3600)
+        assert codes == [0] * RANKS, said
+        self.seconds = time.monotonic() - began
+
+    def _words(self, run: Path) -> list[str]:
+        changes = {
+            "schedule__total": f"{self.steps} steps",
+            "checkpoint__every_steps": 10,
+            "checkpoint__keep_last": 3,
+            "run__timeout_seconds": TIMEOUT_SECONDS,
+        }
+        return words_of(run, self.shards, **changes)
+
+    def _watch(self, ranks: list[Rank], seconds: float) -> tuple[list[int | None], str]:
+        """Until the ranks end, or the time is over."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and any(rank.code is None for rank in ranks):
+            self.usage.sample(ranks)
+            time.sleep(0.2)
+        return finish(ranks, 1)
+
+    def disturb_one_run(self, until: float) -> None:
+        """Faults until the run is over; when the time is over, it is left to finish."""
+        run = RunFolder(self.folder / f"run-{self.finished}")
+        for _ in range(1000):
+            fault = self.dice.choice(FAULTS) if time.monotonic() < until else leave_alone
+            codes, said = fault(self, run)
+            if fault is not leave_alone:
+                self.faults[fault.__name__] += 1
+            if codes == [0] * RANKS:
+                break
+            unexpected = [code for code in codes if code not in (None, 0, 1, 2, 75, -signal.SIGKILL, -signal.SIGTERM)]
+            if unexpected or "Traceback" in said.replace("Traceback (most recent call last):\n  rank", ""):
+                self._note_trace(fault.__name__, codes, said)
+        self.finished += 1
+        try:
+            assert_same_run(self.undisturbed, run.path, self.steps)
+        except (AssertionError, OSError) as error:
+            self.problems.append(f"{run.path.name}: it did not end as the one that was left alone: {str(error)[:300]}")
+        leftovers = [path.name for path in run.checkpoints.iterdir() if TEMPORARY_MARK in path.name]
+        if leftovers:
+            self.problems.append(f"{run.path.name}: left behind {leftovers}")
+        shutil.rmtree(run.path)
+
+    def _note_trace(self, fault: str, codes: list[int | None], said: str) -> None:
+        """Ranks that lose another one may say so with a trace; shown at the end, judged by who reads it."""
+        (self.folder.parent / "soak-traces.txt").open("a").write(f"--- {fault} {codes}\n{said[-2000:]}\n")
+
+    # ------------------------------------------------------------------------------------------ parts of faults
+
+    def start(self, run: RunFolder, sabotage: Callable[[], None] | None = None) -> list[Rank]:
+        """A start that got on a little, and then some seconds more."""
+        before = _lines(run)
+        ranks = start_ranks(self._words(run.path), RANKS, sabotage)
+        deadline = time.monotonic() + 90
+        while _lines(run) == before and time.monotonic() < deadline and all(rank.code is None for rank in ranks):
+            self.usage.sample(ranks)
+            time.sleep(0.1)
+        time.sleep(self.dice.uniform(0, self.seconds / 8))
+        return ranks
+
+
+def _lines(run: RunFolder) -> int:
+    return run.metrics.read_bytes().count(b"\n") if run.metrics.is_file() else -1
+
+
+def send(rank: Rank, number: int) -> None:
+    """A signal, to a rank that may have ended by itself."""
+    with contextlib.suppress(ProcessLookupError):
+        rank.signal(number)
+
+
+Fault = Callable[[Soak, RunFolder], tuple[list[int | None], str]]
+
+
+def leave_alone(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
+    return soak._watch(start_ranks(soak._words(run.path), RANKS), 20 * soak.seconds + 60)
+
+
+def kill_one(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
+    ranks = soak.start(run)
+    send(soak.dice.choice(ranks), signal.SIGKILL)
+    return soak._watch(ranks, 60)
+
+
+def kill_all(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
+    ranks = soak.start(run)
+    for rank in ranks:
+        send(rank, signal.SIGKILL)
+    return soak._watch(ranks, 60)
+
+
+def stop_for_good(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
+    """A rank that no longer answers: the other one must notice, and end."""
+    ranks = soak.start(run)
+    stopped = soak.dice.randrange(RANKS)
+    send(ranks[stopped], signal.SIGSTOP)
+    ranks[1 - stopped].process.join(6 * TIMEOUT_SECONDS)
+    if ranks[1 - stopped].code is None:
+        soak.problems.append("a rank did not notice that the other one had stopped")
+    send(ranks[stopped], signal.SIGKILL)
+    return soak._watch(ranks, 60)
+
+
+def stop_and_continue(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
+    ranks = soak.start(run)
+    rank = soak.dice.choice(ranks)
+    send(rank, signal.SIGSTOP)
+    time.sleep(soak.dice.uniform(0.2, 2))
+    send(rank, signal.SIGCONT)
+    time.sleep(1)
+    for rank in ranks:
+        send(rank, signal.SIGKILL)
+    return soak._watch(ranks, 60)
+
+
+def ask_to_leave(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
+    ranks = soak.start(run)
+    for rank in ranks:
+        send(rank, signal.SIGTERM)
+    return soak._watch(ranks, 60)
+
+
+def disk_full(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
+    """The system refuses what is larger than a few kilobytes, as a full disk does; checkpoints can't be written."""
+    ranks = soak.start(run, no_room_for_large_files)
+    for rank in ranks:
+        send(rank, signal.SIGKILL)
+    return soak._watch(ranks, 60)
+
+
+def damage_newest_checkpoint(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
+    ended = kill_all(soak, run)
+    whole = run.whole_checkpoints()
+    if len(whole) >= 2:
+        file = soak.dice.choice(sorted(whole[-1].glob("*.distcp")))
+        content = bytearray(file.read_bytes())
+        place = soak.dice.randrange(len(content) - 64)
+        content[place : place + 64] = bytes(byte ^ 0x55 for byte in content[place : place + 64])
+        file.write_bytes(content)
+    return ended
+
+
+def take_a_shard_away(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
+    """While the run reads; then a start without it, which must be refused; then it is back."""
+    ranks = soak.start(run)
+    shard = soak.dice.choice(sorted(soak.shards.glob("*.tar")))
+    away = shard.with_suffix(".away")
+    shard.rename(away)
+    try:
+        time.sleep(soak.dice.uniform(0, 2))
+        for rank in ranks:
+            send(rank, signal.SIGKILL)
+        ended = soak._watch(ranks, 60)
+        if ended[0] == [0] * RANKS:
+            return ended
+        codes, said = soak._watch(start_ranks(soak._words(run.path), RANKS), 60)
+        if codes != [2] * RANKS or shard.name not in said:
+            soak.problems.append(f"a start without {shard.name} ended with {codes}")
+    finally:
+        away.rename(shard)
+    return codes, said
+
+
+def jump_the_clock(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
+    ranks = soak.start(run, clock_jumps)
+    for rank in ranks:
+        send(rank, signal.SIGTERM)
+    return soak._watch(ranks, 60)
+
+
+FAULTS: list[Fault] = [
+    *(kill_one, kill_all, stop_for_good, stop_and_continue, ask_to_leave, disk_full, damage_newest_checkpoint),
+    *(take_a_shard_away, jump_the_clock),
+]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=240, help="of each run")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    began = time.monotonic()
+    try:
+        soak = Soak(folder, arguments.seed, arguments.steps)
+        print(f"left alone: {arguments.steps} steps in {soak.seconds:.0f} s", flush=True)
+        until = began + 3600 * arguments.hours
+        while time.monotonic() < until:
+            soak.disturb_one_run(until)
+            print(f"run {soak.finished}: {sum(soak.faults.values())} faults, {len(soak.problems)} problems", flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    memory, files = soak.usage.growth()
+    print(f"{(time.monotonic() - began) / 60:.0f} minutes, {soak.finished} runs of {arguments.steps} steps")
+    print(f"{sum(soak.faults.values())} faults: {dict(soak.faults)}")
+    print(f"largest growth over the second half of a rank's life: {memory:.0f} MB, {files} open files")
+    for problem in soak.problems:
+        print(f"problem: {problem}")
+    print("not bit-identical" if soak.problems else "all runs ended bit-identical to the one that was left alone")
+    return 1 if soak.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
