@@ -7,7 +7,6 @@ process group call it together and get the same result.
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -159,7 +158,7 @@ class Evaluator:
         document = KnnDocument(
             checkpoint=network.name,
             step=network.step,
-            path=None if network.path is None else str(network.path),
+            path=None if network.path is None else network.path.resolve().name,
             source=network.source,
             architecture=network.architecture,
             weights_sha256=network.weights_sha256,
@@ -175,7 +174,6 @@ class Evaluator:
             leakage=leakage_note(network, images),
             evaluated=Evaluated(
                 at=datetime.now(UTC).isoformat(timespec="seconds"),
-                host=platform.node(),
                 process=os.getpid(),
                 seconds=round(time.monotonic() - began, 3),
             ),
@@ -184,13 +182,13 @@ class Evaluator:
 
     def _describe_data(self) -> EvaluatedData:
         return EvaluatedData(
-            path=self.config.data.path,
+            path=self.images.root.resolve().name,
             sha256=self.images.sha256,
             classes=self.images.class_names,
             gallery=len(self.split.gallery),
             queries=len(self.split.queries),
             unreadable=len(self.images.skipped),
-            split_file=str(self.split.path),
+            split_file=None if self.split.path is None else self.split.path.name,
             split_sha256=self.split.sha256,
             leave_one_group_out=self.split.leave_one_group_out,
         )

@@ -81,6 +81,5 @@ def _figure(evaluator: Evaluator, row: int, kind: str, caption: str) -> str:
     image.thumbnail((2 * _THUMBNAIL_PX, 2 * _THUMBNAIL_PX), Image.Resampling.BICUBIC)
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=70)
-    name = evaluator.images.records[row].name
-    picture = pages.image(buffer.getvalue(), name, "jpeg")
+    picture = pages.image(buffer.getvalue(), caption, "jpeg")  # no file name: it may be a patient's
     return f"<figure class='{kind}'>{picture}<figcaption>{pages.text(caption)}</figcaption></figure>"

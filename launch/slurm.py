@@ -24,6 +24,8 @@ OVER = (
     "REVOKED",
 )
 _TRIES, _PAUSE_SECONDS, _COMMAND_SECONDS = 4, 3.0, 120.0
+# Somebody who looks on does not wait for a controller that is away: the jobs' own notes must do.
+GLANCE_SECONDS = 8.0
 _PASSING_TROUBLE = ("Unable to contact", "timed out", "try again", "Zero Bytes", "Connection refused")
 _PROGRAMS = ("sbatch", "srun", "squeue", "scontrol")
 _FIELDS = ("JobID", "State", "Reason", "RestartCnt", "NodeList", "TimeUsed", "TimeLeft")
@@ -76,19 +78,19 @@ def refusal(message: str, action: str) -> UserError:
     return UserError(f"Slurm refused to {action}: {advice or text.rstrip('.')}{f' ({text})' if advice else ''}.")
 
 
-def run_slurm(words: list[str], action: str, tries: int = _TRIES) -> str:
+def run_slurm(words: list[str], action: str, tries: int = _TRIES, seconds: float = _COMMAND_SECONDS) -> str:
     """Output of a Slurm command; its failure becomes a UserError."""
     require_slurm()
-    done = _patiently(words, tries)
+    done = _patiently(words, tries, seconds)
     if done.returncode != 0:
         raise refusal(done.stderr or done.stdout or f"exit code {done.returncode}", action)
     return done.stdout
 
 
-def _patiently(words: list[str], tries: int) -> subprocess.CompletedProcess[str]:
+def _patiently(words: list[str], tries: int, seconds: float) -> subprocess.CompletedProcess[str]:
     """A busy controller lets commands fail now and then: those that may be repeated get some more tries."""
     for left in reversed(range(tries)):
-        done = _run(words)
+        done = _run(words, seconds)
         passing = not done.stderr.strip() or any(text in done.stderr for text in _PASSING_TROUBLE)
         if done.returncode == 0 or not passing or left == 0:
             break
@@ -96,20 +98,20 @@ def _patiently(words: list[str], tries: int) -> subprocess.CompletedProcess[str]
     return done
 
 
-def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
+def _run(words: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=_COMMAND_SECONDS)
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(words, 1, "", f"'{words[0]}' timed out after {_COMMAND_SECONDS:.0f} s")
+        return subprocess.CompletedProcess(words, 1, "", f"'{words[0]}' timed out after {seconds:.0f} s")
 
 
-def states(job_ids: list[str], tries: int = _TRIES) -> dict[str, SlurmState]:
+def states(job_ids: list[str], tries: int = _TRIES, seconds: float = _COMMAND_SECONDS) -> dict[str, SlurmState]:
     """What the controller knows of these jobs; those that it has forgotten come from sacct, if there is one."""
     if not job_ids:
         return {}
     require_slurm()
     layout = ",".join(f"{name}:|" for name in _FIELDS)
-    done = _patiently(["squeue", "-h", "-t", "all", "-j", ",".join(job_ids), "-O", layout], tries)
+    done = _patiently(["squeue", "-h", "-t", "all", "-j", ",".join(job_ids), "-O", layout], tries, seconds)
     if done.returncode != 0 and "Invalid job id" not in done.stderr:
         raise refusal(done.stderr or f"exit code {done.returncode}", "show the jobs")
     found: dict[str, SlurmState] = {}
@@ -117,15 +119,15 @@ def states(job_ids: list[str], tries: int = _TRIES) -> dict[str, SlurmState]:
         job_id, state, reason, restarts, nodes, elapsed, left = line.split("|")[: len(_FIELDS)]
         found[job_id] = SlurmState(state, reason, int(restarts or 0), nodes, elapsed, left)
     forgotten = [job_id for job_id in job_ids if job_id not in found]
-    return found | _accounted(forgotten) if forgotten else found
+    return found | _accounted(forgotten, seconds) if forgotten else found
 
 
-def _accounted(job_ids: list[str]) -> dict[str, SlurmState]:
+def _accounted(job_ids: list[str], seconds: float) -> dict[str, SlurmState]:
     """From sacct; empty on a cluster without accounting."""
     words = ["sacct", "-n", "-X", "-P", "-j", ",".join(job_ids), "-o", "JobID,State,NodeList,Elapsed"]
     if shutil.which("sacct") is None:
         return {}
-    done = _run(words)
+    done = _run(words, seconds)
     found = {}
     for line in done.stdout.splitlines() if done.returncode == 0 else []:
         job_id, state, nodes, elapsed = line.split("|")
@@ -133,9 +135,9 @@ def _accounted(job_ids: list[str]) -> dict[str, SlurmState]:
     return found
 
 
-def find_by_comment(comment: Path | str) -> str | None:
+def find_by_comment(comment: Path | str, tries: int = _TRIES, seconds: float = _COMMAND_SECONDS) -> str | None:
     """The live job with this comment: finds one whose submitter died before it noted the number."""
-    for line in run_slurm(["squeue", "-h", "-o", "%i|%k"], "list the jobs").splitlines():
+    for line in run_slurm(["squeue", "-h", "-o", "%i|%k"], "list the jobs", tries, seconds).splitlines():
         job_id, _, text = line.partition("|")
         if text == str(comment):
             return job_id

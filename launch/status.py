@@ -66,17 +66,19 @@ def job_state(folder: Path | str) -> JobState:
     return states_of([job])[0]
 
 
-def states_of(jobs: list[Job]) -> list[JobState]:
+def states_of(jobs: list[Job], glance: bool = False) -> list[JobState]:
     """All with one question to Slurm. A run's folder may be looked at on any machine, and a controller may be away:
-    then the jobs' own notes must do.
+    then the jobs' own notes must do; at a `glance`, after a few seconds.
     """
+    patience: dict[str, Any] = {"tries": 1, "seconds": slurm.GLANCE_SECONDS} if glance else {}
     numbers = [_number_of(job) for job in jobs]
     known: dict[str, slurm.SlurmState] | None = None
     if slurm.is_here() and any(job.kind == "slurm" for job in jobs):
         try:
-            numbers = [number or _number_in_queue(job) for job, number in zip(jobs, numbers, strict=True)]
+            numbers = [number or _number_in_queue(job, patience) for job, number in zip(jobs, numbers, strict=True)]
             numbered = zip(jobs, numbers, strict=True)
-            known = slurm.states([number for job, number in numbered if job.kind == "slurm" and number is not None])
+            wanted = [number for job, number in numbered if job.kind == "slurm" and number is not None]
+            known = slurm.states(wanted, **patience)
         except UserError as error:
             warn(str(error))
     return [_state_of(job, number, known) for job, number in zip(jobs, numbers, strict=True)]
@@ -90,8 +92,8 @@ def _number_of(job: Job) -> str | None:
     return str(started[-1]) if started else None
 
 
-def _number_in_queue(job: Job) -> str | None:
-    return slurm.find_by_comment(job.folder) if job.kind == "slurm" else None
+def _number_in_queue(job: Job, patience: dict[str, Any]) -> str | None:
+    return slurm.find_by_comment(job.folder, **patience) if job.kind == "slurm" else None
 
 
 def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState] | None) -> JobState:
@@ -148,7 +150,7 @@ def status_of(root: Path | str) -> list[RunStatus]:
     """Every run at or below `root`."""
     runs = find_runs(root)
     jobs = {run: jobs_of(run) for run in runs}
-    states = iter(states_of([job for run in runs for job in jobs[run]]))
+    states = iter(states_of([job for run in runs for job in jobs[run]], glance=True))
     return [RunStatus(str(run.path), [next(states) for _ in jobs[run]], progress_of(run)) for run in runs]
 
 

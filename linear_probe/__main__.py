@@ -30,11 +30,12 @@ from linear_probe.timing import time_head
 from linear_probe.video_report import ReportOptions, video_report
 from records.probe import ProbeFolder
 from runtime.command_line import Command, run_stage
-from runtime.config import save_config
+from runtime.config import config_to_yaml
 from runtime.console import log_to, say, table, warn
 from runtime.errors import UserError
-from runtime.files import make_directory, write_json
+from runtime.files import make_directory, write_json, write_text
 from runtime.locks import directory_lock
+from runtime.names import without_folders
 
 
 def _probe_options(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +51,7 @@ def _probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
     out = make_directory(config.out)
     files = ProbeFolder(out)
     with directory_lock(out), log_to(files.log):
-        save_config(config, files.config)
+        write_text(files.config, without_folders(config_to_yaml(config)))
         benchmark = run_benchmark(arguments.weights, config)
         write_results(benchmark, out)
         head, rows, best = main_table(benchmark)

@@ -12,12 +12,13 @@ from safetensors.torch import save
 from torch import Tensor
 
 from backbone import FeatureKind
-from backbone.networks import Network
+from backbone.networks import Network, find_network
 from linear_probe.features import Columns
 from linear_probe.probe import Head
 from linear_probe.tasks import Task
 from runtime.errors import UserError
 from runtime.files import parse_json, write_bytes
+from runtime.names import without_folders
 
 _KEY = "linear_probe_head"
 FORMAT = 1
@@ -49,7 +50,7 @@ def save_head(path: Path, head: Head, task: Task, network: Network, kind: Featur
         "kind": kind.to_dict(),
         "columns": vars(head.columns),
         "temperature": head.temperature,
-        "word": network.word,
+        "word": without_folders(network.word),  # a head is given to others
         "weights_sha256": network.weights_sha256,
         "architecture": network.architecture,
     }
@@ -81,6 +82,20 @@ def load_head(path: Path) -> StoredHead:
     if shapes != ((width, len(head.classes)), (len(head.classes),)) or not finite:
         raise UserError(f"cannot read {path}: its weights are not finite or do not fit its classes; train it again.")
     return head
+
+
+def network_of_head(path: Path, word: str, weights: str | None) -> Network:
+    """The network that the user names, else the one that a head was trained on.
+
+    Heads are given to others, so they know a network that lies in a folder by its bare name only.
+    """
+    try:
+        return find_network(weights or word)
+    except UserError as error:
+        if weights is not None:
+            raise
+        said = str(error).rstrip(".")
+        raise UserError(f"{path} was trained on {word}: {said}; or say where it is with --weights.") from error
 
 
 def check_fits(head: StoredHead, path: Path, network: Network) -> None:

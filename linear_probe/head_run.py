@@ -12,8 +12,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from backbone import device_of
-from backbone.networks import Network, find_network
-from linear_probe.head_file import StoredHead, check_fits, load_head, probabilities
+from backbone.networks import Network
+from linear_probe.head_file import StoredHead, check_fits, load_head, network_of_head, probabilities
 from runtime.csv_files import unescaped
 from runtime.errors import UserError, naming_path
 from runtime.images import is_image
@@ -42,7 +42,7 @@ class HeadRun:
 def open_head(path: Path, weights: str | None, device: str) -> HeadRun:
     head = load_head(path)
     on = device_of(device, "--device")
-    network = find_network(weights or head.word)
+    network = network_of_head(path, head.word, weights)
     check_fits(head, path, network)
     return HeadRun(head, network, network.load().to(on), on)
 

@@ -33,6 +33,7 @@ from runtime.config import option
 from runtime.console import say
 from runtime.errors import UserError
 from runtime.files import safe_name
+from runtime.names import without_folders
 from scoring.classification import Floats, Targets
 from scoring.intervals import paired_p_value, with_interval
 from scoring.paired_tests import holm
@@ -181,7 +182,7 @@ def run_benchmark(words: Sequence[str], config: ProbeConfig) -> Benchmark:
         about.append(
             {
                 "name": network.name,
-                "word": network.word,
+                "word": without_folders(network.word),
                 "architecture": network.architecture,
                 "weights_sha256": network.weights_sha256,
                 "certificate": None if network.certificate is None else as_document(network.certificate),

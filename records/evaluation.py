@@ -71,10 +71,9 @@ class LeakageNote:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """When and where."""
+    """When and for how long. On which machine is nobody's business: these documents are published."""
 
     at: str
-    host: str
     process: int
     seconds: float
 

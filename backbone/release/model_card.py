@@ -16,6 +16,7 @@ from records.release import ReleaseInfo
 from records.run import RunFolder
 from runtime.console import warn
 from runtime.errors import UserError
+from runtime.names import without_folders
 from runtime.yaml_files import read_yaml
 
 UNKNOWN = "Not known: {} was not found beside the weights."
@@ -195,7 +196,9 @@ def _without_paths(value: Any) -> Any:
         return {key: _without_paths(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_without_paths(item) for item in value]
-    return PurePath(value).name if isinstance(value, str) and value.startswith(("/", "~", "./", "../")) else value
+    if isinstance(value, str):
+        return PurePath(value).name if value.startswith(("/", "~", "./", "../")) else without_folders(value)
+    return value
 
 
 def _read_yaml(path: Path) -> dict[str, Any] | None:

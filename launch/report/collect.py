@@ -87,7 +87,7 @@ def collect(run: RunFolder) -> RunData:
         evaluations=[document for document in read_evaluations(run) if document.step is not None],
         selection=read_selection(run),
         progress=progress_of(run),
-        jobs=states_of(jobs),
+        jobs=states_of(jobs, glance=True),
         events=_events(run, metrics),
         certificate=_certificate(run),
         manifest=shards.read_manifest() if shards.manifest.is_file() else None,

@@ -11,11 +11,12 @@ from linear_probe.dense.page import main_table, write_results
 from linear_probe.dense.predict import predict_images, predict_video
 from linear_probe.dense.run import run_dense
 from runtime.command_line import Command
-from runtime.config import save_config
+from runtime.config import config_to_yaml
 from runtime.console import log_to, say, table
 from runtime.errors import UserError
-from runtime.files import make_directory, remove_leftovers
+from runtime.files import make_directory, remove_leftovers, write_text
 from runtime.locks import directory_lock
+from runtime.names import without_folders
 
 
 def _dense_options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,7 @@ def _dense(arguments: argparse.Namespace, config: DenseConfig) -> None:
     with directory_lock(out), log_to(out / "log.txt"):
         if (out / "features").is_dir():
             remove_leftovers(out / "features")
-        save_config(config, out / "config.yaml")
+        write_text(out / "config.yaml", without_folders(config_to_yaml(config)))
         benchmark = run_dense(arguments.weights, config)
         write_results(benchmark, out)
         head, rows = main_table(benchmark)

@@ -19,6 +19,7 @@ from linear_probe.dense.maps import Block, MapLayout
 from linear_probe.dense.predictor import DenseHeads
 from runtime.errors import UserError
 from runtime.files import write_bytes
+from runtime.names import without_folders
 
 _KEY = "dense_head"
 FORMAT = 1
@@ -48,7 +49,7 @@ def save_dense_head(path: Path, heads: DenseHeads, classes: Sequence[str], netwo
         "grid": list(layout.grid),
         "blocks": [asdict(b) for b in layout.blocks],
         "channels": layout.channels,
-        "word": network.word,
+        "word": without_folders(network.word),  # a head is given to others
         "weights_sha256": network.weights_sha256,
         "architecture": network.architecture,
     }

@@ -13,12 +13,12 @@ import numpy as np
 from PIL import Image
 
 from backbone import device_of
-from backbone.networks import find_network
 from linear_probe.dense.head_file import StoredHeads, check_fits, load_dense_head
 from linear_probe.dense.maps import MapMaker, maps_of_image
 from linear_probe.dense.outputs import DETECTIONS_NAME, MASKS_NAME, FindingsWriter
 from linear_probe.dense.overlays import TOLD, outlined
 from linear_probe.dense.predictor import Prediction, predict_picture
+from linear_probe.head_file import network_of_head
 from runtime.console import progress, say, track
 from runtime.errors import UserError
 from runtime.files import TEMPORARY_MARK, make_directory
@@ -30,7 +30,7 @@ class Predictor:
 
     def __init__(self, head: Path, weights: str | None, device: str) -> None:
         self.stored: StoredHeads = load_dense_head(head)
-        network = find_network(weights or self.stored.word)
+        network = network_of_head(head, self.stored.word, weights)
         check_fits(self.stored, head, network)
         side = self.stored.layout.preprocessing.crop_px
         self.maker = MapMaker(network, side, device_of(device, "--device"))

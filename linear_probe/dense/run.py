@@ -29,6 +29,7 @@ from linear_probe.dense.splits import Fold, Plan, make_plan
 from runtime.console import say, track
 from runtime.errors import UserError
 from runtime.files import safe_name
+from runtime.names import without_folders
 from scoring.intervals import paired_p_value, with_interval
 from scoring.masks import mask_figures
 from scoring.paired_tests import holm
@@ -78,7 +79,12 @@ def run_dense(words: Sequence[str], config: DenseConfig) -> DenseBenchmark:
     maps = feature_maps(networks, plan.pictures, cache, config.side_px, config.batch_size, device)
     truths = [read_truth(p, classes) for p in track(plan.pictures, "truth", len(plan.pictures), "pictures")]
     about = [
-        {"name": n.name, "word": n.word, "architecture": n.architecture, "weights_sha256": n.weights_sha256}
+        {
+            "name": n.name,
+            "word": without_folders(n.word),
+            "architecture": n.architecture,
+            "weights_sha256": n.weights_sha256,
+        }
         | {"grid": list(maps[n.name].layout.grid), "side_px": maps[n.name].layout.preprocessing.crop_px}
         for n in networks
     ]

@@ -77,7 +77,7 @@ def evaluation(step: int, top1: float) -> KnnDocument:
         alpha_req=None,
         search_recall=None,
         leakage=LeakageNote(True, "It was guarded."),
-        evaluated=Evaluated("now", "host", 1, 1.0),
+        evaluated=Evaluated("now", 1, 1.0),
     )
 
 
