@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -25,37 +28,46 @@ _COMMON: dict[str, Any] = {
 def ray_session(config: RayConfig) -> Iterator[int]:
     """A Ray cluster for the block, and how many tasks may run on it at once. One that is up already stays up."""
     started = not ray.is_initialized()
-    if started:
-        _start(config)
+    scratch = _start(config) if started else None
     try:
         cores = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
         yield config.workers or max(1, cores)
     finally:
         if started:
             ray.shutdown()
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _start(config: RayConfig) -> None:
+def _start(config: RayConfig) -> Path | None:
+    """The folder to remove when Ray has ended, where it was started here."""
     if config.address is None:
-        start_local(config.workers or None, config.object_store_mb)
-        return
+        return start_local(config.workers or None, config.object_store_mb)
     try:
         ray.init(address=config.address, **_COMMON)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(
             f"ray.address {config.address}: no Ray cluster answers there; check it, or leave it out to run here."
         ) from error
+    return None
 
 
-def start_local(cores: int | None, object_store_mb: int) -> None:
-    """A Ray on this machine, without its dashboard and without reports to its makers."""
+def start_local(cores: int | None, object_store_mb: int) -> Path:
+    """A Ray on this machine, without its dashboard and without reports to its makers; its own folder.
+
+    The folder is its owner's alone, and short, for the sockets in it: below /tmp/ray others may look on, and every
+    session would stay there for good.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    scratch = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     ray.init(
         num_cpus=cores,
         include_dashboard=False,
         object_store_memory=object_store_mb * 1024 * 1024,
+        _temp_dir=str(scratch),
         **_COMMON,
     )
+    return scratch
 
 
 def run_tasks(

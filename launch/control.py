@@ -25,11 +25,11 @@ def cancel_run(run: Path | str, stage: str | None = None) -> list[JobState]:
     for job, state in zip(jobs, states_of(jobs), strict=True):
         if not is_live(state) or state.job_id is None:
             continue
+        record_event(job, "cancelled")  # before its end, which asks for this
         if job.kind == "slurm":
             slurm.cancel(state.job_id)
         else:
             _end_supervisor(job, int(state.job_id))
-        record_event(job, "cancelled")
         say(f"cancelled {job.stage}, job {state.job_id}")
         ended.append(state)
     if not ended:

@@ -58,7 +58,11 @@ def crashes_in_a_row(events: list[dict[str, Any]]) -> int:
 
 def record_end(job: Job, exit_code: int, state: str = "RUNNING") -> Verdict:
     """Write the end into the job's history, with the verdict."""
-    past = crashes_in_a_row(events_since_submission(job))
+    events = events_since_submission(job)
+    # While a cancelled job ends, Slurm calls it COMPLETING; whoever cancelled it has noted that.
+    if events and events[-1]["event"] == "cancelled":
+        state = "CANCELLED"
+    past = crashes_in_a_row(events)
     crashed = exit_code not in (0, EXIT_REQUEUE) and state in ("RUNNING", "TIMEOUT")
     decision = verdict(exit_code, past + crashed, job.max_restarts, state, job.restarts_freely)
     record_event(job, "ended", exit_code=exit_code, state=state, verdict=decision)

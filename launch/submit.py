@@ -26,7 +26,8 @@ from runtime.errors import UserError
 from runtime.files import write_text
 from runtime.locks import directory_lock
 
-# After the first task of a job has ended, the others have this long; a rank may not hang for ever on a dead peer.
+# After the first task of a job has ended well, the others have this long. One that fails takes the others with it: the
+# ranks notice by themselves when one of them is gone or stopped (run.timeout_seconds), and save before they leave.
 STRAGGLER_SECONDS = 300
 
 
@@ -184,7 +185,7 @@ def _executor(job: Job, cluster: ClusterConfig) -> StageExecutor:
         srun_args=[
             "--open-mode=append",
             f"--cpus-per-task={resources.cpus_per_task}",  # since Slurm 22.05 srun does not take sbatch's
-            *(["--no-kill", "--wait=0"] if job.uses_ray else [f"--wait={STRAGGLER_SECONDS}"]),
+            *(["--no-kill", "--wait=0"] if job.uses_ray else ["--kill-on-bad-exit=1", f"--wait={STRAGGLER_SECONDS}"]),
             *(f"--{name}={value}" if value else f"--{name}" for name, value in cluster.srun.items()),
         ],
         setup=_setup_lines(job, cluster),

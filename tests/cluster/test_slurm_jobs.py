@@ -17,7 +17,8 @@ from real_slurm import HERE, Slurm, command_of, processes_of, wait_for
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run
 from launch.jobs import Job, events_of, read_job, record_event
-from launch.status import job_state
+from launch.slurm import GLANCE_SECONDS
+from launch.status import job_state, states_of
 from launch.submit import describe, submit
 from runtime.errors import UserError
 
@@ -139,6 +140,9 @@ def test_cancelled_it_saves_and_stays_cancelled(slurm: Slurm, tmp_path: Path) ->
     time.sleep(6)  # a requeue would show by now: cred_expire of the test cluster is 5 s
     assert slurm.state(str(job.job_id)) == "CANCELLED"
     assert len(trace(run, "saved")) == 4 and len(trace(run, "start")) == 4
+    wait_for(lambda: any(event["event"] == "ended" for event in events_of(job.folder)), 60, "its end is noted")
+    (end,) = (event for event in events_of(job.folder) if event["event"] == "ended")
+    assert end["verdict"] == "cancelled"
     # After that the same run may be submitted again, and goes on.
     again = start(run, 10)
     wait_until(again, "COMPLETED")
@@ -203,6 +207,31 @@ def test_a_job_that_slurm_has_forgotten_is_known_from_its_history(slurm: Slurm, 
     (job.folder / "events.jsonl").unlink()
     record_event(job, "started", job_id="999999", restart=0, nodes="n1", ranks=1)
     assert job_state(job.folder).state == "LOST", "it is dead and did not get to note its end"
+
+
+def test_a_rank_that_fails_takes_a_stopped_one_with_it(slurm: Slurm, tmp_path: Path) -> None:
+    """A stopped rank answers nothing; as soon as another one has failed, Slurm ends it, and the job starts again."""
+    run = tmp_path / "a"
+    job = start(run, 40, cluster=cluster_of(pretrain=Resources(nodes=1, tasks_per_node=2, time_minutes=5)))
+    wait_for(lambda: len(trace(run, "start")) == 2, 120, "both ranks are up")
+    first, second = (pid for pid in processes_of(str(job.job_id)) if b"counting_stage" in command_of(pid))
+    os.kill(first, signal.SIGSTOP)
+    os.kill(second, signal.SIGKILL)
+    wait_until(job, "COMPLETED", 150)  # without it srun would wait for five minutes
+    assert job_state(job.folder).requeues == 1
+
+
+def test_status_does_not_wait_for_a_controller_that_is_away(slurm: Slurm, tmp_path: Path) -> None:
+    job = start(tmp_path / "a", 3)
+    wait_until(job, "COMPLETED")
+    slurm.stop_controller()
+    try:
+        began = time.monotonic()
+        (state,) = states_of([job], glance=True)
+        assert time.monotonic() - began < 3 * GLANCE_SECONDS
+        assert state.state == "COMPLETED", "by the job's own notes"
+    finally:
+        slurm.script("controller")
 
 
 @pytest.mark.slow
