@@ -67,6 +67,7 @@ def start_local(cores: int | None, object_store_mb: int) -> Path:
         _temp_dir=str(scratch),
         **_COMMON,
     )
+    scratch.chmod(0o700)  # Ray opens it to all
     return scratch
 
 
