@@ -101,13 +101,12 @@ def test_every_head_learns_and_survives_its_file(
     kind: str, tmp_path: Path, finished: tuple[DenseBenchmark, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, out = finished
-    config = DenseConfig(
-        data=[str(out.parent / "blobs")], out=str(tmp_path), heads=[kind], fit=FIT, cache=str(out / "features")
-    )
+    # A coarse grid: the decoder works on one four times as fine.
+    config = DenseConfig(data=[str(out.parent / "blobs")], out=str(tmp_path), heads=[kind], fit=FIT, side_px=112)
     monkeypatch.setattr(dense_run, "find_networks", lambda words: [oracle()])
     (outcome,) = run_dense(["oracle"], config).outcomes
     assert outcome.heads.kind == kind and outcome.heads.detect_with == COMPONENTS
-    assert outcome.figures["blobs"].values["segmentation"]["iou"]["value"] > 0.85
+    assert outcome.figures["blobs"].values["segmentation"]["iou"]["value"] > 0.8
     stored = load_dense_head(tmp_path / "heads" / "oracle" / "dense.safetensors")
     x = torch.rand(2, stored.layout.grid[0] * stored.layout.grid[1], 1)
     again = stored.heads.segmentation.logits(x, stored.layout.grid)
