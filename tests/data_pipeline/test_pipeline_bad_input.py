@@ -17,7 +17,10 @@ from pipeline_runs import config_for
 from data_pipeline import CorpusConfig, PipelineConfig, report, shard, verify
 from data_pipeline.__main__ import COMMANDS
 from data_pipeline.identity import load_or_create_key
+from data_pipeline.reading import SourceReader
+from data_pipeline.sources import FoundFile, Source
 from runtime.command_line import run_stage
+from runtime.config import load_config
 from runtime.errors import UserError
 
 
@@ -247,3 +250,14 @@ def test_a_corpus_named_twice_under_one_root_is_kept_once(
     alone = config_for(synthetic_corpus, tmp_path / "alone", only=("ri-vce",))
     alone.leakage.guard = []
     assert shard(config).frames == shard(alone).frames > 0
+
+
+def test_how_large_a_picture_may_be_is_a_setting(tmp_path: Path) -> None:
+    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((50, 60, 3), np.uint8))
+    source = Source("a.png", "image", "mine", "x", files=(FoundFile("a.png", 1, 1),))
+    for megapixels, frames in ((0.003, 1), (0.0029, 0)):
+        reader = SourceReader(source, tmp_path, PipelineConfig(out="o").decode, round(megapixels * 1e6))
+        assert len(list(reader.frames())) == frames
+    assert "60 × 50 pixels, more than 0.0029 million" in reader.problems["a.png"]
+    with pytest.raises(UserError, match=r"'screen\.max_megapixels' is 0"):
+        load_config(PipelineConfig, None, ["out=o", "screen.max_megapixels=0"])

@@ -1,4 +1,4 @@
-"""What a run publishes names no person, no folder of this machine and no host: evaluations, probes, release, report."""
+"""What a run publishes names no person, no folder and no host: evaluations, probes, scores, release and report."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from PIL import Image
 
 from backbone import vit_config
 from backbone.__main__ import COMMANDS as BACKBONE
+from challenge.__main__ import COMMANDS as CHALLENGE
 from eval_knn.__main__ import COMMAND as EVAL_KNN
 from launch.report import write_report
 from linear_probe.__main__ import COMMANDS as LINEAR_PROBE
@@ -73,6 +74,10 @@ def test_published_files_hold_no_name_path_or_host(tmp_path: Path, stage: Callab
     published = tmp_path / "published"
     stage("backbone", BACKBONE, "export", run, "--to", published / "release", "--format", "hub")
     stage("linear_probe", LINEAR_PROBE, "pixels", run, "--data", data, "--out", published / "probe")
+    (root / "truth.csv").write_text("".join(f"p{i}.jpg,{'ab'[i % 2]}\n" for i in range(8)))
+    (root / "sub.csv").write_text("".join(f"p{i}.jpg,a,0.5\n" for i in range(8)))
+    told = ("--truth", root / "truth.csv", "--out", published / "score")
+    stage("challenge", CHALLENGE, "score", root / "sub.csv", *told)
     shutil.copy(write_report(run), published)
     shutil.copytree(run / "eval", published / "eval", ignore=shutil.ignore_patterns(".*"))  # locks of this moment
     for own in ("log.txt", ".lock"):  # its maker's own, beside what is published
