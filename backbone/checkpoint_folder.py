@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from records.run import METADATA_NAME
+from records.run import METADATA_NAME, tensor_files
 from runtime.errors import UserError, naming_path
 
 # What torch writes into a checkpoint's metadata. Any other name in that pickle could be code.
@@ -59,7 +59,7 @@ def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:
 
 def _refuse_impossible_sizes(stored: dict[str, Any], checkpoint: Path) -> None:
     """Before memory is taken: no tensor is larger than all files together."""
-    available = sum(file.stat().st_size for file in checkpoint.glob("*.distcp"))
+    available = sum(file.stat().st_size for file in tensor_files(checkpoint))
     for name, item in stored.items():
         if isinstance(item, TensorStorageMetadata) and item.size.numel() * item.properties.dtype.itemsize > available:
             raise UserError(

@@ -234,10 +234,15 @@ def is_whole_checkpoint(path: Path) -> bool:
     return not path.name.startswith(".") and (path / DESCRIPTION_NAME).is_file() and (path / METADATA_NAME).is_file()
 
 
+def tensor_files(path: Path) -> list[Path]:
+    """The files that hold a checkpoint's tensors, one per rank that wrote it."""
+    return sorted(path.glob("*.distcp"))
+
+
 def looks_like_checkpoint(path: Path) -> bool:
     """Whether a folder is a checkpoint or the rest of one, finished or not."""
     own = (path / DESCRIPTION_NAME).is_file() or (path / METADATA_NAME).is_file()
-    return path.is_dir() and (own or any(path.glob("*.distcp")))
+    return path.is_dir() and (own or bool(tensor_files(path)))
 
 
 def refuse_half_written(path: Path) -> None:

@@ -10,6 +10,7 @@ from linear_probe.dense.config import DenseConfig
 from linear_probe.dense.page import main_table, write_results
 from linear_probe.dense.predict import predict_images, predict_video
 from linear_probe.dense.run import run_dense
+from records.probe import ProbeFolder
 from runtime.command_line import Command
 from runtime.config import config_to_yaml
 from runtime.console import log_to, say, table
@@ -32,10 +33,10 @@ def _dense(arguments: argparse.Namespace, config: DenseConfig) -> None:
     config = replace(config, **given)
     config.check()
     out = make_directory(config.out)
-    with directory_lock(out), log_to(out / "log.txt"):
+    with directory_lock(out), log_to(ProbeFolder(out).log):
         if (out / "features").is_dir():
             remove_leftovers(out / "features")
-        write_text(out / "config.yaml", without_folders(config_to_yaml(config)))
+        write_text(ProbeFolder(out).config, without_folders(config_to_yaml(config)))
         benchmark = run_dense(arguments.weights, config)
         write_results(benchmark, out)
         head, rows = main_table(benchmark)
