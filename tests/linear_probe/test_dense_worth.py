@@ -21,6 +21,7 @@ def values_of(words: list[str], data: Path, out: Path, **keys: Any) -> dict[str,
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_an_imagenet_network_is_told_from_an_untrained_one_and_pixels(synthetic_corpus: Path, tmp_path: Path) -> None:
     words = ["efficientnet-lite0", "untrained:efficientnet-lite0", "pixels"]
     found = values_of(words, synthetic_corpus / "Kvasir-SEG", tmp_path)
@@ -32,6 +33,7 @@ def test_an_imagenet_network_is_told_from_an_untrained_one_and_pixels(synthetic_
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_real_vit_weights_beat_untrained_ones(synthetic_corpus: Path, tmp_path: Path) -> None:
     weights = SHARED / "weights" / "dinov2_vits14_reg4_first8_fp16.safetensors"
     if not weights.is_file():
