@@ -28,10 +28,8 @@ class ScheduleConfig:
     total: str = option("Length of the training.", "500 official epochs")
     warmup: str = option("Time until the learning rate has reached its peak.", "80 official epochs")
     cooldown: str = option("constant only: the last part, in which the values move to their ends.", "0 steps")
-    base_lr: float = option(
-        "Peak learning rate at a global batch of 1024; scaled by sqrt(batch / 1024).", 2e-4, low=0, high=100
-    )
-    min_lr: float = option("Learning rate at the end.", 1e-6, low=0, high=100)
+    base_lr: float = option("Peak learning rate at a global batch of 1024; scaled by sqrt(batch / 1024).", 2e-4, low=0)
+    min_lr: float = option("Learning rate at the end.", 1e-6, low=0)
     weight_decay_start: float = option("Weight decay at the first step.", 0.04, low=0)
     weight_decay_end: float = option("Weight decay at the end.", 0.2, low=0)
     momentum_start: float = option("Momentum of the teacher at the first step.", 0.994, low=0, high=1)

@@ -59,7 +59,7 @@ class Usage:
         memory, files = 0.0, 0
         for own in self.samples.values():
             half = own[len(own) // 2 :]
-            if len(own) >= 20:
+            if len(own) >= 150:  # half a minute: a start-up takes memory and files, and is no leak
                 memory = max(memory, (half[-1][0] - half[0][0]) / 1000)
                 files = max(files, half[-1][1] - half[0][1])
         return memory, files
