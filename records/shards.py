@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from records.documents import read_document, write_document
 from runtime.errors import UserError
+from runtime.files import LONGEST_NAME
 
 MANIFEST_FORMAT = 1
 # 1 had no `tar_bytes`.
@@ -144,7 +145,11 @@ class ShardFolder:
         return [*self.path.glob("shard-*.tar"), *self.path.glob("shard-*.index.json")]
 
     def read_manifest(self) -> Manifest:
-        return read_document(Manifest, self.manifest, "the manifest of a shard set")
+        manifest = read_document(Manifest, self.manifest, "the manifest of a shard set")
+        for name in manifest.shards:
+            if Path(name).name != name or len(name) > LONGEST_NAME - len(index_name("")):
+                raise UserError(f"{self.manifest}: {name[:100]!r} is no name of a shard; restore the file.")
+        return manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
         write_document(self.manifest, manifest)

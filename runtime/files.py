@@ -23,6 +23,7 @@ from runtime.errors import UserError, naming_path
 
 # Left behind only by a process that was killed while it wrote; `remove_leftovers` finds them by this mark.
 TEMPORARY_MARK = ".partial-"
+LONGEST_NAME = 255  # of a file, on every file system
 
 
 def _temporary_sibling(path: Path) -> Path:
@@ -225,8 +226,9 @@ def read_checksums(path: Path | str) -> dict[str, str]:
         digest, separator, name = line.partition("  ")
         if not separator or not re.fullmatch("[0-9a-f]{64}", digest) or not name:
             raise UserError(f"cannot read {path}: the line {line[:200]!r} is not a checksum and a name.")
-        if Path(name).is_absolute() or ".." in Path(name).parts or name in checksums:
-            raise UserError(f"cannot read {path}: it lists {name[:200]!r} twice or outside its folder.")
+        parts = Path(name).parts
+        if Path(name).is_absolute() or ".." in parts or name in checksums or max(map(len, parts)) > LONGEST_NAME:
+            raise UserError(f"cannot read {path}: {name[:200]!r} stands there twice, outside its folder or too long.")
         checksums[name] = digest
     return checksums
 

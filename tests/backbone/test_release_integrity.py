@@ -126,7 +126,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "an older format": (lambda r: edit(r, lambda v: v.update(format=1)), "its format is 1"),
     "checksums of outside": (
         lambda r: (r / "SHA256SUMS").write_text("0" * 64 + "  ../a\n"),
-        "twice or outside its folder",
+        "twice, outside its folder",
     ),
     "checksums not UTF-8": (lambda r: (r / "SHA256SUMS").write_bytes(b"\xff\xfe"), "not UTF-8 text"),
 }

@@ -93,8 +93,8 @@ class Fuzzed:
         return f"{self.subject.name}, {path.name}, seed {seed!r}: {outcome}\n{trace}" if outcome in BAD else None
 
     def _read(self) -> tuple[str, str]:
-        signal.signal(signal.SIGALRM, _ring)
-        signal.alarm(HANG_SECONDS)
+        signal.signal(signal.SIGPROF, _ring)
+        signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)  # of computing: the machine may be busy with something else
         try:
             with memory_limit(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 content = self.subject.read(self.work)
@@ -107,7 +107,7 @@ class Fuzzed:
         except Exception:
             return "traceback", traceback.format_exc()
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         if content == self.content:
             return "equal", ""
         return ("other, sealed" if self.subject.sealed else "other"), ""
