@@ -19,13 +19,13 @@ def patch_evidence(run: HeadRun, images: Tensor) -> Tensor | None:
     """
     if not run.network.outputs.maps:
         return None
+    weight, images = run.head.weight, images.to(run.device)  # [D, C], [B, 3, H, W]
     with torch.no_grad():
-        maps: Tensor = run.module.feature_maps(images.to(run.device), 1)[-1].float().cpu()  # type: ignore[operator]
-    channels, height, width = maps.shape[1:]
-    weight = run.head.weight  # [D, C]
-    if len(weight) == channels * height * width:  # the map itself is the feature (pixels)
-        shaped = weight.T.reshape(-1, channels, height, width)
-        return _above_mean(torch.einsum("bdhw,cdhw->bchw", maps, shaped))
+        if hasattr(run.module, "grid"):  # the feature itself lies in the picture (pixels)
+            grid: Tensor = run.module.grid(images).float().cpu()  # type: ignore[operator]
+            return _above_mean(torch.einsum("bdhw,cdhw->bchw", grid, weight.T.reshape(-1, *grid.shape[1:])))
+        maps: Tensor = run.module.feature_maps(images, 1)[-1].float().cpu()  # type: ignore[operator]
+    channels = maps.shape[1]
     if len(weight) % channels:
         return None
     return _above_mean(torch.einsum("bdhw,dc->bchw", maps, weight[-channels:]))

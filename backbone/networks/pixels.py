@@ -19,11 +19,15 @@ class Pixels(nn.Module):
     """The crop, averaged down to 16 × 16 colours: [B, 3, H, W] → [B, 3 · 16 · 16]."""
 
     def forward(self, images: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(images, _SIDE).flatten(1)
+        return self.grid(images).flatten(1)
+
+    def grid(self, images: Tensor) -> Tensor:
+        """The feature where it lies in the picture: [B, 3, 16, 16]."""
+        return F.adaptive_avg_pool2d(images, _SIDE)
 
     def feature_maps(self, images: Tensor, last: int = 1) -> list[Tensor]:
         """[B, 77, 16, 16]: the colours of the 5 × 5 fields around each field, and where it lies in the picture."""
-        colours = F.adaptive_avg_pool2d(images, _SIDE)  # [B, 3, 16, 16]
+        colours = self.grid(images)  # [B, 3, 16, 16]
         edge = _AROUND // 2
         around = F.unfold(F.pad(colours, [edge] * 4, mode="replicate"), _AROUND).view(len(images), -1, _SIDE, _SIDE)
         place = torch.linspace(-1, 1, _SIDE, device=images.device).expand(len(images), 1, _SIDE, _SIDE)
