@@ -103,6 +103,8 @@ def open_shards(folder: Path | str, cache: CacheConfig | None = None) -> ShardSe
         raise UserError(f"data.shards={folder}: there is no {files.manifest.name}; name a folder of finished shards.")
     summary = files.read_manifest()
     shards = sorted(folder / name for name in summary.shards)
+    if not shards:
+        raise UserError(f"data.shards={folder}: its {files.manifest.name} lists no shard; make the shards again.")
     columns = ["shard", "key", "corpus", "video", "source"]
     frames = read_parquet(files.frames, "make the shards again, or restore the file", columns)
     frames = frames.sort_by([("shard", "ascending"), ("key", "ascending")]).combine_chunks()
