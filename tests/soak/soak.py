@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "pretrain"))
 sys.path.append(str(Path(__file__).resolve().parent))
@@ -34,12 +35,14 @@ from records.run import RunFolder
 from runtime.files import TEMPORARY_MARK
 
 RANKS = 2
+MOST_GROWTH_MB = 50
+MOST_GROWTH_FILES = 4
 TIMEOUT_SECONDS = 8  # of the run's own notice of a rank that does not answer
 
 
 @dataclass
 class Usage:
-    """Largest resident memory and number of open files of any rank, in the first and second half of its life."""
+    """Resident memory and number of open files of every rank, all its life."""
 
     samples: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by process: (kB, open files)
 
@@ -54,14 +57,19 @@ class Usage:
                 continue  # it has just ended
             self.samples.setdefault(rank.process.pid or 0, []).append((resident, files))
 
-    def growth(self) -> tuple[float, int]:
-        """The most that a process grew between the middle and the end of its life: MB, open files."""
-        memory, files = 0.0, 0
+    def growth(self) -> tuple[float, float]:
+        """The most that a process grew from the middle third of its life to the last: MB, open files.
+
+        Medians, since a save holds more of both while it is written.
+        """
+        memory, files = 0.0, 0.0
         for own in self.samples.values():
-            half = own[len(own) // 2 :]
-            if len(own) >= 150:  # half a minute: a start-up takes memory and files, and is no leak
-                memory = max(memory, (half[-1][0] - half[0][0]) / 1000)
-                files = max(files, half[-1][1] - half[0][1])
+            third = len(own) // 3
+            if third >= 100:  # a minute in all: a start-up takes memory and files, and is no leak
+                middle, last = zip(*own[third : 2 * third], strict=True), zip(*own[-third:], strict=True)
+                (kilobytes, opened), (kilobytes_last, opened_last) = (map(median, part) for part in (middle, last))
+                memory = max(memory, (kilobytes_last - kilobytes) / 1000)
+                files = max(files, opened_last - opened)
         return memory, files
 
 
@@ -129,7 +137,10 @@ class Soak:
         while _lines(run) == before and time.monotonic() < deadline and all(rank.code is None for rank in ranks):
             self.usage.sample(ranks)
             time.sleep(0.1)
-        time.sleep(self.dice.uniform(0, self.seconds / 3))
+        until = time.monotonic() + self.dice.uniform(0, self.seconds / 3)
+        while time.monotonic() < until:
+            self.usage.sample(ranks)
+            time.sleep(0.2)
         return ranks
 
 
@@ -268,10 +279,13 @@ def main() -> int:
     memory, files = soak.usage.growth()
     print(f"{(time.monotonic() - began) / 60:.0f} minutes, {soak.finished} runs of {arguments.steps} steps")
     print(f"{sum(soak.faults.values())} faults: {dict(soak.faults)}")
-    print(f"largest growth over the second half of a rank's life: {memory:.0f} MB, {files} open files")
+    print(f"largest growth from the middle to the last third of a rank's life: {memory:.0f} MB, {files:.0f} open files")
+    if memory > MOST_GROWTH_MB or files > MOST_GROWTH_FILES:
+        soak.problems.append("memory or open files grow as the run goes on")
     for problem in soak.problems:
         print(f"problem: {problem}")
-    print("not bit-identical" if soak.problems else "all runs ended bit-identical to the one that was left alone")
+    if not soak.problems:
+        print("all runs ended bit-identical to the one that was left alone")
     return 1 if soak.problems else 0
 
 
