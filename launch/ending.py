@@ -84,5 +84,16 @@ def main(folder: Path, exit_code: int) -> int:
     return exit_code
 
 
+def end_after_a_killed_script(job: Job) -> None:
+    """Runs beside a batch script that was killed: Slurm calls the job failed by now, unless it ended it itself."""
+    job_id = os.environ["SLURM_JOB_ID"]
+    known = slurm.states([job_id], _TRIES).get(job_id)
+    state = known.state if known and known.state not in ("COMPLETING", "FAILED") else "RUNNING"
+    decision = record_end(job, 128 + signal.SIGKILL, state)
+    say(f"the batch script of {job.stage} was killed: {decision}")
+    if decision == "requeue":
+        slurm.requeue(job_id, _TRIES)
+
+
 if __name__ == "__main__":
     sys.exit(exit_code_of(lambda: main(Path(sys.argv[1]), int(sys.argv[2]))))

@@ -226,6 +226,9 @@ def _setup_lines(job: Job, cluster: ClusterConfig) -> list[str]:
         f"export PYTHONPATH={shlex.quote(job.code)}${{PYTHONPATH:+:$PYTHONPATH}} PYTHONSAFEPATH=1",
         # A preempted or cancelled job tells this shell too: it must outlive the stage, which is saving then.
         "trap : TERM",
+        # A step of its own on the node of this shell, so that it outlives it.
+        "srun --overlap --relative=0 --nodes=1 --ntasks=1 --cpus-per-task=1 --mem=0 --quiet "
+        f"{_host_python(cluster)} -m launch.keeper {shlex.quote(str(job.folder))} $$ &",
     ]
 
 

@@ -16,7 +16,7 @@ from real_slurm import HERE, Slurm, command_of, processes_of, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run
-from launch.jobs import Job, events_of, read_job, record_event
+from launch.jobs import Job, events_of, events_since_submission, read_job, record_event
 from launch.slurm import GLANCE_SECONDS
 from launch.status import job_state, states_of
 from launch.submit import describe, submit
@@ -219,6 +219,18 @@ def test_a_rank_that_fails_takes_a_stopped_one_with_it(slurm: Slurm, tmp_path: P
     os.kill(second, signal.SIGKILL)
     wait_until(job, "COMPLETED", 150)  # without it srun would wait for five minutes
     assert job_state(job.folder).requeues == 1
+
+
+def test_a_killed_batch_script_is_started_again(slurm: Slurm, tmp_path: Path) -> None:
+    run = tmp_path / "a"
+    job = start(run, 40, cluster=cluster_of(pretrain=Resources(time_minutes=5)))
+    wait_for(lambda: trace(run, "start"), 120, "it is up")
+    (script,) = (pid for pid in processes_of(str(job.job_id)) if b"slurm_script" in command_of(pid))
+    os.kill(script, signal.SIGKILL)
+    wait_until(job, "COMPLETED", 150)
+    assert job_state(job.folder).requeues == 1
+    ends = [event["exit_code"] for event in events_since_submission(job) if event["event"] == "ended"]
+    assert ends == [128 + signal.SIGKILL, 0], "one end is noted for each go"
 
 
 def test_status_does_not_wait_for_a_controller_that_is_away(slurm: Slurm, tmp_path: Path) -> None:

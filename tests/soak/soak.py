@@ -273,7 +273,9 @@ def main() -> int:
         until = began + 3600 * arguments.hours
         while time.monotonic() < until:
             soak.disturb_one_run(until)
-            print(f"run {soak.finished}: {sum(soak.faults.values())} faults, {len(soak.problems)} problems", flush=True)
+            said = f"; the last one: {soak.problems[-1]}" if soak.problems else ""
+            faults = sum(soak.faults.values())
+            print(f"run {soak.finished}: {faults} faults, {len(soak.problems)} problems{said}", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     memory, files = soak.usage.growth()

@@ -1,0 +1,49 @@
+"""`python -m launch.keeper JOB_FOLDER PID`: starts a job again whose batch script was killed.
+
+The script's last lines decide whether a job starts again; a script that was killed (by the kernel for want of memory,
+or by hand) does not come to them, and Slurm calls the job failed. The keeper is a step of its own beside the stage, so
+it outlives the script by the seconds that Slurm gives a job to end in.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from launch.ending import end_after_a_killed_script
+from launch.jobs import Job, events_since_submission, read_job
+from runtime.errors import exit_code_of
+
+_POLL_SECONDS = 1.0
+
+
+def ends_noted(job: Job) -> int:
+    return sum(event["event"] == "ended" for event in events_since_submission(job))
+
+
+def main(folder: Path, script: int) -> int:
+    # Warning, preemption and the end of the job are told to every step; only the script's end ends the keeper.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    job = read_job(folder)
+    before = ends_noted(job)
+    while _is_alive(script):
+        time.sleep(_POLL_SECONDS)
+    if ends_noted(job) == before:
+        end_after_a_killed_script(job)
+    return 0
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code_of(lambda: main(Path(sys.argv[1]), int(sys.argv[2]))))
