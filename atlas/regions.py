@@ -4,8 +4,9 @@ A list is a JSONL file, one region a line, files relative to it:
 
     {"file": "polyps/1.jpg", "label": "polyps", "box": [x1, y1, x2, y2], "polygon": [[x, y], …]}
 
-or a folder of LabelMe files. Boxes are pixels of the picture, right and bottom excluded. A label is one of the
-dataset's own, or a path of the taxonomy (colon/pathological-findings/colon-polyp).
+or a folder of LabelMe files. `"annotator": "a"` keeps apart what several people marked in the same picture; of LabelMe
+files the folder below the given one names the annotator. Boxes are pixels of the picture, right and bottom excluded. A
+label is one of the dataset's own, or a path of the taxonomy (colon/pathological-findings/colon-polyp).
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Region:
     label: Label
     box: Box  # x1, y1, x2, y2
     polygon: Polygon = ()
+    annotator: str = ""  # who marked it, where a list of one's own says so
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def read_regions(rows: Sequence[Row], own_list: Path | None = None) -> Regions:
                 _add(regions, row, region)
     if own_list is not None:
         by_path = {row.path: row for row in rows}
-        for file, label, box, polygon in _listed(own_list):
+        for file, label, box, polygon, annotator in _listed(own_list):
             row_of_file = by_path.get(str(file.resolve()))
             if row_of_file is None:
                 regions.problems["picture is not in the atlas"] += 1
@@ -108,7 +110,7 @@ def read_regions(rows: Sequence[Row], own_list: Path | None = None) -> Regions:
             if meaning is None:
                 regions.problems[f"unknown label '{label}'"] += 1
             else:
-                _add(regions, row_of_file, Region(meaning, box, polygon))
+                _add(regions, row_of_file, Region(meaning, box, polygon, annotator))
     return regions
 
 
@@ -284,24 +286,34 @@ def _capsule_boxes(folder: Path) -> dict[str, list[dict[str, str]]]:
 # ------------------------------------------------------------------------------------------ a list of one's own
 
 
-def _listed(path: Path) -> Iterator[tuple[Path, str, Box, Polygon]]:
+Listed = tuple[Path, str, Box, Polygon, str]  # picture, label, box, outline, annotator
+
+
+def _listed(path: Path) -> Iterator[Listed]:
     if path.is_dir():
         for file in sorted(path.rglob("*.json")):
-            yield from _from_labelme(file)
+            folders = file.relative_to(path).parts[:-1]
+            yield from _from_labelme(file, folders[0] if folders else "")
         return
     for number, line in enumerate(read_json_lines(path), 1):
         try:
             polygon = tuple((float(x), float(y)) for x, y in line.get("polygon") or ())
             box = line.get("box") or _box_around(polygon)
             x1, y1, x2, y2 = (float(value) for value in box)
-            yield path.parent / line["file"], str(line["label"]), (x1, y1, x2, y2), polygon
+            yield (
+                path.parent / line["file"],
+                str(line["label"]),
+                (x1, y1, x2, y2),
+                polygon,
+                str(line.get("annotator") or ""),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{path}, line {number}: a region needs file, label and box (four numbers) or polygon; correct it."
             ) from error
 
 
-def _from_labelme(file: Path) -> Iterator[tuple[Path, str, Box, Polygon]]:
+def _from_labelme(file: Path, annotator: str) -> Iterator[Listed]:
     content = read_json(file)
     if not isinstance(content, dict) or "shapes" not in content:
         return
@@ -311,7 +323,7 @@ def _from_labelme(file: Path) -> Iterator[tuple[Path, str, Box, Polygon]]:
             points = tuple((float(x), float(y)) for x, y in shape["points"])
             box = _box_around(points)
             polygon = points if shape.get("shape_type", "polygon") == "polygon" else ()
-            yield picture, str(shape["label"]), box, polygon
+            yield picture, str(shape["label"]), box, polygon, annotator
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"cannot read {file}: a shape needs a label and points; correct it in LabelMe.") from error
 

@@ -121,6 +121,21 @@ def polygon_iou(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> f
     return float(one.intersection(other).area / whole) if whole else 0.0
 
 
+def iou_with_truth(truth: Sequence[Sequence[float]], predicted: Sequence[Sequence[float]]) -> float:
+    """Overlap of the first box with the true area: several true boxes of one lesion are merged."""
+    return union_iou(truth, predicted[:1]) if len(truth) > 1 else iou_first(truth, predicted)
+
+
+def outline_iou(outlines: Sequence[Sequence[Sequence[float]]], boxes: Sequence[Sequence[float]]) -> float:
+    """Overlap of boxes with the area that true outlines enclose; 0 without a box."""
+    if not len(outlines) or not len(boxes):
+        return 0.0
+    true = unary_union([make_valid(Polygon(points)) for points in outlines])
+    said = unary_union([shapely_box(*box) for box in boxes])
+    whole = true.union(said).area
+    return float(true.intersection(said).area / whole) if whole else 0.0
+
+
 def recall_at(overlaps: Floats, threshold: float) -> float:
     """Share of all pictures whose overlap reaches the threshold; at 0 it is 1."""
     return float(np.mean(np.asarray(overlaps) >= threshold - 1e-12))
@@ -150,7 +165,7 @@ def check_conventions(
     """Whether the replies look as if another convention was meant: 0.05 better, with an interval above 0."""
     overlaps = {
         name: np.array(
-            [iou_first(t, read_boxes(r, s, name).boxes) for r, t, s in zip(replies, truths, sizes, strict=True)]
+            [iou_with_truth(t, read_boxes(r, s, name).boxes) for r, t, s in zip(replies, truths, sizes, strict=True)]
         )
         for name in CONVENTIONS
     }

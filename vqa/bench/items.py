@@ -44,6 +44,7 @@ class MarkedRegion:
     box: Box
     polygon: tuple[tuple[int, int], ...] = ()
     target: bool = False
+    annotator: str = ""  # whose box it is, beside the consensus
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,11 @@ class Item:
     other: str = ""  # further columns of an imported file, as JSON
 
     @property
+    def targets(self) -> tuple[MarkedRegion, ...]:
+        """The regions that are asked for."""
+        return tuple(region for region in self.regions if region.target)
+
+    @property
     def answer_text(self) -> str:
         return self.options[LETTERS.index(self.answer)] if self.answer else ""
 
@@ -95,6 +101,7 @@ _REGION = pa.struct(
         ("box", pa.list_(pa.int32())),
         ("polygon", pa.list_(pa.list_(pa.int32()))),
         ("target", pa.bool_()),
+        ("annotator", pa.string()),
     ]
 )
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -125,6 +132,7 @@ def _huggingface() -> dict[str, Any]:
         "box": several(value("int32")),
         "polygon": several(several(value("int32"))),
         "target": value("bool"),
+        "annotator": value("string"),
     }
     special: dict[str, Any] = {
         "width": value("int32"),
@@ -162,7 +170,12 @@ def write_table(table: pa.Table, path: Path) -> None:
 def _item(row: dict[str, Any]) -> Item:
     regions = tuple(
         MarkedRegion(
-            r["name"], r["color"], tuple(r["box"]), tuple((x, y) for x, y in r["polygon"] or ()), bool(r["target"])
+            r["name"],
+            r["color"],
+            tuple(r["box"]),
+            tuple((x, y) for x, y in r["polygon"] or ()),
+            bool(r["target"]),
+            r.get("annotator") or "",
         )
         for r in row["regions"] or ()
     )

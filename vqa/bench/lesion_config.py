@@ -45,7 +45,9 @@ class LesionConfig:
     negative_findings: list[str] = option("Findings, beside normal ones, of pictures without a lesion.", [])
     human_per_class: int = option("Pictures of each class that people answer too.", 3)
     q3_options: Literal["all", "region"] = option("all lesions, or (as in the paper) those of the own site.", "all")
-    several_boxes: Literal["leave_out", "union"] = option("Pictures with several boxes of their class.", "leave_out")
+    several_boxes: Literal["leave_out", "union"] = option(
+        "A lesion in several boxes: leave_out asks for no box, union scores against the merged area.", "leave_out"
+    )
 
     def check(self) -> None:
         for lesion in self.classes:

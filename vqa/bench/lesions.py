@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from atlas.regions import Region
 from backbone.networks import find_network
 from runtime.console import say, table
 from runtime.errors import UserError
 from runtime.files import atomic_directory, read_json_lines
+from scoring.localisation import corner_iou
 from scoring.replies import LETTERS
 from vqa.bench.candidates import Candidate
 from vqa.bench.config import BuildConfig
@@ -21,11 +23,15 @@ from vqa.bench.items import Draft, Item, MarkedRegion, question_id, write_bench
 from vqa.bench.keys import keyed
 from vqa.bench.lesion_config import QUESTIONS, LesionClass, LesionConfig
 from vqa.bench.pictures import Prepared
+from vqa.bench.review import apply_review, read_review
 from vqa.bench.select import select
 from vqa.bench.sources import Picture, read_sources
 from vqa.features import features_of
 
 NEGATIVE = "none"
+# The annotator whose boxes several people agreed on; without one the middle of theirs is taken.
+CONSENSUS = "consensus"
+_SAME_PLACE = 0.5
 
 
 @dataclass(frozen=True)
@@ -63,12 +69,13 @@ def build_lesion_bench(config: BuildConfig) -> None:
     )
     there = [c for c in lesions.classes if any(x.entity == c.name for x in chosen.chosen)]
     human = _human_subset(chosen.chosen, lesions.human_per_class, config.seed)
-    maker = _Maker(config, there, references, facts)
+    maker = _Maker(config, there, references, facts, left_out)
     items = [
         replace(item, human=candidate.picture.sha256 in human)
         for candidate in chosen.chosen
         for item in maker.questions(candidate)
     ]
+    items, reviewed = apply_review(items, read_review(Path(config.review)) if config.review else [])
     _report(items, lesions, left_out)
     with atomic_directory(config.out) as folder:
         items = render_all(items, {p.sha256: p for p in sources.pictures}, facts, folder)
@@ -84,7 +91,7 @@ def build_lesion_bench(config: BuildConfig) -> None:
             "selection": chosen.report,
             "left_out": dict(sorted(left_out.items())),
             "licences": licences_of(items),
-            "reviewed": 0,
+            **reviewed,
         }
         write_bench(folder, Draft(config.name, [replace(item, benchmark=config.name) for item in items], notes))
     pictures = len({item.sha256 for item in items})
@@ -145,7 +152,9 @@ class _Maker:
         classes: Sequence[LesionClass],
         references: dict[str, Reference],
         facts: dict[str, Prepared],
+        left_out: Counter[str],
     ) -> None:
+        self._left_out = left_out
         self._config, self._classes, self._references, self._facts = config, list(classes), references, facts
         self._sites = list(config.lesions.sites)
 
@@ -180,14 +189,32 @@ class _Maker:
             return item
         lesion = next(c for c in self._classes if c.name == candidate.entity)
         own = [r for r in candidate.picture.regions if r.label.finding in {f.split("/")[0] for f in lesion.findings}]
-        marked = [
-            MarkedRegion(candidate.entity, "", box, prepared.polygon(region.polygon), target=True)
-            for region in own
-            if (box := prepared.box(region.box)) is not None
-        ]
-        if not marked or (len(marked) > 1 and self._config.lesions.several_boxes == "leave_out"):
+        names = sorted({region.annotator for region in own} - {""})
+        if len(names) > 1:
+            marked = self._annotated(candidate, own, prepared)
+        else:
+            marked = _marked(candidate.entity, own, prepared)
+        if sum(region.target for region in marked) > 1 and self._config.lesions.several_boxes == "leave_out":
+            self._left_out["box question: several boxes of the lesion (lesions.several_boxes=union merges them)"] += 1
+            return None
+        if not marked:
             return None
         return replace(item, regions=tuple(marked))
+
+    def _annotated(self, candidate: Candidate, own: Sequence[Region], prepared: Prepared) -> list[MarkedRegion]:
+        """What several people marked: their consensus is asked for, and the boxes of each are kept beside it."""
+        by_name: dict[str, list[Region]] = defaultdict(list)
+        for region in own:
+            by_name[region.annotator].append(region)
+        agreed = _marked(candidate.entity, by_name.pop(CONSENSUS, []), prepared)
+        single = {name: _marked(candidate.entity, mine, prepared) for name, mine in sorted(by_name.items()) if name}
+        if not agreed:
+            agreed = consensus_of([marked[0] for marked in single.values() if len(marked) == 1])
+            if len(single) < 2 or any(len(marked) != 1 for marked in single.values()) or not agreed:
+                self._left_out["box question: the annotators mark different places"] += 1
+                return []
+        beside = [replace(r, target=False, annotator=name) for name, marked in single.items() for r in marked]
+        return [*agreed, *beside]
 
     def _item(
         self, candidate: Candidate, task: str, kind: str, question: str, options: tuple[str, ...], answer: str
@@ -217,6 +244,23 @@ class _Maker:
             system=self._config.lesions.texts.system,
             natural_order=True,
         )
+
+
+def _marked(name: str, regions: Sequence[Region], prepared: Prepared) -> list[MarkedRegion]:
+    return [
+        MarkedRegion(name, "", box, prepared.polygon(region.polygon), target=True)
+        for region in regions
+        if (box := prepared.box(region.box)) is not None
+    ]
+
+
+def consensus_of(marked: Sequence[MarkedRegion]) -> list[MarkedRegion]:
+    """One box whose sides lie in the middle of the annotators'; none when two of them share less than half."""
+    boxes = np.array([region.box for region in marked], float).reshape(-1, 4)
+    if not len(boxes) or corner_iou(boxes, boxes).min() < _SAME_PLACE:
+        return []
+    x1, y1, x2, y2 = (round(float(side)) for side in boxes.mean(axis=0))
+    return [MarkedRegion(marked[0].name, "", (x1, y1, x2, y2), target=True)]
 
 
 def _read_references(path: Path) -> dict[str, Reference]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,11 @@ from vqa.people.ratings import read_ratings
 from vqa.people.readers import read_people
 from vqa.score.figures import accounting
 from vqa.score.leaderboard_page import page_of
-from vqa.score.lesion_tables import table_of
-from vqa.score.lesions import COLUMNS, Sheet, columns_of, contestant_figures, sheet_of
+from vqa.score.lesion_estimates import COLUMNS, FIGURES, columns_of
+from vqa.score.lesion_sheets import Sheet, parsed_rows, sheet_of
+from vqa.score.lesion_tables import short_table
+from vqa.score.lesion_variants import Contestant, read_contestant, variant_figures
+from vqa.score.lesions import contestant_figures
 from vqa.score.people import against_groups, group_figures
 from vqa.score.settings import ScoreSettings
 from vqa.score.texts import add_ratings, agreement_of, consistency
@@ -37,10 +42,11 @@ def score_lesions(bench: Bench, answers: Sequence[Path], settings: ScoreSettings
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UserError(f"two contestants are called {twice[0]}; give one another api.name.")
-    sheets = [sheet_of(bench, one, settings.mode) for one in sets]
-    readers = [(group, sheet_of(bench, one, settings.mode)) for group, one in people]
+    models = [Entry(one, read_contestant(bench, one, settings.mode)) for one in sets]
+    readers = [Entry(one, Contestant(sheet_of(bench, one, settings.mode)), group) for group, one in people]
+    everybody = [sheet for entry in (*models, *readers) for sheet in entry.contestant.sheets]
     ratings = read_ratings(settings.ratings) if settings.ratings else []
-    rated_by = add_ratings([*sheets, *(sheet for _, sheet in readers)], ratings)
+    rated_by = add_ratings(everybody, ratings)
     results: dict[str, Any] = {
         "format": FORMAT,
         "bench": bench.manifest["name"],
@@ -51,53 +57,65 @@ def score_lesions(bench: Bench, answers: Sequence[Path], settings: ScoreSettings
         "draws": settings.draws,
         "rated_by": rated_by,
         "agreement": agreement_of(ratings),
-        "full": _part(bench, bench.items, sheets, [], sets, settings),
+        "full": _part(bench, bench.items, models, settings),
     }
-    human = [item for item in bench.items if item.human]
     if readers:
-        results["human"] = _part(bench, human, sheets, readers, sets, settings)
+        human = [item for item in bench.items if item.human]
+        results["human"] = _part(bench, human, [*models, *readers], settings)
     if settings.complete_cases:
-        results["complete_cases"] = _complete_cases(bench, sheets, sets, settings)
-    out = make_directory(settings.out)
+        results["complete_cases"] = _complete_cases(bench, models, settings)
+    _write(bench, results, [*models, *readers], everybody, make_directory(settings.out))
+    return results
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Somebody who takes part; `group` is that of a reader."""
+
+    answers: AnswerSet
+    contestant: Contestant
+    group: str = ""
+
+
+def _write(
+    bench: Bench, results: dict[str, Any], entries: Sequence[Entry], everybody: Sequence[Sheet], out: Path
+) -> None:
     write_json(out / "results.json", _plain(results))
     board = {key: results[key] for key in ("bench", "full", "human") if key in results}
     write_json(out / "leaderboard.json", _plain(board))
     write_text(out / "summary.csv", _summary(results))
-    everybody = [*sheets, *(sheet for _, sheet in readers)]
-    write_text(out / "index.html", page_of(bench, results, everybody))
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in parsed_rows(bench, everybody))
+    write_text(out / "parsed.jsonl", "".join(lines))
+    write_text(out / "index.html", page_of(bench, results, [entry.contestant.plain for entry in entries]))
     _say(results, out)
-    return results
 
 
-def _part(
-    bench: Bench,
-    items: Sequence[Item],
-    sheets: Sequence[Sheet],
-    readers: Sequence[tuple[str, Sheet]],
-    sets: Sequence[AnswerSet],
-    settings: ScoreSettings,
-) -> dict[str, Any]:
+def _part(bench: Bench, items: Sequence[Item], entries: Sequence[Entry], settings: ScoreSettings) -> dict[str, Any]:
     """The table of one set of questions: models, and readers with their groups."""
-    columns = columns_of(items)
+    columns = columns_of(items, settings.draws)
     rows = []
-    for sheet in [*sheets, *(sheet for _, sheet in readers)]:
-        row = contestant_figures(bench, sheet, columns, settings.draws)
+    for entry in entries:
+        sheet = entry.contestant.plain
+        row = contestant_figures(bench, sheet, columns) | variant_figures(entry.contestant, columns)
         row["consistency"] = consistency(bench, sheet, columns)
-        own = next((one for one in sets if one.name == sheet.name), None)
-        row["accounting"] = accounting(own) if own is not None else None
+        row["accounting"] = None if entry.group else accounting(entry.answers)
         row["accounting_questions"] = len(items)
+        row["seconds"] = accounting(entry.answers)["median_latency_s"]
         rows.append(row)
-    by_group: dict[str, list[Sheet]] = defaultdict(list)
-    for group, sheet in readers:
-        by_group[group].append(sheet)
-    groups = [group_figures(group, members, columns, settings.draws) for group, members in sorted(by_group.items())]
-    against_groups([row for row in rows if row["kind"] != "people"], groups)
+    by_group: dict[str, list[int]] = defaultdict(list)
+    for number, entry in enumerate(entries):
+        if entry.group:
+            by_group[entry.group].append(number)
+    readers = {group: [entries[n].contestant.plain for n in members] for group, members in sorted(by_group.items())}
+    groups = [
+        group_figures(group, sheets, [rows[n] for n in by_group[group]], columns) for group, sheets in readers.items()
+    ]
+    models = [(row, entry.contestant.plain) for row, entry in zip(rows, entries, strict=True) if not entry.group]
+    against_groups(models, readers, columns)
     return {"pictures": len({item.sha256 for item in items}), "questions": len(items), "rows": rows, "groups": groups}
 
 
-def _complete_cases(
-    bench: Bench, sheets: Sequence[Sheet], sets: Sequence[AnswerSet], settings: ScoreSettings
-) -> dict[str, Any]:
+def _complete_cases(bench: Bench, models: Sequence[Entry], settings: ScoreSettings) -> dict[str, Any]:
     """The paper's way: only pictures whose choices every model answered. Adding a model changes everybody's figures."""
     pictures = sorted({item.sha256 for item in bench.items})
     answered: dict[str, Sequence[float | None]] = {
@@ -105,11 +123,11 @@ def _complete_cases(
             1.0 if all(v.status == "ok" for v in (sheet.q1.get(p), sheet.q3.get(p)) if v is not None) else None
             for p in pictures
         ]
-        for sheet in sheets
+        for sheet in (entry.contestant.plain for entry in models)
     }
     kept = {pictures[n] for n in common_answers(answered)}
     items = [item for item in bench.items if item.sha256 in kept]
-    return _part(bench, items, sheets, [], sets, settings) if items else {"pictures": 0, "questions": 0, "rows": []}
+    return _part(bench, items, models, settings) if items else {"pictures": 0, "questions": 0, "rows": [], "groups": []}
 
 
 def _plain(value: Any) -> Any:
@@ -122,34 +140,36 @@ def _plain(value: Any) -> Any:
 
 
 def _summary(results: dict[str, Any]) -> str:
-    head = ["part", "contestant", "kind", "column", "n", "mean", "low", "high", "group", "p", "p_holm"]
+    """One line for each figure of a contestant, and one for each group of readers that it is compared with."""
+    head = ["part", "contestant", "kind", "figure", "n", "value", "low", "high"]
+    head += ["group", "difference", "difference_low", "difference_high", "p", "p_holm"]
     lines = []
     for part in ("full", "human"):
         for row in [*results.get(part, {}).get("rows", []), *results.get(part, {}).get("groups", [])]:
-            for column in COLUMNS:
-                if column not in row:
+            for figure, column in FIGURES.items():
+                if figure not in row:
                     continue
-                low, high = row[column]["interval"] or ("", "")
-                start = [part, row["name"], row["kind"], column, row[column]["n"], row[column]["mean"], low, high]
-                against = row.get("against", {})
-                tests = [(g, against[g][column]) for g in against if column in against[g]]
-                for group, test in tests or [("", {"p": "", "p_holm": ""})]:
-                    lines.append([*start, group, test["p"], test["p_holm"]])
+                value = row[figure] if figure not in COLUMNS else row[figure]["mean"]
+                limits = row["intervals"].get(figure) or ("", "")
+                start = [part, row["name"], row["kind"], figure, row[column]["n"], value, *limits]
+                tests = [(group, own[figure]) for group, own in row.get("against", {}).items() if figure in own]
+                for group, test in tests:
+                    gap = [group, test["difference"], *(test["interval"] or ("", ""))]
+                    lines.append([*start, *gap, test.get("p", ""), test.get("p_holm", "")])
+                if not tests:
+                    lines.append([*start, *[""] * 6])
     return csv_text(head, lines)
 
 
 def _say(results: dict[str, Any], out: Path) -> None:
     for part, title in (("full", "all pictures"), ("human", "pictures that people answered")):
         if part in results:
-            head, rows = table_of(results[part])
-            short = [0, 2, 5, 8, 9, 10, 11, 12]
             table(
                 f"{results['bench']}, {title}: {results[part]['pictures']} pictures; Q3 offers {results['q3_options']}",
-                [head[n] for n in short],
-                [[row[n] for n in short] for row in rows],
+                *short_table(results[part]),
             )
     for row in results["full"]["rows"]:
         if row.get("q2_looks_like"):
             hint = f"replies look like {row['q2_looks_like']}"
             warn(f"{row['name']}: {hint}; if so, set api.box_convention and score again.")
-    say(f"results: {out / 'index.html'}, results.json, leaderboard.json, summary.csv")
+    say(f"results: {out / 'index.html'}, results.json, leaderboard.json, summary.csv, parsed.jsonl")

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import cv2
-import numpy as np
-
 from runtime import pages
-from runtime.images import decode_image
-from vqa.bench.draw import draw_marks, encode_jpeg
-from vqa.bench.items import Bench, Item, MarkedRegion
+from vqa.bench.items import Bench
 from vqa.bench.vocabulary import read_package_yaml
 from vqa.score.charts import scatter
-from vqa.score.lesion_tables import number, table_of
-from vqa.score.lesions import Sheet, columns_of
+from vqa.score.lesion_examples import STYLE as EXAMPLE_STYLE
+from vqa.score.lesion_examples import examples, overlays
+from vqa.score.lesion_sheets import Sheet
+from vqa.score.lesion_tables import Table, difference_table, main_table, number, reply_table, variant_tables
 from vqa.score.page import SCRIPT, STYLE
 from vqa.score.people import MARKS
 
 _EXTRA_STYLE = """
-td.heat { text-align: center; min-width: 3.2rem; } .overlays { display: flex; flex-wrap: wrap; gap: 0.7rem; }
-.overlays figure { width: 15rem; }
+td.heat { text-align: center; min-width: 3.2rem; }
 """
 _PARTS = {
     "human": "Pictures that people answered too",
@@ -37,45 +33,82 @@ def page_of(bench: Bench, results: dict[str, Any], sheets: Sequence[Sheet]) -> s
         f'<p class="quiet">{results["full"]["pictures"]} pictures, {results["full"]["questions"]} questions; reviewed: '
         f"{results['reviewed']}. Q3 offers {offers}. Texts rated by {results['rated_by']}. Intervals: 95%, "
         f"{results['draws']} draws of whole groups of pictures, for groups of people of readers too. Unanswered "
-        "questions count as wrong. Q1 F1 as published can't reach 1 (see the documentation).</p>"
+        f"questions count as wrong. {_ceiling(results)}</p>"
     )
+    best = results.get("human") or results["full"]
     for part, title in _PARTS.items():
         if part in results and results[part]["rows"]:
             body += pages.section(f"{title} ({results[part]['pictures']})", _main_table(results[part]))
-    body += pages.section("Box conventions", _conventions(results))
-    body += pages.section("By class", _heat_maps(results))
+    blind, repeats = variant_tables(best)
+    body += pages.section("Models less readers", _differences(best))
+    body += pages.section("Without the picture", _if_rows(blind))
+    body += pages.section("Repeated runs: mean ± standard deviation", _if_rows(repeats))
+    body += pages.section("Replies, time and cost", pages.table(*reply_table(best), numbers=True))
+    body += pages.section("Boxes", _boxes(results))
+    body += pages.section("By class", _heat_maps(best))
     body += pages.section("Where errors begin", _chains(results))
-    body += pages.section("Quality against cost", _cost(results))
+    body += pages.section("Quality against cost", _cost(best))
     body += pages.section("Agreement of raters", _agreement(results))
-    body += pages.section("Boxes: worst, median and best", _overlays(bench, sheets))
+    body += pages.section("Boxes: worst, median and best", overlays(bench, sheets))
+    body += pages.section("Pictures and replies", examples(bench, sheets))
     body += pages.section("Published figures, on other pictures", _published())
-    return pages.page(f"{results['bench']}: leaderboard", body + f"<script>{SCRIPT}</script>", STYLE + _EXTRA_STYLE)
+    style = STYLE + EXAMPLE_STYLE + _EXTRA_STYLE
+    return pages.page(f"{results['bench']}: leaderboard", body + f"<script>{SCRIPT}</script>", style)
+
+
+def _ceiling(results: dict[str, Any]) -> str:
+    ceilings = [row["q1_f1_published_ceiling"] for row in results["full"]["rows"] if "q1_f1_published_ceiling" in row]
+    return f"Q1 F1 as published can't be more than {ceilings[0]:.3f} on all pictures." if ceilings else ""
 
 
 def _main_table(part: dict[str, Any]) -> str:
-    groups = part.get("groups", [])
-    legend = ", ".join(f"{mark} differs from {g['name']}" for mark, g in zip(MARKS, groups, strict=False))
-    rule = " (sign flips over classes, Holm in each column, 0.05)."
+    legend = ", ".join(f"{mark} differs from {g['name']}" for mark, g in zip(MARKS, part["groups"], strict=False))
+    rule = " (sign flips over classes, Holm over all models and groups of a column, 0.05)."
     note = f'<p class="quiet">{pages.text(legend + rule)}</p>' if legend else ""
-    return pages.table(*table_of({"groups": [], **part}), numbers=True) + note
+    return pages.table(*main_table(part), numbers=True) + note
 
 
-def _conventions(results: dict[str, Any]) -> str:
+def _if_rows(content: Table) -> str:
+    return pages.table(*content, numbers=True) if content[1] else ""
+
+
+def _differences(part: dict[str, Any]) -> str:
+    if not part["groups"]:
+        return ""
+    note = (
+        "Difference (95% interval over pictures and readers, the same draws for both sides), p of sign flips over "
+        "classes after Holm; * below 0.05."
+    )
+    return _if_rows(difference_table(part)) + f'<p class="quiet">{note}</p>'
+
+
+def _boxes(results: dict[str, Any]) -> str:
+    """Under each convention, and against what else is known of the truth."""
     rows = []
-    for row in results["full"]["rows"]:
-        if "q2_by_convention" in row:
-            means = row["q2_by_convention"]
-            hint = f"replies look like {row['q2_looks_like']}" if row["q2_looks_like"] else ""
-            figures = [*(f"{mean:.3f}" for mean in means.values()), number(row["q2_miou_best_match"])]
-            rows.append([row["name"], *figures, f"{row['q2_boxes_per_reply']:.2f}", hint])
-    head = ["contestant", "pixel", "unit", "permille", "permille, y first", "best of all boxes", "boxes/reply", ""]
-    return pages.table(head, rows, numbers=True) if rows else ""
+    known = [row for row in results["full"]["rows"] if "q2_by_convention" in row]
+    outlines = any("q2_miou_outline" in row for row in known)
+    annotators = sorted({name for row in known for name in row.get("q2_miou_by_annotator", {})})
+    for row in known:
+        hint = f"replies look like {row['q2_looks_like']}" if row["q2_looks_like"] else ""
+        figures = [*row["q2_by_convention"].values(), row["q2_miou_best_match"], row["q2_miou_union"]]
+        figures += [row.get("q2_miou_outline")] if outlines else []
+        figures += [row.get("q2_miou_by_annotator", {}).get(name) for name in annotators]
+        rows.append([row["name"], *(number(f) for f in figures), f"{row['q2_boxes_per_reply']:.2f}", hint])
+    head = ["contestant", "pixel", "unit", "permille", "permille, y first", "best of all boxes", "all boxes merged"]
+    head += ["outline"] if outlines else []
+    head += [f"against {name}" for name in annotators]
+    notes = []
+    if outlines:
+        notes.append(f"Outline: no box gets more than about {known[0]['q2_miou_outline_ceiling']:.3f}.")
+    if annotators:
+        notes.append(f"The annotators' own boxes overlap by {known[0]['q2_annotators_iou']:.3f}.")
+    content = pages.table([*head, "boxes/reply", ""], rows, numbers=True) if rows else ""
+    return content + (f'<p class="quiet">{pages.text(" ".join(notes))}</p>' if notes else "")
 
 
-def _heat_maps(results: dict[str, Any]) -> str:
-    part = results.get("human") or results["full"]
+def _heat_maps(part: dict[str, Any]) -> str:
     parts = []
-    for column in ("q1", "q2", "q3"):
+    for column, title in {"q1": "Q1 site", "q2": "Q2 overlap", "q3": "Q3 diagnosis"}.items():
         rows = [row for row in [*part["rows"], *part["groups"]] if column in row["by_class"]]
         names = sorted({name for row in rows for name in row["by_class"][column]})
         if not rows:
@@ -85,7 +118,6 @@ def _heat_maps(results: dict[str, Any]) -> str:
         for row in rows:
             cells = "".join(_heat(row["by_class"][column].get(name)) for name in names)
             lines.append(f"<tr><td>{pages.text(row['name'])}</td>{cells}</tr>")
-        title = {"q1": "Q1 site", "q2": "Q2 overlap", "q3": "Q3 diagnosis"}[column]
         parts.append(
             f'<h3>{title}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
             f"<tbody>{''.join(lines)}</tbody></table></div>"
@@ -111,8 +143,7 @@ def _chains(results: dict[str, Any]) -> str:
     return pages.table([*head, "text names chosen site", "chosen lesion", "a lesion not there"], rows, numbers=True)
 
 
-def _cost(results: dict[str, Any]) -> str:
-    part = results.get("human") or results["full"]
+def _cost(part: dict[str, Any]) -> str:
     points = [
         (row["name"], row["accounting"]["cost_per_1000"], row["q3"]["mean"])
         for row in part["rows"]
@@ -140,34 +171,3 @@ def _published() -> str:
         rows = [[row["name"], *(number(value) for value in row["values"])] for row in published[key]]
         parts.append(f"<h3>{title}</h3>" + pages.table(["model", *published["columns"]], rows, numbers=True))
     return pages.details(f"{published['note']}: not comparable with the tables above", "".join(parts))
-
-
-def _overlays(bench: Bench, sheets: Sequence[Sheet]) -> str:
-    """Truth in green, the reply's first box in red."""
-    items = columns_of(bench.items).lesions.get("q2", [])
-    parts = []
-    for sheet in sheets:
-        scored = [(sheet.value("q2", item) or 0.0, item) for item in items]
-        scored.sort(key=lambda pair: (pair[0], pair[1].id))
-        if not scored:
-            continue
-        chosen = {"worst": scored[0], "median": scored[len(scored) // 2], "best": scored[-1]}
-        figures = [_overlay(bench, item, sheet, f"{title}: {iou:.2f}") for title, (iou, item) in chosen.items()]
-        parts.append(f'<h3>{pages.text(sheet.name)}</h3><div class="overlays">{"".join(figures)}</div>')
-    return "".join(parts)
-
-
-def _overlay(bench: Bench, item: Item, sheet: Sheet, caption: str) -> str:
-    picture = decode_image(bench.picture(item), item.image)
-    marks = [MarkedRegion(region.name, "green", region.box) for region in item.regions]
-    boxes = sheet.q2[item.sha256].boxes
-    if boxes:
-        x1, y1, x2, y2 = (round(v) for v in boxes[0])
-        marks.append(MarkedRegion("", "red", (x1, y1, x2, y2)))
-    drawn = draw_marks(picture, marks)
-    scale = min(1.0, 300 / max(drawn.shape[:2]))
-    size = (max(1, round(drawn.shape[1] * scale)), max(1, round(drawn.shape[0] * scale)))
-    small = np.asarray(cv2.resize(drawn, size, interpolation=cv2.INTER_AREA), np.uint8)
-    note = f"{caption}, {item.entity}" + ("" if boxes else f" (reply: {sheet.q2[item.sha256].status})")
-    shown = pages.image(encode_jpeg(small, 85), item.id, "jpeg")
-    return f"<figure>{shown}<figcaption>{pages.text(note)}</figcaption></figure>"

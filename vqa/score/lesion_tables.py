@@ -1,4 +1,4 @@
-"""The leaderboard's main table."""
+"""The leaderboard's tables, as rows of text."""
 
 from __future__ import annotations
 
@@ -7,52 +7,140 @@ from typing import Any
 
 import numpy as np
 
+from scoring.intervals import with_interval
+from vqa.score.lesion_estimates import COLUMNS, FIGURES
 from vqa.score.people import marks_of
 
-_SHOWN = {
+Table = tuple[list[str], list[list[str]]]
+TITLES = {
     "q1": "Q1 site", "q1_region_macro_f1": "Q1 F1", "q1_f1_published": "Q1 F1 as published", "q2": "Q2 mIoU",
     "q2_recall_0_5": "R@0.5", "q2_recall_0_75": "R@0.75", "q3": "Q3 diagnosis", "q3_macro_f1": "Q3 F1",
     "q4": "Q4 findings", "q5": "Q5 advice",
 }  # fmt: skip
 
 
-def _cell(row: dict[str, Any], column: str, groups: Sequence[str]) -> str:
-    value = row.get(column)
-    if value is None:
-        return "–"
-    if not isinstance(value, dict):
-        return f"{value:.3f}"
-    if value.get("mean") is None:
-        return "–"
-    interval = value.get("interval")
-    spread = "" if interval is None else f" ({interval[0]:.3f}–{interval[1]:.3f})"
-    return f"{value['mean']:.3f}{marks_of(row, column, groups)}{spread}"
-
-
-def table_of(part: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Best diagnosis first; groups of readers after the single contestants."""
-    groups = [group["name"] for group in part["groups"]]
-    head = ["contestant", "kind", *_SHOWN.values(), "answered", "valid boxes", "specificity", "cost/1000"]
-    ranked = sorted(part["rows"], key=lambda row: -(row.get("q3") or {"mean": 0.0})["mean"])
-    rows = []
-    for row in [*ranked, *part["groups"]]:
-        plural = "" if row.get("readers") == 1 else "s"
-        name = f"{row['name']} ({row['readers']} reader{plural})" if "readers" in row else row["name"]
-        rate = row.get("answer_rate", {})
-        money = row.get("accounting") or {}
-        rows.append(
-            [
-                name,
-                row["kind"],
-                *(_cell(row, column, groups) for column in _SHOWN),
-                f"{np.mean(list(rate.values())):.3f}" if rate else "–",
-                number(row.get("q2_valid_rate")),
-                number(row.get("specificity")),
-                number(money.get("cost_per_1000")),
-            ]
-        )
-    return head, rows
-
-
 def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def _value(row: dict[str, Any], figure: str) -> float | None:
+    value = row.get(figure)
+    return value["mean"] if isinstance(value, dict) else value
+
+
+def _cell(row: dict[str, Any], figure: str, groups: Sequence[str]) -> str:
+    value = _value(row, figure)
+    if value is None:
+        return "–"
+    low, high = row["intervals"].get(figure) or (None, None)
+    shown, _, limits = with_interval(value, low, high).partition(" ")
+    return f"{shown}{marks_of(row, figure, groups)} {limits}".rstrip()
+
+
+def _name(row: dict[str, Any]) -> str:
+    if "readers" not in row:
+        return str(row["name"])
+    return f"{row['name']} ({row['readers']} reader{'' if row['readers'] == 1 else 's'})"
+
+
+def ranked(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """Best diagnosis first; groups of readers after the single contestants."""
+    single = sorted(part["rows"], key=lambda row: (-(_value(row, "q3") or 0.0), row["name"]))
+    return [*single, *part["groups"]]
+
+
+def main_table(part: dict[str, Any]) -> Table:
+    groups = [group["name"] for group in part["groups"]]
+    shown = [figure for figure in TITLES if any(_value(row, figure) is not None for row in ranked(part))]
+    rows = [[_name(row), row["kind"], *(_cell(row, figure, groups) for figure in shown)] for row in ranked(part)]
+    return ["contestant", "kind", *(TITLES[figure] for figure in shown)], rows
+
+
+def short_table(part: dict[str, Any]) -> Table:
+    """For a terminal: the five questions, answers and cost."""
+    groups = [group["name"] for group in part["groups"]]
+    rows = []
+    for row in ranked(part):
+        money = row.get("accounting") or {}
+        figures = [_cell(row, column, groups) for column in COLUMNS]
+        rows.append([_name(row), *figures, _answered(row), _plain(money.get("cost_per_1000"))])
+    return ["contestant", *(TITLES[column] for column in COLUMNS), "answered", "cost/1000"], rows
+
+
+def reply_table(part: dict[str, Any]) -> Table:
+    """What the replies were like, and what they cost in time and money."""
+    rows = []
+    for row in ranked(part):
+        money, texts = row.get("accounting") or {}, row.get("texts", {})
+        lengths = [texts.get(column, {}).get("median_characters") for column in ("q4", "q5")]
+        requests = money.get("requests") or 0
+        tokens = [money.get(f"{side}_tokens", 0) / requests if requests else None for side in ("prompt", "completion")]
+        rows.append(
+            [
+                _name(row),
+                _answered(row),
+                *(number(row.get(key)) for key in ("q2_valid_rate", "q2_miou_over_valid", "specificity")),
+                *(_plain(length, 0) for length in lengths),
+                _plain(row.get("seconds"), 2),
+                *(_plain(count, 0) for count in tokens),
+                _plain(money.get("cost_per_1000")),
+                _plain(money.get("cost")),
+            ]
+        )
+    head = ["contestant", "answered", "valid boxes", "mIoU over valid", "specificity", "characters Q4", "Q5"]
+    return [*head, "seconds/question", "tokens in", "out", "cost/1000", "cost in all"], rows
+
+
+def _answered(row: dict[str, Any]) -> str:
+    rate = row.get("answer_rate", {})
+    return f"{np.mean(list(rate.values())):.3f}" if rate else "–"
+
+
+def _plain(value: float | None, digits: int = 3) -> str:
+    return "–" if not value else f"{value:.{digits}f}"
+
+
+def difference_table(part: dict[str, Any]) -> Table:
+    """Each model less each group of readers; a mark where Holm's p is below the level."""
+    groups = [group["name"] for group in part["groups"]]
+    models = [row for row in ranked(part) if row.get("against")]
+    shown = [f for f in FIGURES if any(f in row["against"][group] for row in models for group in groups)]
+    rows = []
+    for row in models:
+        for group in groups:
+            cells = [_gap(row["against"][group].get(figure), marks_of(row, figure, [group])) for figure in shown]
+            rows.append([f"{row['name']} − {group}", *cells])
+    return ["difference", *(TITLES[figure] for figure in shown)], rows
+
+
+def _gap(entry: dict[str, Any] | None, mark: str) -> str:
+    if entry is None:
+        return "–"
+    limits = "" if entry["interval"] is None else " ({:+.3f} to {:+.3f})".format(*entry["interval"])
+    p = f", p {entry['p_holm']:.3f}" if "p_holm" in entry else ""
+    return f"{entry['difference']:+.3f}{mark}{limits}{p}"
+
+
+def variant_tables(part: dict[str, Any]) -> tuple[Table, Table]:
+    """Runs without the picture, and repeated runs."""
+    blind, repeats = [], []
+    for row in part["rows"]:
+        if "blind" in row:
+            cells = []
+            for column in COLUMNS:
+                own = row["blind"].get(column)
+                gap = {"difference": own["picture_adds"], "interval": own["interval"]} if own else None
+                cells += [number(own["without_picture"]) if own else "–", _gap(gap, "")]
+            blind.append([row["name"], *cells])
+        if "repeats" in row:
+            runs = [row["repeats"].get(column) for column in COLUMNS]
+            cells = [
+                "–" if own is None else f"{np.mean(own['runs']):.3f} ± {own['standard_deviation']:.3f}" for own in runs
+            ]
+            count = str(max(len(own["runs"]) for own in runs if own is not None))
+            repeats.append([row["name"], count, *cells])
+    titles = [TITLES[column] for column in COLUMNS]
+    return (
+        (["contestant", *(word for title in titles for word in (f"{title} blind", "picture adds"))], blind),
+        (["contestant", "runs", *titles], repeats),
+    )

@@ -246,12 +246,12 @@ def _examples(
         by_subtask[item.subtask].append(item)
     chosen = [item for own in by_subtask.values() for item in own[:count]]
     cards = "".join(_card(bench, item, sets, sheets, item.id in seen) for item in chosen)
-    filters = _select("task", sorted({i.task for i in chosen})) + _select("scene", sorted({i.scene for i in chosen}))
-    filters += _select("verdict", ["all right", "some wrong", "all wrong"])
+    filters = select("task", sorted({i.task for i in chosen})) + select("scene", sorted({i.scene for i in chosen}))
+    filters += select("verdict", ["all right", "some wrong", "all wrong"])
     return f'<p class="filters">{filters}<span id="shown" class="quiet"></span></p><div class="examples">{cards}</div>'
 
 
-def _select(name: str, values: Sequence[str]) -> str:
+def select(name: str, values: Sequence[str]) -> str:
     options = "".join(f"<option>{pages.text(value)}</option>" for value in values)
     return f'<label>{name} <select name="{name}"><option value="">all</option>{options}</select></label>'
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from atlas.taxonomy import load_taxonomy
 from scoring.agreement import intraclass, pair_agreement
-from vqa.bench.items import Bench, Item
+from vqa.bench.items import Bench
 from vqa.people.ratings import DIMENSIONS, Rating
-from vqa.score.lesions import Columns, Sheet
+from vqa.score.lesion_estimates import Columns
+from vqa.score.lesion_sheets import Sheet
 
 JUDGE = "judge:"
 
@@ -91,17 +92,13 @@ def consistency(bench: Bench, sheet: Sheet, columns: Columns) -> dict[str, Any]:
             continue
         site = list(bench.manifest["sites"])[ord(q1.chosen) - ord("A")]
         named = named_lesions(text, terms)
-        chosen = _option(diagnoses[sha256], q3.chosen)
+        chosen = sheet.chosen(diagnoses[sha256])
         rows.append((mentions(text, sites[site]), chosen in named, bool(named - {item.entity})))
     if not rows:
         return {}
     table = np.array(rows, float)
     names = ("names_the_chosen_site", "names_the_chosen_lesion", "names_a_lesion_that_is_not_there")
     return {"n": len(rows), **dict(zip(names, (float(v) for v in table.mean(axis=0)), strict=True))}
-
-
-def _option(item: Item, letter: str) -> str:
-    return item.options[ord(letter) - ord("A")]
 
 
 def mentions(text: str, words: set[str]) -> bool:
