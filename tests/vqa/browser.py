@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import socket
 import subprocess
@@ -83,6 +84,19 @@ class Browser:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the page never showed: {script}\n{self.source()[:2000]}")
             time.sleep(0.05)
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """The page's own size; windows of a desktop would not become so narrow."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        command = {"cmd": "Emulation.setDeviceMetricsOverride", "params": size}
+        self._call("POST", f"{self._session}/goog/cdp/execute", command)
+
+    def overflow_px(self) -> int:
+        """By how much the page is wider than its window."""
+        return int(self.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+    def screenshot(self) -> bytes:
+        return base64.b64decode(self._call("GET", f"{self._session}/screenshot"))
 
     def close(self) -> None:
         self._call("DELETE", self._session)

@@ -9,6 +9,7 @@ from runtime.config import option
 from runtime.errors import UserError
 
 QUESTIONS = ("Q1", "Q2", "Q3", "Q4", "Q5")
+NEGATIVE = "none"  # the class of pictures without a lesion
 
 
 @dataclass
@@ -27,6 +28,7 @@ class LesionTexts:
     system: str = option("System message.", "")
     q1: str = option("Where is it?", "")
     q2: str = option("Its box; {width} and {height} are the picture's.", "")
+    q2_people: str = option("The same for people, who draw the box.", "Draw a box around the lesion.")
     q3: str = option("What is it?", "")
     q4: str = option("Findings, as a text.", "")
     q5: str = option("Advice, as a text.", "")

@@ -21,14 +21,13 @@ from vqa.bench.candidates import Candidate
 from vqa.bench.config import BuildConfig
 from vqa.bench.items import Draft, Item, MarkedRegion, question_id, write_bench
 from vqa.bench.keys import keyed
-from vqa.bench.lesion_config import QUESTIONS, LesionClass, LesionConfig
+from vqa.bench.lesion_config import NEGATIVE, QUESTIONS, LesionClass, LesionConfig
 from vqa.bench.pictures import Prepared
 from vqa.bench.review import apply_review, read_review
 from vqa.bench.select import select
 from vqa.bench.sources import Picture, read_sources
 from vqa.features import features_of
 
-NEGATIVE = "none"
 # The annotator whose boxes several people agreed on; without one the middle of theirs is taken.
 CONSENSUS = "consensus"
 _SAME_PLACE = 0.5
@@ -85,6 +84,7 @@ def build_lesion_bench(config: BuildConfig) -> None:
             "seed": config.seed,
             "q3_options": lesions.q3_options,
             "disclaimer": lesions.texts.disclaimer,
+            "box_question_for_people": lesions.texts.q2_people,
             "sites": lesions.sites,
             "classes": [asdict(lesion) for lesion in there],
             "weights": {"name": network.name, "sha256": network.weights_sha256},

@@ -83,32 +83,73 @@ def apply_review(items: Sequence[Item], decisions: Sequence[Decision]) -> tuple[
 
 def write_review_page(bench: Bench, out: Path) -> None:
     """review.html shows every question with its picture; its button saves what was decided as review.csv."""
-    cards = []
+    by_picture: dict[str, list[Item]] = defaultdict(list)  # a picture stands once, with all its questions
     for item in bench.items:
-        kind = "png" if item.image.endswith("png") else "jpeg"
-        picture = pages.image(bench.picture(item), item.id, kind) if item.image else ""
-        options = "".join(
-            f"<li{' class=right' if letter == item.answer else ''}>{letter}. {pages.text(option)}</li>"
-            for letter, option in zip(LETTERS, item.options, strict=False)
-        )
-        letters = "".join(f"<option>{letter}</option>" for letter in LETTERS[: len(item.options)])
-        cards.append(
-            f'<div class="card" data-id="{item.id}">{picture}<p><b>{item.subtask}</b> {pages.text(item.question)}</p>'
-            f"<ul>{options}</ul><label>decision <select class=decision><option></option><option>keep</option>"
-            f"<option>drop</option><option>fix</option></select></label> <label>answer <select class=answer>"
-            f"<option></option>{letters}</select></label> <label>kind of error <select class=tag><option></option>"
-            "<option>perception</option><option>knowledge</option></select></label> "
-            '<input class=note placeholder="note"></div>'
-        )
+        by_picture[item.image].append(item)
+    blocks = "".join(
+        f'<div class="block">{_picture(bench, items)}<div>{"".join(_card(item) for item in items)}</div></div>'
+        for items in by_picture.values()
+    )
     body = (
         f"<h1>Review of {pages.text(bench.manifest['name'])}</h1>"
-        '<p>Reviewer <input id=reviewer placeholder="a number or a code, no name"> '
-        "<button onclick=save()>save review.csv</button></p>" + "".join(cards) + f"<script>{_SAVE}</script>"
+        f'<p class="quiet">{len(bench.items)} questions about {len(by_picture)} pictures. The right option is bold, a '
+        "true box green. What has no decision is left as it is.</p>"
+        '<p class="head">Reviewer <input id=reviewer placeholder="a number or a code, no name"> '
+        f"<button onclick=save()>save review.csv</button></p>{blocks}<script>{_SAVE}</script>"
     )
-    write_text(
-        out, pages.page("Review", body, ".card{margin:1rem 0} li.right{font-weight:700} .card img{max-height:24rem}")
+    write_text(out, pages.page("Review", body, _STYLE))
+
+
+def _picture(bench: Bench, items: Sequence[Item]) -> str:
+    """The picture, with the true boxes of its box question."""
+    first = items[0]
+    if not first.image:
+        return "<div></div>"
+    kind = "png" if first.image.endswith("png") else "jpeg"
+    boxes = "".join(
+        f'<rect x="{x1}" y="{y1}" width="{x2 - x1}" height="{y2 - y1}" fill="none" stroke="#19c819" stroke-width="3"/>'
+        for item in items
+        if item.kind == "box"
+        for x1, y1, x2, y2 in (region.box for region in item.targets)
+    )
+    shown = pages.image(bench.picture(first), first.id, kind)
+    return f'<div class="drawn">{shown}<svg viewBox="0 0 {first.width} {first.height}">{boxes}</svg></div>'
+
+
+def _card(item: Item) -> str:
+    options = "".join(
+        f"<li{' class=right' if letter == item.answer else ''}>{letter}. {pages.text(option)}</li>"
+        for letter, option in zip(LETTERS, item.options, strict=False)
+    )
+    letters = "".join(f"<option>{letter}</option>" for letter in LETTERS[: len(item.options)])
+    truth = f"<ul>{options}</ul>" if options else f"<p>{pages.text(_truth(item))}</p>"
+    decisions = "".join(f"<option>{name}</option>" for name in _DECISIONS if name != "fix" or item.options)
+    answer = f"<label>answer <select class=answer><option></option>{letters}</select></label> " if letters else ""
+    return (
+        f'<div class="card" data-id="{item.id}"><p><b>{item.subtask}</b> {pages.text(item.question)}</p>{truth}'
+        f"<label>decision <select class=decision><option></option>{decisions}</select></label> {answer}"
+        "<label>kind of error <select class=tag><option></option><option>perception</option><option>knowledge"
+        '</option></select></label> <input class=note placeholder="note"></div>'
     )
 
+
+def _truth(item: Item) -> str:
+    """What counts as right where there are no options to choose from."""
+    if item.kind == "box":
+        return "; ".join(str(list(region.box)) for region in item.targets) or "None"
+    return item.reference
+
+
+_STYLE = """
+.block { display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); align-items: start; }
+.block { gap: 1rem; margin: 1.5rem 0; }
+.card { margin: 0 0 0.6rem; } .card p, .card ul { margin: 0.2rem 0 0.5rem; overflow-wrap: anywhere; }
+.card ul { columns: 13rem; } li.right { font-weight: 700; } .card label { white-space: nowrap; margin-right: 0.5rem; }
+.drawn { position: sticky; top: 3.5rem; } .drawn img { display: block; width: 100%; }
+.drawn svg { position: absolute; left: 0; top: 0; width: 100%; height: 100%; }
+.head { position: sticky; top: 0; background: #fafafa; padding: 0.5rem 0; z-index: 1; }
+@media (max-width: 700px) { .block { grid-template-columns: minmax(0, 1fr); } .drawn { position: relative; top: 0; } }
+"""
 
 _SAVE = """
 function save() {
@@ -116,7 +157,7 @@ function save() {
   const quote = s => '"' + safe(s).replaceAll('"', '""') + '"';
   const lines = ['id,decision,answer,note,reviewer'];
   for (const card of document.querySelectorAll('.card')) {
-    const get = name => card.querySelector('.' + name).value;
+    const get = name => card.querySelector('.' + name)?.value ?? '';
     const note = [get('tag'), get('note')].filter(Boolean).join(': ');
     if (get('decision')) lines.push([card.dataset.id, get('decision'), get('answer'), note,
       document.getElementById('reviewer').value].map(quote).join(','));

@@ -15,6 +15,7 @@ from vqa.bench.items import Bench, Item
 from vqa.bench.keys import keyed, shuffled
 from vqa.people.local_server import Content, LocalServer, json_content
 from vqa.people.readers import ReaderFile, check_code
+from vqa.people.wording import question_for_people
 
 
 @dataclass
@@ -51,7 +52,7 @@ class Exam:
                     {
                         "id": item.id,
                         "kind": item.kind,
-                        "text": item.question,
+                        "text": question_for_people(self.bench, item),
                         "options": [[LETTERS[n], option] for n, option in enumerate(item.options)],
                     }
                     for item in missing

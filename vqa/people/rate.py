@@ -18,6 +18,7 @@ from vqa.client.answers import AnswerSet, cut_torn_line
 from vqa.people.local_server import Content, LocalServer, json_content
 from vqa.people.ratings import DIMENSIONS, Text, check_values, texts_to_rate
 from vqa.people.readers import check_code
+from vqa.people.wording import question_for_people
 
 
 class Rating:
@@ -32,7 +33,8 @@ class Rating:
         progress = {"done": len(self.done & set(self.texts)), "total": len(self.texts)}
         for key, text in self.texts.items():
             if key not in self.done:
-                shown = {"question": text.item.question, "reply": text.reply, "reference": text.item.reference}
+                question = question_for_people(self.bench, text.item)
+                shown = {"question": question, "reply": text.reply, "reference": text.item.reference}
                 return {**progress, "key": key, **shown, "rubric": _rubric()}
         return progress
 
@@ -46,7 +48,10 @@ class Rating:
         key = str(values.get("key", ""))
         if key not in self.texts or key in self.done:
             raise UserError("this text is not to be rated, or was rated before.")
-        ratings = check_values({name: values.get(name, "missing") for name in DIMENSIONS}, "the rating")
+        missing = [name for name in DIMENSIONS if values.get(name) is None]
+        if missing:
+            raise UserError(f"the rating lacks {', '.join(missing)}.")
+        ratings = check_values(values, "the rating")
         row = {"answer": key, "rater": self.rater, **ratings, "note": str(values.get("note", ""))[:1000]}
         with naming_path("write", self.file), self.file.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -49,7 +49,7 @@ def scatter(
     """Quality against cost: points (name, x, y), horizontal lines, and the front of points that none beats in both."""
     if not points:
         return ""
-    width, height, left, bottom = 560, 340, 60, 40
+    width, height, left, bottom = 560, 340, 60, 45
     largest = max(x for _, x, _ in points) or 1.0
     top = max([y for _, _, y in points] + [y for _, y in levels] + [1e-9]) * 1.1
 
@@ -63,6 +63,14 @@ def scatter(
         f'<text x="14" y="{height / 2}" font-size="12" transform="rotate(-90 14 {height / 2})" '
         f'text-anchor="middle">{text(y_title)}</text>',
     ]
+    for share in (0.0, 0.5, 1.0):
+        x, y = place(largest * share, 0)
+        parts.append(f'<text x="{x:.1f}" y="{y + 14:.1f}" font-size="10" fill="#666">{largest * share:.3g}</text>')
+        x, y = place(0, top / 1.1 * share)
+        height_text = f"{top / 1.1 * share:.2f}"
+        parts.append(
+            f'<text x="{x - 4:.1f}" y="{y + 4:.1f}" font-size="10" fill="#666" text-anchor="end">{height_text}</text>'
+        )
     for name, level in levels:
         _, y = place(0, level)
         parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{width}" y2="{y:.1f}" stroke="#aaa" stroke-dasharray="4 3"/>')

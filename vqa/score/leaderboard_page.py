@@ -12,12 +12,14 @@ from vqa.score.charts import scatter
 from vqa.score.lesion_examples import STYLE as EXAMPLE_STYLE
 from vqa.score.lesion_examples import examples, overlays
 from vqa.score.lesion_sheets import Sheet
-from vqa.score.lesion_tables import Table, difference_table, main_table, number, reply_table, variant_tables
+from vqa.score.lesion_tables import Table, difference_table, main_table, number, ranked, reply_table, variant_tables
 from vqa.score.page import SCRIPT, STYLE
 from vqa.score.people import MARKS
 
 _EXTRA_STYLE = """
 td.heat { text-align: center; min-width: 3.2rem; }
+table.numbers td { white-space: pre; line-height: 1.3; }
+table.numbers th { white-space: normal; vertical-align: bottom; }
 """
 _PARTS = {
     "human": "Pictures that people answered too",
@@ -109,7 +111,7 @@ def _boxes(results: dict[str, Any]) -> str:
 def _heat_maps(part: dict[str, Any]) -> str:
     parts = []
     for column, title in {"q1": "Q1 site", "q2": "Q2 overlap", "q3": "Q3 diagnosis"}.items():
-        rows = [row for row in [*part["rows"], *part["groups"]] if column in row["by_class"]]
+        rows = [row for row in ranked(part) if column in row["by_class"]]
         names = sorted({name for row in rows for name in row["by_class"][column]})
         if not rows:
             continue

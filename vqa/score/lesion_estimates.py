@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scoring.intervals import group_weights, percentile_interval
 from scoring.replicates import macro_f1_replicates, macro_replicates, mean_replicates, reader_shares
 from vqa.bench.items import Item
-from vqa.bench.lesions import NEGATIVE
+from vqa.bench.lesion_config import NEGATIVE
 from vqa.score.lesion_sheets import Sheet
 
 Floats = NDArray[np.float64]

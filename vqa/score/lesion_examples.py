@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from runtime import pages
 from vqa.bench.items import Bench, Item
 from vqa.bench.keys import keyed
-from vqa.bench.lesions import NEGATIVE
+from vqa.bench.lesion_config import NEGATIVE
 from vqa.score.charts import PALETTE
 from vqa.score.lesion_estimates import columns_of
 from vqa.score.lesion_sheets import Sheet
@@ -19,7 +19,8 @@ STYLE = """
 .drawn { position: relative; } .drawn img { display: block; width: 100%; }
 .drawn svg { position: absolute; left: 0; top: 0; width: 100%; height: 100%; }
 .examples { grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); }
-.example table { width: 100%; } .example td, .example th { font-size: 0.85rem; overflow-wrap: anywhere; }
+.example table { width: 100%; } .example td, .example th { font-size: 0.85rem; padding-right: 0.4rem; }
+.example td:first-child, .example td[colspan] { overflow-wrap: anywhere; }
 .example .key { display: inline-block; width: 0.7rem; height: 0.7rem; margin-right: 0.3rem; border-radius: 2px; }
 """
 _TRUTH = "#19c819"
@@ -53,10 +54,11 @@ def _truth(item: Item) -> list[Mark]:
 
 def _drawn(bench: Bench, item: Item, marks: Sequence[Mark]) -> str:
     """The picture with boxes over it, in the picture's own pixels."""
-    line = max(item.width, item.height) / 150
+    line = max(item.width, item.height) / 150  # the truth is twice as wide, so that it shows below a reply
     rects = "".join(
         f'<rect x="{x1:.1f}" y="{y1:.1f}" width="{x2 - x1:.1f}" height="{y2 - y1:.1f}" fill="none" '
-        f'stroke="{colour}" stroke-width="{line:.1f}"><title>{pages.text(title)}</title></rect>'
+        f'stroke="{colour}" stroke-width="{2 * line if colour == _TRUTH else line:.1f}">'
+        f"<title>{pages.text(title)}</title></rect>"
         for colour, (x1, y1, x2, y2), title in marks
     )
     return (

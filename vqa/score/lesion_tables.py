@@ -1,4 +1,4 @@
-"""The leaderboard's tables, as rows of text."""
+"""The leaderboard's tables, as rows of text; a line break stands before what is small print."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def _value(row: dict[str, Any], figure: str) -> float | None:
     return value["mean"] if isinstance(value, dict) else value
 
 
-def _cell(row: dict[str, Any], figure: str, groups: Sequence[str]) -> str:
+def _cell(row: dict[str, Any], figure: str, groups: Sequence[str], between: str = "\n") -> str:
     value = _value(row, figure)
     if value is None:
         return "–"
     low, high = row["intervals"].get(figure) or (None, None)
     shown, _, limits = with_interval(value, low, high).partition(" ")
-    return f"{shown}{marks_of(row, figure, groups)} {limits}".rstrip()
+    return f"{shown}{marks_of(row, figure, groups)}{between}{limits}".rstrip()
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -62,7 +62,7 @@ def short_table(part: dict[str, Any]) -> Table:
     rows = []
     for row in ranked(part):
         money = row.get("accounting") or {}
-        figures = [_cell(row, column, groups) for column in COLUMNS]
+        figures = [_cell(row, column, groups, " ") for column in COLUMNS]
         rows.append([_name(row), *figures, _answered(row), _plain(money.get("cost_per_1000"))])
     return ["contestant", *(TITLES[column] for column in COLUMNS), "answered", "cost/1000"], rows
 
@@ -116,8 +116,8 @@ def difference_table(part: dict[str, Any]) -> Table:
 def _gap(entry: dict[str, Any] | None, mark: str) -> str:
     if entry is None:
         return "–"
-    limits = "" if entry["interval"] is None else " ({:+.3f} to {:+.3f})".format(*entry["interval"])
-    p = f", p {entry['p_holm']:.3f}" if "p_holm" in entry else ""
+    limits = "" if entry["interval"] is None else "\n({:+.3f} to {:+.3f})".format(*entry["interval"])
+    p = f"\np {entry['p_holm']:.3f}" if "p_holm" in entry else ""
     return f"{entry['difference']:+.3f}{mark}{limits}{p}"
 
 
