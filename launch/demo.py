@@ -92,6 +92,7 @@ def demo_steps(folder: Path) -> list[Step]:
             folder / "dense" / "index.html",
         ),
         *_challenge_steps(folder, release, labelled, ProbeFolder(probe).features),
+        *_question_steps(folder, release, atlas, corpus / "regions.jsonl"),
         Step("write the report", ("launch", "report", str(run), "--pictures"), RunFolder(run).report),
     ]
 
@@ -153,6 +154,35 @@ def _challenge_steps(folder: Path, release: Path, labelled: Path, features: Path
     ]
 
 
+def _question_steps(folder: Path, release: Path, atlas: Path, regions: Path) -> list[Step]:
+    """Questions about lesions: the release beside made-up contestants and readers, in one leaderboard."""
+    place = folder / "questions"
+    bench, answers, results = place / "bench", place / "answers", place / "results"
+    truth = (f"data={atlas}", f"regions={regions}")
+    return [
+        Step(
+            "ask about lesions",
+            ("vqa", "build", _config("vqa/gi_synthetic.yaml"), *truth, "weights=pixels", f"out={bench}"),
+            bench,
+            bench / "manifest.json",
+        ),
+        Step(
+            "let the release answer",
+            (*("vqa", "encoder", str(bench), *truth), f"weights={release}", f"out={answers / 'release'}"),
+            answers / "release",
+        ),
+        Step("make up contestants and readers", ("vqa", "synthesize", str(bench), "--out", str(place)), place),
+        Step(
+            "score models and people",
+            (
+                *("vqa", "score", str(bench), *(str(answers / name) for name in ("release", "perfect", "shifted"))),
+                *("--people", str(place / "people"), "--out", str(results)),
+            ),
+            results / "index.html",
+        ),
+    ]
+
+
 def _config(name: str) -> str:
     return str(Path(CONFIGS.name) / name)
 
@@ -177,6 +207,7 @@ def run_demo(folder: Path) -> None:
     pages = (
         *(run.report, shards.report, ProbeFolder(folder / "probe").page, folder / "dense" / "index.html"),
         *(challenge / "ranking" / "index.html", challenge / "report" / "report.html"),
+        folder / "questions" / "results" / "index.html",
     )
     say(f"Open {', '.join(str(page) for page in pages[:-1])} and {pages[-1]}.")
 
@@ -205,6 +236,7 @@ def _say_scores(folder: Path) -> None:
     say(ProbeFolder(folder / "probe").table.read_text(encoding="utf-8").rstrip())
     _say_dense(folder / "dense")
     _say_challenge(folder / "challenge")
+    _say_questions(folder / "questions" / "results")
 
 
 def _say_dense(place: Path) -> None:
@@ -224,3 +256,10 @@ def _say_challenge(place: Path) -> None:
         say(f"challenge: rank {row['rank']}, {row['team']}, MCC {row['mcc']:.3f} at {row['fps']:.0f} pictures/s")
     found = read_json(place / "report" / "report.json")["against_truth"]
     say(f"video report: {found['events_found_at_iou_0.5']} of {found['events']} events found (temporal IoU ≥ 0.5)")
+
+
+def _say_questions(place: Path) -> None:
+    """Diagnoses of the release beside those of the made-up readers."""
+    human = read_json(place / "results.json")["human"]
+    for row in [*(row for row in human["rows"] if row["kind"] == "encoder"), *human["groups"]]:
+        say(f"questions about lesions: {row['name']}, diagnosis {row['q3']['mean']:.3f}, box {row['q2']['mean']:.3f}")

@@ -42,7 +42,7 @@ def _members(labels: Sequence[str | None], names: Sequence[str]) -> Floats:
 
 
 def _divide(above: Floats, below: Floats) -> Floats:
-    return np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below > 0)
+    return np.asarray(np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below > 0), np.float64)
 
 
 def _known_mean(table: Floats) -> Floats:

@@ -82,10 +82,16 @@ def _exam(arguments: argparse.Namespace, config: None) -> None:
     serve_exam(read_bench(arguments.bench), Path(arguments.people), arguments.reader, arguments.group, arguments.port)
 
 
+def _text_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--people", help="folder of readers' answers, to rate their texts too")
+    parser.add_argument("--human-subset", action="store_true", help="only pictures that people answer too")
+    parser.add_argument("--blind", action="store_true", help="texts that were written without the picture too")
+
+
 def _rate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rater", required=True, help="a code such as expert-1, no name")
     parser.add_argument("--ratings", default="ratings", help="folder for the ratings (ratings)")
-    parser.add_argument("--people", help="folder of readers' answers, to rate their texts too")
+    _text_options(parser)
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
 
 
@@ -102,14 +108,21 @@ def _rate(arguments: argparse.Namespace, config: None) -> None:
     from vqa.people.rate import serve_rating
 
     bench = read_bench(arguments.bench)
-    serve_rating(bench, _all_sets(bench, arguments), Path(arguments.ratings), arguments.rater, arguments.port)
+    serve_rating(
+        bench,
+        _all_sets(bench, arguments),
+        Path(arguments.ratings),
+        arguments.rater,
+        arguments.port,
+        arguments.human_subset,
+        arguments.blind,
+    )
 
 
 def _judge_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-self", action="store_true", help="let a contestant be the judge; it is said then")
     parser.add_argument("--no-reference", action="store_true", help="rate texts without a reference, without accuracy")
-    parser.add_argument("--human-subset", action="store_true", help="only pictures that people answer too")
-    parser.add_argument("--people", help="folder of readers' answers, to rate their texts too")
+    _text_options(parser)
 
 
 def _judge(arguments: argparse.Namespace, config: JudgeConfig) -> None:
@@ -123,6 +136,7 @@ def _judge(arguments: argparse.Namespace, config: JudgeConfig) -> None:
         arguments.allow_self,
         arguments.no_reference,
         arguments.human_subset,
+        arguments.blind,
     )
 
 
@@ -186,6 +200,16 @@ def _rephrase(arguments: argparse.Namespace, config: RephraseConfig) -> None:
     rephrase_bench(read_bench(arguments.bench, verify=True), config)
 
 
+def _synthesize_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", required=True, help="folder for answers/ and people/")
+
+
+def _synthesize(arguments: argparse.Namespace, config: None) -> None:
+    from vqa.synthesize import synthesize
+
+    synthesize(read_bench(arguments.bench), Path(arguments.out))
+
+
 COMMANDS = (
     Command("build", "Make a bench of questions from an atlas.", _build, (), BuildConfig),
     Command("import", "Make a bench from a TSV in EndoBench's style.", _import, ("TSV",), ImportConfig),
@@ -195,6 +219,7 @@ COMMANDS = (
     Command("rephrase", "Word the questions anew by a model.", _rephrase, ("BENCH",), RephraseConfig),
     Command("ask", "Ask a model the questions of a bench.", _ask, ("BENCH",), RunConfig),
     Command("encoder", "Answer a bench with a frozen encoder.", _contestant, ("BENCH",), ContestantConfig),
+    Command("synthesize", "Make up contestants and readers.", _synthesize, ("BENCH",), None, _synthesize_options),
     Command("score", "Score answers: tables and a page.", _score, ("BENCH", "ANSWERS…"), None, _score_options),
     Command("exam", "Ask a person, on a page of this machine.", _exam, ("BENCH",), None, _exam_options),
     Command("rate", "Rate texts blindly, on a page.", _rate, ("BENCH", "ANSWERS…"), None, _rate_options),

@@ -13,6 +13,8 @@ from linear_probe.dense.config import DenseConfig
 from pretrain import PretrainConfig
 from runtime.config import load_config
 from runtime.errors import UserError
+from vqa.bench.config import BuildConfig
+from vqa.score.config import ContestantConfig
 
 
 def test_a_failing_step_ends_with_its_last_words_and_its_log(tmp_path: Path) -> None:
@@ -27,7 +29,14 @@ def test_a_failing_step_ends_with_its_last_words_and_its_log(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("stage", "schema"),
-    [("shard", PipelineConfig), ("pretrain", PretrainConfig), ("eval_knn", EvalConfig), ("dense", DenseConfig)],
+    [
+        ("shard", PipelineConfig),
+        ("pretrain", PretrainConfig),
+        ("eval_knn", EvalConfig),
+        ("dense", DenseConfig),
+        ("build", BuildConfig),
+        ("encoder", ContestantConfig),
+    ],
 )
 def test_the_demo_gives_its_stages_keys_that_they_have(
     stage: str, schema: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

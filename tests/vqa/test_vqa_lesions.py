@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from chat_server import chat_server
-from vqa_answers import no_box, perfect_box, permille_box, reversed_box, shifted_box, write_contestant
+from vqa_answers import (
+    no_box,
+    perfect_box,
+    permille_box,
+    reversed_box,
+    shifted_box,
+    write_contestant,
+    write_reader,
+)
 
 from runtime.config import load_config
 from runtime.errors import UserError
@@ -113,25 +121,6 @@ def test_refusals_count_and_complete_cases_stand_beside(lesion_bench: Bench, tmp
     assert rows["shy"]["answer_rate"]["q3"] == pytest.approx(1 - len(shy) / 25)
     beside = {row["name"]: row for row in results["complete_cases"]["rows"]}
     assert beside["shy"]["q3"]["mean"] == 1 and results["complete_cases"]["pictures"] < results["full"]["pictures"]
-
-
-def write_reader(folder: Path, bench: Bench, reader: str, group: str, share: float, lock: bool = True) -> None:
-    file = ReaderFile(folder, reader)
-    file.open(group, bench)
-    random = np.random.default_rng(len(reader) + int(100 * share))
-    items = [item for item in bench.items if item.human]
-    for order, item in enumerate(items):
-        right = random.uniform() < share
-        wrong = "A" if item.answer != "A" else "B"
-        reply = (item.answer if right else wrong) if item.kind == "choice" else item.reference
-        if item.kind == "box":
-            reply = perfect_box(item) if right else shifted_box(item)
-        file.append(
-            {"id": item.id, "reader": reader, "group": group, "response": reply, "seconds": 5, "order": order,
-             "bench_sha256": bench.checksum}
-        )  # fmt: skip
-    if lock:
-        file.lock(len(items))
 
 
 def test_people_and_models_in_one_table(lesion_bench: Bench, tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
-"""Made-up contestants for benches with five questions about one lesion."""
+"""Made-up contestants and readers for benches with five questions about one lesion."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from vqa.bench.items import Bench, Item
 from vqa.client.answers import Answer
 from vqa.client.prompts import Variant
+from vqa.people.readers import ReaderFile
 
 BoxOf = Callable[[Item], str]
 
@@ -55,3 +58,22 @@ def write_contestant(
         lines.append(Answer(item.id, Variant(), folder.name, reply).to_line())
     (folder / "answers.jsonl").write_text("".join(lines), encoding="utf-8")
     return folder
+
+
+def write_reader(folder: Path, bench: Bench, reader: str, group: str, share: float, lock: bool = True) -> None:
+    file = ReaderFile(folder, reader)
+    file.open(group, bench)
+    random = np.random.default_rng(len(reader) + int(100 * share))
+    items = [item for item in bench.items if item.human]
+    for order, item in enumerate(items):
+        right = random.uniform() < share
+        wrong = "A" if item.answer != "A" else "B"
+        reply = (item.answer if right else wrong) if item.kind == "choice" else item.reference
+        if item.kind == "box":
+            reply = perfect_box(item) if right else shifted_box(item)
+        file.append(
+            {"id": item.id, "reader": reader, "group": group, "response": reply, "seconds": 5, "order": order,
+             "bench_sha256": bench.checksum}
+        )  # fmt: skip
+    if lock:
+        file.lock(len(items))

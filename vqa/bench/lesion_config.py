@@ -43,6 +43,7 @@ class LesionConfig:
     site_of_region: dict[str, str] = option("Site of each region of the taxonomy.", {})
     texts: LesionTexts = field(default_factory=LesionTexts)
     per_class: int = option("Most pictures of a class.", 50)
+    considered_per_class: int = option("Pictures of a class, drawn by hash, among which they are chosen.", 1000)
     negatives: int = option("Most pictures without a lesion, for specificity.", 50)
     negative_findings: list[str] = option("Findings, beside normal ones, of pictures without a lesion.", [])
     human_per_class: int = option("Pictures of each class that people answer too.", 3)

@@ -49,7 +49,9 @@ def build_lesion_bench(config: BuildConfig) -> None:
     sources = read_sources(Path(config.data), Path(config.regions) if config.regions else None, None)
     left_out = sources.left_out
     references = _read_references(Path(config.references)) if config.references else {}
-    candidates = _candidates(sources.pictures, lesions, left_out)
+    candidates = _considered(
+        _candidates(sources.pictures, lesions, left_out), lesions.considered_per_class, config.seed
+    )
     facts = prepare_all({c.picture.sha256: c.picture for c in candidates}, config.pictures, left_out)
     candidates = [c for c in candidates if c.picture.sha256 in facts]
     if not candidates:
@@ -118,6 +120,18 @@ def _candidates(pictures: Sequence[Picture], lesions: LesionConfig, left_out: Co
         elif len(shown) > 1:
             left_out["picture shows several of the lesions"] += 1
     return found
+
+
+def _considered(candidates: Sequence[Candidate], per_class: int, seed: int) -> list[Candidate]:
+    """Of a class with very many pictures only some are read; which ones doesn't depend on their order."""
+    by_class: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        by_class[candidate.entity].append(candidate)
+    return [
+        candidate
+        for own in by_class.values()
+        for candidate in sorted(own, key=lambda c: keyed(seed, "considered", c.picture.sha256))[:per_class]
+    ]
 
 
 def shows(picture: Picture, lesion: LesionClass) -> bool:

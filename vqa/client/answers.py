@@ -29,6 +29,7 @@ class Answer:
     error: str | None = None
     request_sha256: str = ""
     time: str = ""
+    format_retries: int = 0  # how often it was asked again because the reply could not be read
 
     def to_line(self) -> str:
         values = {**self.__dict__, "variant": self.variant.to_dict()}

@@ -23,6 +23,7 @@ class ApiConfig:
     local: str = option("Folder of a transformers model that is run here instead.", "")
     model: str = option("The model's id, as the endpoint knows it.", "")
     name: str = option("What tables call the model; empty: the last part of its id.", "")
+    kind: str = option("What tables call its kind, such as commercial, open or medical.", "model")
     key_env: str = option("Name of the environment variable that holds the key; keys never stand in files.", "")
     temperature: float | None = option("Temperature; null leaves it out, for models that refuse it.", 0.0)
     token_key: str = option("max_tokens, or max_completion_tokens for models that want that.", "max_tokens")
@@ -46,6 +47,8 @@ class ApiConfig:
             raise UserError("api.key_env is the name of an environment variable, not the key itself; export it first.")
         if "@" in urlsplit(self.url).netloc:
             raise UserError("api.url holds credentials; put them into an environment variable, named by api.key_env.")
+        if self.kind in ("people", "encoder"):
+            raise UserError(f"api.kind: '{self.kind}' is kept for others; say model, commercial, open or medical.")
         if self.concurrency < 1 or self.retries < 0 or self.give_up_after < 1:
             raise UserError("api.concurrency and api.give_up_after must be at least 1, api.retries at least 0.")
 
@@ -72,6 +75,7 @@ class AskConfig:
     blind: bool = option("Ask every question a second time without its picture.", False)
     perturbations: list[str] = option(f"Ask again with spoiled pictures: {', '.join(PERTURBATIONS)}.", [])
     repeats: int = option("Ask the plain question so many times.", 1)
+    format_retries: int = option("Ask so many times more when a reply can't be read; how often is stored.", 0)
     tasks: list[str] = option("Only these tasks or sub-tasks.", [])
     limit: int | None = option("Only so many questions, drawn by hash.", None)
     human_subset: bool = option("Only the questions that people answer too.", False)
@@ -83,8 +87,8 @@ class AskConfig:
         for name in self.perturbations:
             if name not in PERTURBATIONS:
                 raise UserError(f"ask.perturbations: '{name}' is none of {', '.join(PERTURBATIONS)}.")
-        if self.repeats < 1:
-            raise UserError("ask.repeats must be at least 1.")
+        if self.repeats < 1 or self.format_retries < 0:
+            raise UserError("ask.repeats must be at least 1, ask.format_retries at least 0.")
 
 
 @dataclass

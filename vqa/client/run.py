@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import platform
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -15,6 +16,9 @@ from runtime.console import log_to, progress, say, warn
 from runtime.errors import UserError
 from runtime.files import make_directory, read_json_object, write_json
 from runtime.locks import directory_lock
+from scoring.choices import rotated
+from scoring.localisation import read_boxes
+from scoring.replies import read_choice
 from vqa.bench.items import Bench, Item
 from vqa.bench.keys import keyed
 from vqa.client.answers import ANSWERS, RUN, Answer, cost_of, cut_torn_line, read_answers
@@ -141,13 +145,32 @@ def _ask_one(bench: Bench, config: RunConfig, model: Model, item: Item, variant:
     picture = bench.picture(item) if item.image and not variant.blind else None
     room = config.api.max_tokens or (MAX_TOKENS[variant.prompt] if item.kind == "choice" else TEXT_MAX_TOKENS)
     body = model.body(messages_of(item, variant, picture, config.ask.system), room)
-    reply = model.ask(body)
+    reply, usage = model.ask(body), Counter[str]()
+    tries = 0
+    while True:
+        usage.update(reply.usage)
+        if tries == config.ask.format_retries or reply.error is not None or not breaks_format(item, variant, reply):
+            break
+        tries += 1
+        reply = model.ask(body)
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     answer = Answer(
-        item.id, variant, config.api.title, reply.text, reply.finish_reason, reply.usage,
-        round(reply.latency_seconds, 4), reply.attempts, reply.error, request_checksum(body), now,
+        item.id, variant, config.api.title, reply.text, reply.finish_reason, dict(usage),
+        round(reply.latency_seconds, 4), reply.attempts, reply.error, request_checksum(body), now, tries,
     )  # fmt: skip
     return answer, reply.model
+
+
+def breaks_format(item: Item, variant: Variant, reply: Reply) -> bool:
+    """Whether a reply has not the form that was asked for; a refusal is no matter of form."""
+    finished = reply.finish_reason != "length"
+    if item.kind == "choice":
+        options = rotated(item.options, variant.rotation)
+        return read_choice(reply.text, options, finished).status in ("unparsed", "ambiguous", "invalid_option", "empty")
+    if item.kind == "box":
+        found = read_boxes(reply.text, (item.width, item.height), finished=finished)
+        return found.status in ("unparsed", "invalid_box", "empty")
+    return False
 
 
 # ------------------------------------------------------------------------------------------ what the run was
@@ -160,6 +183,7 @@ def _describe(bench: Bench, config: RunConfig) -> dict[str, Any]:
     endpoint = f"{address.scheme}://{address.hostname}{f':{address.port}' if address.port else ''}{address.path}"
     return {
         "name": api.title,
+        "kind": api.kind,
         "bench": bench.manifest["name"],
         "bench_sha256": bench.checksum,
         "endpoint": endpoint if api.url else "local",
@@ -167,6 +191,7 @@ def _describe(bench: Bench, config: RunConfig) -> dict[str, Any]:
         "decoding": {"temperature": api.temperature, "token_key": api.token_key, "max_tokens": api.max_tokens},
         "prompt": config.ask.prompt,
         "prompt_version": PROMPT_VERSION,
+        "format_retries": config.ask.format_retries,
         "system": config.ask.system,
         "box_convention": api.box_convention,
         "prices_per_million": {"input": api.price_input, "output": api.price_output},

@@ -42,6 +42,7 @@ def judge_texts(
     allow_self: bool = False,
     no_reference: bool = False,
     human_only: bool = False,
+    blind: bool = False,
 ) -> None:
     """Rate every free text that has no rating of this judge yet."""
     judge = config.api.title
@@ -51,7 +52,7 @@ def judge_texts(
         raise UserError(
             f"{judge} is a contestant ({own[0]}) and can't judge itself; name another, or use --allow-self."
         )
-    texts = texts_to_rate(bench, sets, human_only)
+    texts = texts_to_rate(bench, sets, human_only, blind)
     missing = [text for text in texts if not text.item.reference]
     if missing and not no_reference:
         raise UserError(f"{len(missing)} texts have no reference; rate them with --no-reference, without accuracy.")

@@ -64,12 +64,20 @@ def _rubric() -> list[dict[str, Any]]:
     return [{"name": n, "title": d["title"], "anchors": [d[1], d[3], d[5]]} for n, d in dimensions.items()]
 
 
-def serve_rating(bench: Bench, sets: Sequence[AnswerSet], ratings: Path, rater: str, port: int = 0) -> None:
+def serve_rating(
+    bench: Bench,
+    sets: Sequence[AnswerSet],
+    ratings: Path,
+    rater: str,
+    port: int = 0,
+    human_only: bool = False,
+    blind: bool = False,
+) -> None:
     check_code(rater, "rater")
     make_directory(ratings)
     file = ratings / f"{rater}.jsonl"
     cut_torn_line(file)
-    texts = texts_to_rate(bench, sets)
+    texts = texts_to_rate(bench, sets, human_only, blind)
     if not texts:
         raise UserError("these answers hold no free text to rate.")
     with directory_lock(ratings / f".{rater}"):

@@ -12,6 +12,7 @@ from runtime.errors import UserError
 from runtime.files import read_json_lines
 from vqa.bench.items import Bench, Item
 from vqa.client.answers import Answer, AnswerSet
+from vqa.client.prompts import Variant
 
 DIMENSIONS = ("language", "evidence", "accuracy", "actionability", "safety")
 LOWEST, HIGHEST = 1, 5
@@ -45,13 +46,14 @@ def answer_key(model: str, answer: Answer) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def texts_to_rate(bench: Bench, sets: Sequence[AnswerSet], human_only: bool = False) -> list[Text]:
-    """All free texts of the contestants, without the constant closing line."""
+def texts_to_rate(bench: Bench, sets: Sequence[AnswerSet], human_only: bool = False, blind: bool = False) -> list[Text]:
+    """All free texts of the contestants, without the constant closing line; `blind`: those without the picture too."""
     found = []
     for one in sets:
         for (id_, variant), answer in one.answers.items():
             item = bench.by_id[id_]
-            if item.kind == "text" and variant.plain and answer.error is None and (item.human or not human_only):
+            wanted = variant.plain or (blind and variant == Variant(blind=True, prompt=variant.prompt))
+            if item.kind == "text" and wanted and answer.error is None and (item.human or not human_only):
                 found.append(Text(answer_key(one.name, answer), item, without_disclaimer(answer.response, bench)))
     return found
 

@@ -12,7 +12,7 @@ import datetime
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from backbone.features import device_of, extract_features
 from backbone.networks import Network, find_network
 from runtime.console import say, warn
-from runtime.errors import UserError
+from runtime.errors import UserError, naming_path
 from runtime.files import make_directory, write_json, write_text
 from runtime.images import decode_image, open_image
 from scoring.k_center import unit
@@ -63,13 +63,21 @@ def answer_with_encoder(bench: Bench, config: ContestantConfig) -> None:
     vocabulary = load_vocabulary()
     network = find_network(config.weights).in_memory()
     samples = _training_samples(bench, config, vocabulary)
-    heads = {}
-    for subtask, pictures in samples.items():
-        entities = [entity for _, entity in pictures]
-        if len(set(entities)) < 2:
-            warn(f"{subtask}: fewer than two answers outside the bench; its questions get no answer.")
-            continue
-        heads[subtask] = fit_head(_features(network, [image for image, _ in pictures], config), entities, config)
+    told = {name: own for name, own in samples.items() if len({entity for _, entity in own}) > 1}
+    for subtask in sorted(set(samples) - set(told)):
+        warn(f"{subtask}: fewer than two answers outside the bench; its questions get no answer.")
+    # Several heads learn from one picture: its features are computed once.
+    place: dict[int, int] = {}
+    openers: list[Opener] = []
+    for opener, _ in (sample for own in told.values() for sample in own):
+        if id(opener) not in place:
+            place[id(opener)] = len(openers)
+            openers.append(opener)
+    vectors = _features(network, openers, config) if openers else np.zeros((0, 1))
+    heads = {
+        subtask: fit_head(vectors[[place[id(opener)] for opener, _ in own]], [entity for _, entity in own], config)
+        for subtask, own in told.items()
+    }
     replies = _choose_all(bench, heads, network, config, vocabulary)
     _write(bench, config, network, replies, {name: len(own) for name, own in samples.items()})
 
@@ -80,13 +88,25 @@ Samples = dict[str, list[tuple[Opener, str]]]  # pictures with their answers, by
 
 def _sent(path: Path, prepared: Prepared, box: Box | None = None) -> Image.Image:
     """A picture of the atlas as a bench would show it."""
-    whole = Image.fromarray(prepared.render(np.asarray(open_image(path))))
+    whole = _rendered(path, prepared)
     return whole if box is None else whole.crop(box)
+
+
+# Many parts of one picture are asked for in a row.
+@lru_cache(maxsize=4)
+def _rendered(path: Path, prepared: Prepared) -> Image.Image:
+    return Image.fromarray(prepared.render(np.asarray(open_image(path))))
+
+
+@lru_cache(maxsize=4)
+def _decoded(path: Path) -> Image.Image:
+    with naming_path("read the picture", path):
+        return Image.fromarray(decode_image(path.read_bytes(), path.name))
 
 
 def _shown(bench: Bench, item: Item, box: Sequence[int] | None = None) -> Image.Image:
     """A picture of the bench."""
-    whole = Image.fromarray(decode_image(bench.picture(item), item.image))
+    whole = _decoded(bench.folder / item.image)
     return whole if box is None else whole.crop((box[0], box[1], box[2], box[3]))
 
 
