@@ -223,6 +223,9 @@ def test_the_judge(lesion_bench: Bench, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="contestant"):
             judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, own))
         judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, own), allow_self=True)
+        said = score_lesions(lesion_bench, [folder], ScoreSettings(tmp_path / "o", draws=0, ratings=tmp_path / "self"))
+        assert said["judges_in_the_table"] == ["judge:perfect"]
+        assert "judge:perfect is a contestant itself" in (tmp_path / "o" / "index.html").read_text(encoding="utf-8")
         server.reply = lambda body: "no"
         bad = [f"api.url={server.url}", "api.model=mute", f"ratings={tmp_path / 'mute'}"]
         judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, bad), human_only=True)

@@ -24,6 +24,7 @@ from scoring.paired_tests import holm
 from vqa.bench.build import build_bench
 from vqa.bench.config import BuildConfig
 from vqa.bench.items import Bench, Item, MarkedRegion, read_bench
+from vqa.bench.sources import read_sources, with_one_annotator
 from vqa.client.answers import Answer, read_answer_set
 from vqa.client.config import RunConfig
 from vqa.client.prompts import Variant
@@ -274,6 +275,12 @@ def test_building_keeps_both_annotators_and_asks_for_their_consensus(
         middle = (x1, y1, x2 - 2, y2 - 2) if number == 1 else (x1, y1, x2 - 4, y2 - 4)
         assert [region.box for region in item.targets] == [middle]
         assert {region.annotator for region in item.regions if not region.target} == {"a", "b"}
+    # Other questions take the boxes of one of them, not all.
+    pictures = read_sources(tmp_path / "atlas.parquet", listed, None).pictures
+    single = {p.path.name: with_one_annotator(p).regions for p in pictures}
+    assert {name: [r.annotator for r in own] for name, own in single.items()} == {
+        Path(row.path).name: ["consensus" if number == 1 else "a"] for number, row in enumerate(rows)
+    }
 
 
 # ------------------------------------------------------------------------------------------ made-up contestants

@@ -28,7 +28,7 @@ from vqa.bench.pictures import PictureConfig, Prepared, prepare
 from vqa.bench.questions import Planner
 from vqa.bench.review import apply_review, read_review
 from vqa.bench.select import select
-from vqa.bench.sources import Picture, read_sources
+from vqa.bench.sources import Picture, read_sources, with_one_annotator
 from vqa.bench.tasks import REGION
 from vqa.bench.templates import load_templates
 from vqa.bench.vocabulary import load_vocabulary
@@ -54,9 +54,10 @@ def build_bench(config: BuildConfig) -> None:
         config.all_regions_listed,
     )
     left_out = sources.left_out
+    marked = [with_one_annotator(picture) for picture in sources.pictures]
     wanted = config.subtasks()
     keys = {REGION_TASK if code in REGION else code for code in wanted}
-    candidates = [c for c in all_candidates(sources.pictures, vocabulary) if c.subtask in keys]
+    candidates = [c for c in all_candidates(marked, vocabulary) if c.subtask in keys]
     facts = prepare_all({c.picture.sha256: c.picture for c in candidates}, config.pictures, left_out)
     candidates = [c for c in candidates if c.picture.sha256 in facts]
     network = find_network(config.weights)

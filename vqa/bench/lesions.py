@@ -25,11 +25,10 @@ from vqa.bench.lesion_config import NEGATIVE, QUESTIONS, LesionClass, LesionConf
 from vqa.bench.pictures import Prepared
 from vqa.bench.review import apply_review, read_review
 from vqa.bench.select import select
-from vqa.bench.sources import Picture, read_sources
+from vqa.bench.sources import CONSENSUS, Picture, read_sources
 from vqa.features import features_of
 
-# The annotator whose boxes several people agreed on; without one the middle of theirs is taken.
-CONSENSUS = "consensus"
+# Annotators whose boxes overlap less mark different places.
 _SAME_PLACE = 0.5
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from runtime.errors import UserError
 from runtime.files import read_json_lines
 from runtime.groups import linked_groups
 
+# The annotator whose regions several people agreed on.
+CONSENSUS = "consensus"
 _ANNOTATIONS = {"file", "operation", "phase", "step", "action", "instruments"}
 
 
@@ -86,6 +88,15 @@ def read_sources(
             continue
         pictures.append(_picture(sha256, same, names[sha256], known, operations))
     return Sources(pictures, left_out)
+
+
+def with_one_annotator(picture: Picture) -> Picture:
+    """The regions that one person marked, where several marked the same: the consensus, or the first name's."""
+    names = sorted({region.annotator for region in picture.regions} - {""})
+    if len(names) < 2:
+        return picture
+    chosen = CONSENSUS if CONSENSUS in names else names[0]
+    return replace(picture, regions=tuple(r for r in picture.regions if r.annotator in ("", chosen)))
 
 
 def _picture(sha256: str, same: list[Row], group: str, known: Regions, operations: dict[str, Annotation]) -> Picture:

@@ -23,6 +23,7 @@ class Rating:
     answer: str  # key of the rated answer
     rater: str
     values: dict[str, int | None]  # None: the rater could not say
+    by_contestant: bool = False  # a judge that rates its own texts too
 
     @property
     def total(self) -> float | None:
@@ -95,7 +96,8 @@ def read_ratings(folder: Path) -> list[Rating]:
                 raise UserError(f"{where}: a rating needs answer and rater.")
             if line.get("failed"):
                 continue
-            rating = Rating(str(line["answer"]), str(line["rater"]), check_values(line, where))
+            own = bool(line.get("allow_self"))
+            rating = Rating(str(line["answer"]), str(line["rater"]), check_values(line, where), own)
             if (rating.rater, rating.answer) in found:
                 raise UserError(f"{where}: {rating.rater} has rated this answer before; remove one line.")
             found[(rating.rater, rating.answer)] = rating

@@ -17,6 +17,7 @@ from runtime.errors import UserError
 from runtime.files import make_directory, write_json, write_text
 from scoring.choices import common_answers
 from vqa.bench.items import Bench, Item
+from vqa.bench.vocabulary import read_package_yaml
 from vqa.client.answers import AnswerSet, read_answer_set
 from vqa.people.ratings import read_ratings
 from vqa.people.readers import read_people
@@ -56,7 +57,9 @@ def score_lesions(bench: Bench, answers: Sequence[Path], settings: ScoreSettings
         "reviewed": bench.manifest.get("reviewed", 0),
         "draws": settings.draws,
         "rated_by": rated_by,
+        "judges_in_the_table": sorted({rating.rater for rating in ratings if rating.by_contestant}),
         "agreement": agreement_of(ratings),
+        "published": read_package_yaml("score/published", "gi_bench.yaml"),
         "full": _part(bench, bench.items, models, settings),
     }
     if readers:
@@ -81,7 +84,7 @@ def _write(
     bench: Bench, results: dict[str, Any], entries: Sequence[Entry], everybody: Sequence[Sheet], out: Path
 ) -> None:
     write_json(out / "results.json", _plain(results))
-    board = {key: results[key] for key in ("bench", "full", "human") if key in results}
+    board = {key: results[key] for key in ("bench", "full", "human", "published") if key in results}
     write_json(out / "leaderboard.json", _plain(board))
     write_text(out / "summary.csv", _summary(results))
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in parsed_rows(bench, everybody))

@@ -7,7 +7,6 @@ from typing import Any
 
 from runtime import pages
 from vqa.bench.items import Bench
-from vqa.bench.vocabulary import read_package_yaml
 from vqa.score.charts import scatter
 from vqa.score.lesion_examples import STYLE as EXAMPLE_STYLE
 from vqa.score.lesion_examples import examples, overlays
@@ -33,7 +32,7 @@ def page_of(bench: Bench, results: dict[str, Any], sheets: Sequence[Sheet]) -> s
     body = (
         f"<h1>{pages.text(results['bench'])}: leaderboard</h1>"
         f'<p class="quiet">{results["full"]["pictures"]} pictures, {results["full"]["questions"]} questions; reviewed: '
-        f"{results['reviewed']}. Q3 offers {offers}. Texts rated by {results['rated_by']}. Intervals: 95%, "
+        f"{results['reviewed']}. Q3 offers {offers}. Texts rated by {pages.text(_raters(results))}. Intervals: 95%, "
         f"{results['draws']} draws of whole groups of pictures, for groups of people of readers too. Unanswered "
         f"questions count as wrong. {_ceiling(results)}</p>"
     )
@@ -53,9 +52,14 @@ def page_of(bench: Bench, results: dict[str, Any], sheets: Sequence[Sheet]) -> s
     body += pages.section("Agreement of raters", _agreement(results))
     body += pages.section("Boxes: worst, median and best", overlays(bench, sheets))
     body += pages.section("Pictures and replies", examples(bench, sheets))
-    body += pages.section("Published figures, on other pictures", _published())
+    body += pages.section("Published figures, on other pictures", _published(results["published"]))
     style = STYLE + EXAMPLE_STYLE + _EXTRA_STYLE
     return pages.page(f"{results['bench']}: leaderboard", body + f"<script>{SCRIPT}</script>", style)
+
+
+def _raters(results: dict[str, Any]) -> str:
+    own = results["judges_in_the_table"]
+    return str(results["rated_by"]) + (f" ({', '.join(own)} is a contestant itself)" if own else "")
 
 
 def _ceiling(results: dict[str, Any]) -> str:
@@ -66,6 +70,8 @@ def _ceiling(results: dict[str, Any]) -> str:
 def _main_table(part: dict[str, Any]) -> str:
     legend = ", ".join(f"{mark} differs from {g['name']}" for mark, g in zip(MARKS, part["groups"], strict=False))
     rule = " (sign flips over classes, Holm over all models and groups of a column, 0.05)."
+    alone = [group["name"] for group in part["groups"] if group["readers"] == 1]
+    rule += f" One reader alone: {', '.join(alone)}; intervals over pictures only." if alone else ""
     note = f'<p class="quiet">{pages.text(legend + rule)}</p>' if legend else ""
     return pages.table(*main_table(part), numbers=True) + note
 
@@ -166,8 +172,7 @@ def _agreement(results: dict[str, Any]) -> str:
     return pages.table(head, rows, numbers=True) if rows else ""
 
 
-def _published() -> str:
-    published = read_package_yaml("score/published", "gi_bench.yaml")
+def _published(published: dict[str, Any]) -> str:
     parts = []
     for key, title in (("full_set_947", "full set, 947 pictures"), ("subset_60", "subset, 60 pictures")):
         rows = [[row["name"], *(number(value) for value in row["values"])] for row in published[key]]
