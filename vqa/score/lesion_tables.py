@@ -123,24 +123,29 @@ def _gap(entry: dict[str, Any] | None, mark: str) -> str:
 
 def variant_tables(part: dict[str, Any]) -> tuple[Table, Table]:
     """Runs without the picture, and repeated runs."""
-    blind, repeats = [], []
-    for row in part["rows"]:
-        if "blind" in row:
-            cells = []
-            for column in COLUMNS:
-                own = row["blind"].get(column)
-                gap = {"difference": own["picture_adds"], "interval": own["interval"]} if own else None
-                cells += [number(own["without_picture"]) if own else "–", _gap(gap, "")]
-            blind.append([row["name"], *cells])
-        if "repeats" in row:
-            runs = [row["repeats"].get(column) for column in COLUMNS]
-            cells = [
-                "–" if own is None else f"{np.mean(own['runs']):.3f} ± {own['standard_deviation']:.3f}" for own in runs
-            ]
-            count = str(max(len(own["runs"]) for own in runs if own is not None))
-            repeats.append([row["name"], count, *cells])
-    titles = [TITLES[column] for column in COLUMNS]
-    return (
-        (["contestant", *(word for title in titles for word in (f"{title} blind", "picture adds"))], blind),
-        (["contestant", "runs", *titles], repeats),
-    )
+    return _blind_table(part["rows"]), _repeat_table(part["rows"])
+
+
+def _blind_table(rows: Sequence[dict[str, Any]]) -> Table:
+    asked = [row for row in rows if "blind" in row]
+    shown = [column for column in COLUMNS if any(column in row["blind"] for row in asked)]
+    lines = []
+    for row in asked:
+        cells = []
+        for column in shown:
+            own = row["blind"].get(column)
+            gap = {"difference": own["picture_adds"], "interval": own["interval"]} if own else None
+            cells += [number(own["without_picture"]) if own else "–", _gap(gap, "")]
+        lines.append([row["name"], *cells])
+    return ["contestant", *(word for c in shown for word in (f"{TITLES[c]} blind", "picture adds"))], lines
+
+
+def _repeat_table(rows: Sequence[dict[str, Any]]) -> Table:
+    asked = [row for row in rows if "repeats" in row]
+    shown = [column for column in COLUMNS if any(column in row["repeats"] for row in asked)]
+    lines = []
+    for row in asked:
+        runs = [row["repeats"].get(column) for column in shown]
+        cells = [f"{np.mean(own['runs']):.3f} ± {own['standard_deviation']:.3f}" if own else "–" for own in runs]
+        lines.append([row["name"], str(max(len(own["runs"]) for own in runs if own)), *cells])
+    return ["contestant", "runs", *(TITLES[column] for column in shown)], lines
