@@ -75,6 +75,9 @@ def build_lesion_bench(config: BuildConfig) -> None:
         for candidate in chosen.chosen
         for item in maker.questions(candidate)
     ]
+    if references:
+        used = len({item.sha256 for item in items if item.kind == "text"})
+        say(f"references: {used} of {len(references)} belong to a chosen picture")
     items, reviewed = apply_review(items, read_review(Path(config.review)) if config.review else [])
     _report(items, lesions, left_out)
     with atomic_directory(config.out) as folder:

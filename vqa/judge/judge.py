@@ -53,6 +53,8 @@ def judge_texts(
             f"{judge} is a contestant ({own[0]}) and can't judge itself; name another, or use --allow-self."
         )
     texts = texts_to_rate(bench, sets, human_only, blind)
+    if not texts:
+        raise UserError("these answers hold no free text to rate.")
     missing = [text for text in texts if not text.item.reference]
     if missing and not no_reference:
         raise UserError(f"{len(missing)} texts have no reference; rate them with --no-reference, without accuracy.")

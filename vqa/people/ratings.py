@@ -49,6 +49,8 @@ def answer_key(model: str, answer: Answer) -> str:
 
 def texts_to_rate(bench: Bench, sets: Sequence[AnswerSet], human_only: bool = False, blind: bool = False) -> list[Text]:
     """All free texts of the contestants, without the constant closing line; `blind`: those without the picture too."""
+    if not any(item.kind == "text" for item in bench.items):
+        raise UserError(f"{bench.folder} asks for no texts to rate; build it with references=FILE.jsonl.")
     found = []
     for one in sets:
         for (id_, variant), answer in one.answers.items():
@@ -88,6 +90,8 @@ def check_values(values: Any, where: str) -> dict[str, int | None]:
 
 def read_ratings(folder: Path) -> list[Rating]:
     """All ratings of a folder; a rater who rated an answer twice is refused."""
+    if not folder.is_dir():
+        raise UserError(f"--ratings: {folder} is no folder; rate or judge first, or check the path.")
     found: dict[tuple[str, str], Rating] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for number, line in enumerate(read_json_lines(path), 1):
