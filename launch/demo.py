@@ -164,7 +164,7 @@ def _question_steps(folder: Path, release: Path, atlas: Path, regions: Path) -> 
             "ask about lesions",
             ("vqa", "build", _config("vqa/gi_synthetic.yaml"), *truth, "weights=pixels", f"out={bench}"),
             bench,
-            bench / "manifest.json",
+            bench / "items.parquet",
         ),
         Step(
             "let the release answer",
