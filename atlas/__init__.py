@@ -1,5 +1,6 @@
 """The atlas: public endoscopy datasets under one taxonomy of four levels, and what corpora and datasets share."""
 
+from atlas.box_file import box_file, boxes_fit, listed_boxes
 from atlas.build import (
     NEAR_DUPLICATE_BITS,
     Atlas,
@@ -54,11 +55,14 @@ __all__ = [
     "Row",
     "Taxonomy",
     "alike_conflicts",
+    "box_file",
+    "boxes_fit",
     "build_atlas",
     "conflicts",
     "content_groups",
     "datasets_seen",
     "has_regions",
+    "listed_boxes",
     "load_atlas",
     "load_mappings",
     "load_taxonomy",

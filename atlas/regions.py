@@ -106,7 +106,7 @@ def read_regions(rows: Sequence[Row], own_list: Path | None = None) -> Regions:
             if row_of_file is None:
                 regions.problems["picture is not in the atlas"] += 1
                 continue
-            meaning = _meaning(label, mappings.get(row_of_file.dataset))
+            meaning = meaning_of(label, mappings.get(row_of_file.dataset))
             if meaning is None:
                 regions.problems[f"unknown label '{label}'"] += 1
             else:
@@ -143,7 +143,7 @@ def _add(regions: Regions, row: Row, region: Region) -> None:
     regions.of[row.sha256].append(region)
 
 
-def _meaning(label: str, mapping: Mapping | None) -> Label | None:
+def meaning_of(label: str, mapping: Mapping | None) -> Label | None:
     """The one label of the taxonomy that a region's name stands for."""
     own = mapping.meaning(label) if mapping is not None else None
     if own:
@@ -195,7 +195,7 @@ def mask_files(row: Row, mapping: Mapping) -> list[tuple[str, Label | None, Path
         base = (path.parent / f"{steps}../").resolve() if "../" in filled else path.parent
         found |= dict.fromkeys(sorted(p for p in base.glob(rest) if is_image(p)))
     labelled = [(mapping.regions.get("label") or file.stem.removeprefix(path.stem + "_"), file) for file in found]
-    return [(label, _meaning(label, mapping), file) for label, file in labelled]
+    return [(label, meaning_of(label, mapping), file) for label, file in labelled]
 
 
 def read_mask(path: Path) -> NDArray[np.bool_] | None:
@@ -222,7 +222,7 @@ def _from_masks(row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region
 def _from_voc(file: Path, mapping: Mapping, regions: Regions) -> Iterator[Region]:
     for node in ElementTree.parse(file).iterfind("object"):
         name = (node.findtext("name") or "").strip()
-        meaning = _meaning(name, mapping)
+        meaning = meaning_of(name, mapping)
         corners = [node.findtext(f"bndbox/{corner}") for corner in ("xmin", "ymin", "xmax", "ymax")]
         if meaning is None or None in corners:
             regions.problems[f"{mapping.dataset}: unknown label '{name}' or a box without corners"] += 1
@@ -238,7 +238,7 @@ def _from_yolo(file: Path, row: Row, mapping: Mapping, regions: Regions) -> Iter
     for line in read_text(file).splitlines():
         parts = line.split()
         name = names[int(parts[0])].strip() if parts and parts[0].isdecimal() and int(parts[0]) < len(names) else ""
-        meaning = _meaning(name, mapping)
+        meaning = meaning_of(name, mapping)
         if len(parts) < 5 or meaning is None:
             regions.problems[f"{mapping.dataset}: a line of a box file can't be read"] += 1
             continue
@@ -251,7 +251,7 @@ def _from_yolo(file: Path, row: Row, mapping: Mapping, regions: Regions) -> Iter
 def _from_ldpolypvideo(file: Path, mapping: Mapping) -> Iterator[Region]:
     """The number of polyps, then left, top, right and bottom of each."""
     lines = [line.split() for line in read_text(file).splitlines() if line.strip()]
-    meaning = _meaning(mapping.regions["label"], mapping)
+    meaning = meaning_of(mapping.regions["label"], mapping)
     try:
         boxes = [tuple(float(word) for word in line[:4]) for line in lines[1:]]
         if meaning is None or len(boxes) != int(lines[0][0]):
@@ -265,7 +265,7 @@ def _from_ldpolypvideo(file: Path, mapping: Mapping) -> Iterator[Region]:
 def _from_capsule_table(path: Path, mapping: Mapping, regions: Regions) -> Iterator[Region]:
     """metadata.csv beside the class folders or above: file, class and the four corners of a box, where there is one."""
     for line in _capsule_boxes(path.parent).get(path.name, ()):
-        meaning = _meaning(line["finding_class"], mapping)
+        meaning = meaning_of(line["finding_class"], mapping)
         if meaning is None:
             regions.problems[f"{mapping.dataset}: unknown label '{line['finding_class']}'"] += 1
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,6 +23,30 @@ from runtime.names import without_folders
 
 _KEY = "linear_probe_head"
 FORMAT = 1
+
+
+def write_head_file(path: Path, key: str, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Tensors as safetensors, with what is said of them under `key`."""
+    stored = {name: tensor.detach().float().contiguous().cpu() for name, tensor in tensors.items()}
+    write_bytes(path, save(stored, metadata={key: json.dumps(about, sort_keys=True)}))
+
+
+def read_head_file(path: Path, key: str, version: int, maker: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What `write_head_file` wrote, without the format's number."""
+    if not path.is_file():
+        raise UserError(f"cannot read the head {path}: it does not exist; check the path.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get(key)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"cannot read the head {path}: it is no safetensors file, or it is damaged.") from error
+    about = parse_json(text or "{}", path)
+    if not isinstance(about, dict) or about.pop("format", None) != version:
+        raise UserError(f"cannot read {path}: it is no head of {maker}.")
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        raise UserError(f"cannot read {path}: its weights are not finite; train it again.")
+    return about, tensors
 
 
 @dataclass(frozen=True)
@@ -54,33 +79,23 @@ def save_head(path: Path, head: Head, task: Task, network: Network, kind: Featur
         "weights_sha256": network.weights_sha256,
         "architecture": network.architecture,
     }
-    tensors = {"weight": head.weight.float().contiguous().cpu(), "bias": head.bias.float().contiguous().cpu()}
-    write_bytes(path, save(tensors, metadata={_KEY: json.dumps(about, sort_keys=True)}))
+    write_head_file(path, _KEY, about, {"weight": head.weight, "bias": head.bias})
 
 
 def load_head(path: Path) -> StoredHead:
-    if not path.is_file():
-        raise UserError(f"cannot read the head {path}: it does not exist; check the path.")
-    try:
-        with safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get(_KEY)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"cannot read the head {path}: it is no safetensors file, or it is damaged.") from error
-    about = parse_json(text or "{}", path)
-    if not isinstance(about, dict) or about.pop("format", None) != FORMAT or set(tensors) != {"weight", "bias"}:
+    about, tensors = read_head_file(path, _KEY, FORMAT, "a linear probe")
+    if set(tensors) != {"weight", "bias"}:
         raise UserError(f"cannot read {path}: it is no head of a linear probe.")
     try:
         about["kind"], about["columns"] = FeatureKind(**about["kind"]), Columns(**about["columns"])
         about["levels"] = [(str(n), int(a), int(b)) for n, a, b in about["levels"]]
-        head = StoredHead(**about, **tensors)
+        head = StoredHead(**about, weight=tensors["weight"], bias=tensors["bias"])
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"cannot read {path}: what it says of itself is damaged; train the head again.") from error
     width = head.columns.stop - head.columns.start
     shapes = tuple(head.weight.shape), tuple(head.bias.shape)
-    finite = all(bool(tensor.isfinite().all()) for tensor in tensors.values())
-    if shapes != ((width, len(head.classes)), (len(head.classes),)) or not finite:
-        raise UserError(f"cannot read {path}: its weights are not finite or do not fit its classes; train it again.")
+    if shapes != ((width, len(head.classes)), (len(head.classes),)):
+        raise UserError(f"cannot read {path}: its weights do not fit its classes; train it again.")
     return head
 
 
@@ -98,7 +113,16 @@ def network_of_head(path: Path, word: str, weights: str | None) -> Network:
         raise UserError(f"{path} was trained on {word}: {said}; or say where it is with --weights.") from error
 
 
-def check_fits(head: StoredHead, path: Path, network: Network) -> None:
+class TrainedOn(Protocol):
+    """What any stored head knows of its network."""
+
+    @property
+    def weights_sha256(self) -> str: ...
+    @property
+    def architecture(self) -> str: ...
+
+
+def check_fits(head: TrainedOn, path: Path, network: Network) -> None:
     """The head must have been trained on exactly these weights."""
     if head.weights_sha256 != network.weights_sha256:
         raise UserError(

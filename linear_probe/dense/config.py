@@ -17,7 +17,7 @@ SplitMode = Literal["groups", "pranet", "leave-one-centre-out"]
 @dataclass(frozen=True)
 class FitConfig:
     strengths: list[float] = option("Regularisation λ that linear heads try.", [1e-4, 1e-3, 1e-2, 1e-1], above=0)
-    tolerance: float = option("Linear heads: largest entry of the gradient at the end.", 1e-4, above=0)
+    tolerance: float = option("Linear heads: largest entry of the gradient at the end.", 3e-4, above=0)
     max_iterations: int = option("Linear heads: L-BFGS iterations at most.", 100, low=1)
     max_fields: int = option("Fields of the grid that linear heads are fitted on, at most.", 50_000, low=100)
     batch_pictures: int = option("Pictures per step of decoder and published.", 16, low=1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from backbone import Preprocessing
@@ -17,8 +14,8 @@ from backbone.networks import Network
 from linear_probe.dense.heads import Decoder, DecoderHead, Head, LinearHead
 from linear_probe.dense.maps import Block, MapLayout
 from linear_probe.dense.predictor import DenseHeads
+from linear_probe.head_file import read_head_file, write_head_file
 from runtime.errors import UserError
-from runtime.files import write_bytes
 from runtime.names import without_folders
 
 _KEY = "dense_head"
@@ -56,22 +53,18 @@ def save_dense_head(path: Path, heads: DenseHeads, classes: Sequence[str], netwo
     tensors = {f"segmentation.{name}": tensor for name, tensor in segmentation.tensors().items()}
     if heads.centre is not None:
         tensors |= {f"centre.{name}": tensor for name, tensor in heads.centre.tensors().items()}
-    stored = {name: tensor.detach().float().contiguous().cpu() for name, tensor in tensors.items()}
-    write_bytes(path, save(stored, metadata={_KEY: json.dumps(about, sort_keys=True)}))
+    write_head_file(path, _KEY, about, tensors)
 
 
 def load_dense_head(path: Path) -> StoredHeads:
-    if not path.is_file():
-        raise UserError(f"cannot read the head {path}: it does not exist; check the path.")
+    about, tensors = read_head_file(path, _KEY, FORMAT, "`linear_probe dense`")
     try:
-        with safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get(_KEY)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"cannot read the head {path}: it is no safetensors file, or it is damaged.") from error
-    about: dict[str, Any] = json.loads(text) if text else {}
-    if about.get("format") != FORMAT:
-        raise UserError(f"cannot read {path}: it is no head of `linear_probe dense`.")
+        return _stored(about, tensors)
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+        raise UserError(f"cannot read {path}: what it says of itself is damaged; train the head again.") from error
+
+
+def _stored(about: dict[str, Any], tensors: dict[str, Tensor]) -> StoredHeads:
     block = Block(**about["block"]) if about["block"] is not None else None
     segmentation = _segmentation(
         {n.partition(".")[2]: t for n, t in tensors.items() if n.startswith("segmentation.")}, block
@@ -98,12 +91,3 @@ def _segmentation(tensors: dict[str, Tensor], block: Block | None) -> Head:
     decoder = Decoder(state["reduce.weight"].shape[1], state["out.weight"].shape[0], state["reduce.weight"].shape[0])
     decoder.load_state_dict(state)
     return DecoderHead(tensors["mean"], tensors["scale"], decoder.eval())
-
-
-def check_fits(stored: StoredHeads, path: Path, network: Network) -> None:
-    """Heads must have been trained on exactly these weights."""
-    if stored.weights_sha256 != network.weights_sha256:
-        raise UserError(
-            f"{path} was trained on other weights (sha256 {stored.weights_sha256[:12]}…, {stored.architecture}) than "
-            f"{network.word} has ({network.weights_sha256[:12]}…); name its own network with --weights."
-        )

@@ -1,14 +1,10 @@
-"""Pictures with outlines drawn in: the truth green, what was found red, boxes thin."""
+"""Pictures with outlines drawn in: the truth green, what was found red."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-
-from linear_probe.dense.predictor import Found
 
 Pixels = NDArray[np.uint8]  # [H, W, 3], RGB
 TRUE, TOLD = (60, 220, 80), (255, 60, 60)
@@ -21,15 +17,6 @@ def outlined(pixels: Pixels, masks: NDArray[np.bool_], colour: tuple[int, int, i
     for mask in masks:
         contours, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
         cv2.drawContours(drawn, contours, -1, colour, width)
-    return drawn
-
-
-def boxed(pixels: Pixels, found: Sequence[Found], colour: tuple[int, int, int], least: float) -> Pixels:
-    """A copy with the boxes that are sure enough."""
-    drawn = pixels.copy()
-    for _, (x, y, w, h), sure in found:
-        if sure >= least:
-            cv2.rectangle(drawn, (round(x), round(y)), (round(x + w) - 1, round(y + h) - 1), colour, 1)
     return drawn
 
 

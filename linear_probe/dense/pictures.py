@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +16,12 @@ from atlas import (
     Box,
     Mapping,
     Row,
+    box_file,
+    boxes_fit,
     build_atlas,
     content_groups,
     has_regions,
+    listed_boxes,
     load_atlas,
     load_mappings,
     mask_components,
@@ -52,7 +55,7 @@ class Picture:
     links: tuple[str, ...]  # patients, videos, contents; pictures that share one stay together
     masked: bool = False  # the dataset gives masks, so that a segmentation can be scored
     masks: tuple[tuple[str, Path], ...] = ()  # class, file; empty ones are left out
-    boxes: tuple[tuple[str, Box], ...] = ()  # class, (x1, y1, x2, y2); where the dataset gives no masks
+    boxes: tuple[tuple[str, Box], ...] = ()  # class, (x1, y1, x2, y2); else they come from the masks
     name: str = ""  # unique in the set: dataset/name
 
     @property
@@ -65,7 +68,7 @@ class Truth:
     """What is to be found in a picture, class by class."""
 
     masks: NDArray[np.bool_]  # [K, H, W]; filled boxes where the dataset gives no masks
-    boxes: list[list[tuple[float, float, float, float]]]  # [K]: x, y, w, h of each part
+    boxes: list[list[tuple[float, float, float, float]]]  # [K]: x, y, w, h; the dataset's own, else of each part
 
 
 def class_of(finding: str, classes: str) -> str | None:
@@ -80,6 +83,7 @@ def read_pictures(words: Sequence[str], classes: str = POLYP, unusable: Unusable
     mappings = load_mappings()
     pictures: dict[str, Picture] = {}
     problems: Counter[str] = Counter()
+    misfits: dict[Path, list[str]] = defaultdict(list)
     for word in words:
         rows = read_rows(word)
         found = 0
@@ -89,7 +93,7 @@ def read_pictures(words: Sequence[str], classes: str = POLYP, unusable: Unusable
                 continue
             found += 1
             try:
-                picture = _picture(row, mapping, classes)
+                picture = _picture(row, mapping, classes, misfits)
             except UserError as problem:
                 if unusable == "refuse":
                     raise
@@ -100,6 +104,11 @@ def read_pictures(words: Sequence[str], classes: str = POLYP, unusable: Unusable
             raise UserError(
                 f"{word}: none of its pictures has masks or boxes that are known here; name another folder."
             )
+    for file, names in misfits.items():
+        warn(
+            f"{file}: the boxes of {len(names)} pictures do not fit their masks, {names[0]} first; detection is scored "
+            "by the boxes where it lists any, else by the parts of the masks."
+        )
     if problems:
         warn(f"{sum(problems.values())} pictures are left out; the first: {next(iter(problems))}")
     if not pictures:
@@ -121,7 +130,7 @@ def read_rows(word: str) -> list[Row]:
     return [replace(row, dataset=path.resolve().name) for row in rows]
 
 
-def _picture(row: Row, mapping: Mapping, classes: str) -> Picture:
+def _picture(row: Row, mapping: Mapping, classes: str, misfits: dict[Path, list[str]]) -> Picture:
     links = [f"{kind} {value}" for kind, value in (("patient", row.patient), ("video", row.video)) if value]
     picture = Picture(
         row.path, row.sha256, row.perceptual_hash, row.dataset, row.width, row.height, row.centre, tuple(links)
@@ -134,7 +143,7 @@ def _picture(row: Row, mapping: Mapping, classes: str) -> Picture:
     if not files and any(label.category == "pathological-findings" for label in row.labels):
         looked = " or ".join(pattern.replace("{stem}", Path(row.path).stem) for pattern in mapping.regions["masks"])
         raise UserError(f"{row.path}: it has no mask ({looked}); add the mask or remove the picture.")
-    masks = []
+    masks, union = [], np.zeros((row.height, row.width), bool)
     for _, meaning, file in files:
         name = class_of(meaning.finding, classes) if meaning is not None else None
         if name is None:
@@ -147,9 +156,15 @@ def _picture(row: Row, mapping: Mapping, classes: str) -> Picture:
                 f"{file}: the mask is {mask.shape[1]} × {mask.shape[0]}, its picture {row.width} × {row.height}; "
                 "give it the picture's size or remove both."
             )
+        union |= mask
         if mask.any():
             masks.append((name, file))
-    return replace(picture, masks=tuple(masks), masked=True)
+    listed = listed_boxes(row, mapping)
+    file_of_boxes = box_file(row, mapping)
+    if file_of_boxes is not None and not boxes_fit(listed or [], union):
+        misfits[file_of_boxes].append(Path(row.path).stem)
+    own = [(name, r.box) for r in listed or () if (name := class_of(r.label.finding, classes))]
+    return replace(picture, masks=tuple(masks), boxes=tuple(own), masked=True)
 
 
 def with_contents(pictures: list[Picture]) -> list[Picture]:
@@ -176,9 +191,10 @@ def read_truth(picture: Picture, classes: Sequence[str]) -> Truth:
     for name, (x1, y1, x2, y2) in picture.boxes:
         if name in classes:
             number = list(classes).index(name)
-            masks[number, round(y1) : round(y2), round(x1) : round(x2)] = True
+            if not picture.masked:
+                masks[number, round(y1) : round(y2), round(x1) : round(x2)] = True
             boxes[number].append((x1, y1, x2 - x1, y2 - y1))
-    if picture.masks:
+    if picture.masks and not picture.boxes:
         for number in range(len(classes)):
             parts = mask_components(masks[number])
             boxes[number] = [(p.box[0], p.box[1], p.box[2] - p.box[0], p.box[3] - p.box[1]) for p in parts]

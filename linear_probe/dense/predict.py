@@ -13,12 +13,12 @@ import numpy as np
 from PIL import Image
 
 from backbone import device_of
-from linear_probe.dense.head_file import StoredHeads, check_fits, load_dense_head
+from linear_probe.dense.head_file import StoredHeads, load_dense_head
 from linear_probe.dense.maps import MapMaker, maps_of_image
 from linear_probe.dense.outputs import DETECTIONS_NAME, MASKS_NAME, FindingsWriter
 from linear_probe.dense.overlays import TOLD, outlined
 from linear_probe.dense.predictor import Prediction, predict_picture
-from linear_probe.head_file import network_of_head
+from linear_probe.head_file import check_fits, network_of_head
 from runtime.console import progress, say, track
 from runtime.errors import UserError
 from runtime.files import TEMPORARY_MARK, make_directory

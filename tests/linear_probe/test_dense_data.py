@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -131,3 +132,47 @@ def test_pranets_split_is_flagged_with_its_leaks(tmp_path: Path) -> None:
     assert plan.report["leaks"] == {"Kvasir": 1}
     assert "Kvasir 1 of 7" in plan.notes[0] and "too high" in plan.notes[0]
     assert {name: len(rows) for name, rows in plan.folds[0].tests.items()} == {"CVC-300": 6, "Kvasir": 7}
+
+
+def box_entry(width: int, height: int, *boxes: tuple[int, int, int, int]) -> dict[str, object]:
+    corners = [dict(zip(("label", "xmin", "ymin", "xmax", "ymax"), ("polyp", *box), strict=True)) for box in boxes]
+    return {"height": height, "width": width, "bbox": corners}
+
+
+def test_the_official_box_file_is_the_truth_of_detection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two polyps that touch are one part of the mask, but two boxes; clean pictures need no entry."""
+    data = tmp_path / "Kvasir-SEG"
+    for part in ("images", "masks"):
+        (data / part).mkdir(parents=True)
+    mask = np.zeros((60, 80), np.uint8)
+    mask[10:30, 20:40] = mask[25:50, 39:70] = 255
+    for number in range(4):
+        cv2.imwrite(str(data / "images" / f"p{number}.jpg"), blob(80, 60, number)[0])
+        cv2.imwrite(str(data / "masks" / f"p{number}.jpg"), mask if number < 3 else 0 * mask)
+    two = box_entry(80, 60, (20, 10, 40, 30), (39, 25, 70, 50))
+    entries = {"p0": two, "p1": two, "p2": two}
+    official = data / "kavsir_bboxes.json"
+
+    def read() -> dict[str, list[tuple[float, ...]]]:
+        official.write_text(json.dumps(entries))
+        pictures = {Path(p.path).stem: p for p in read_pictures([str(data)])}
+        truths = {name: read_truth(picture, ("polyp",)) for name, picture in pictures.items()}
+        # Masks stay masks: boxes are not filled in.
+        assert all(abs(int(truths[f"p{n}"].masks.sum()) - int((mask > 0).sum())) < 40 for n in range(3))
+        return {name: [tuple(box) for box in truth.boxes[0]] for name, truth in truths.items()}
+
+    found = read()
+    assert found["p0"] == [(20, 10, 20, 20), (39, 25, 31, 25)] and found["p3"] == []
+    assert "do not fit" not in capsys.readouterr().out
+    # One box shifted; one picture listed in another size, which has the box of its mask's one part.
+    entries |= {"p1": box_entry(80, 60, (0, 0, 20, 20)), "p2": box_entry(160, 120, (40, 20, 80, 60))}
+    found = read()
+    assert found["p1"] == [(0, 0, 20, 20)]
+    np.testing.assert_allclose(found["p2"], [(20, 10, 50, 40)], atol=2)
+    said = capsys.readouterr().out
+    assert "kavsir_bboxes.json: the boxes of 2 pictures do not fit their masks, p1 first" in said
+    entries["p0"] = {"height": 60, "width": 80, "bbox": [{"label": "polyp", "xmin": 5}]}
+    with pytest.raises(UserError, match=r"kavsir_bboxes\.json: the entry of p0 needs"):
+        read()
+    official.unlink()
+    assert len(read_truth(read_pictures([str(data)])[0], ("polyp",)).boxes[0]) == 1
