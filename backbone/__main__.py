@@ -11,6 +11,7 @@ import torch
 from backbone.config import architecture_name, vit_config
 from backbone.features import CLS_TOKEN, FeatureKind, device_of
 from backbone.load import load_backbone, weights_checksum
+from backbone.networks.reading import LAST, POOLINGS
 from backbone.vit import VisionTransformer
 from runtime.command_line import Command, run_stage
 from runtime.console import say
@@ -79,23 +80,32 @@ def _embed_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="cpu, cuda, cuda:1, … (default: a GPU when there is one)")
     parser.add_argument("--layers", type=int, default=1, help="cls tokens of so many last blocks")
     parser.add_argument("--patch-mean", action="store_true", help="append the mean patch token")
+    parser.add_argument("--block", default=LAST, help="block to read: last, or a number from 1 or from -1 (the last)")
+    parser.add_argument("--pooling", default=POOLINGS[0], help="tokens to read: cls, mean (of the patches) or both")
     parser.add_argument("--half", action="store_true", help="compute in bfloat16")
 
 
 def _embed(arguments: argparse.Namespace, config: Any) -> None:
     from backbone.embed import ImageList, embed
-    from backbone.networks import find_network
+    from backbone.networks import FeatureChoice, Reading, find_network, reading_of
 
     images = ImageList([Path(source) for source in arguments.images_or_shards])
     network = find_network(arguments.weights)
+    reading = reading_of(network, arguments.block, arguments.pooling, "--")
+    if len(reading.choices) > 1:
+        raise UserError("--block and --pooling: embed has no labels to choose by; name one block and one pooling.")
     kind = FeatureKind(arguments.layers, arguments.patch_mean)
+    if reading.kind != CLS_TOKEN and kind != CLS_TOKEN:
+        raise UserError("--block and --pooling read one block; leave out --layers and --patch-mean.")
     if kind != CLS_TOKEN and not network.outputs.blocks:
         raise UserError(f"--layers and --patch-mean: {network.name} gives one vector per image, no tokens of blocks.")
     if network.outputs.blocks and arguments.layers > network.outputs.blocks:
         raise UserError(f"--layers {arguments.layers}: this backbone has {network.outputs.blocks} blocks.")
     device = device_of(arguments.device, "--device")
     out = Path(arguments.out)
-    rows, width = embed(network, images, out, kind, arguments.batch_size, device, arguments.half)
+    if kind != CLS_TOKEN:
+        reading = Reading(kind, (FeatureChoice(str(kind.to_dict())),))
+    rows, width = embed(network, images, out, reading, arguments.batch_size, device, arguments.half)
     say(f"{out}: {rows} × {width} features")
 
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import torch
 from PIL import Image
 
-from backbone.features import FeatureKind, extract_features
-from backbone.networks import Network
+from backbone.features import extract_features
+from backbone.networks import Network, Reading
 from backbone.vit import VisionTransformer
 from runtime.console import say
 from runtime.errors import UserError, naming_path
@@ -85,7 +85,7 @@ def embed(
     network: Network,
     images: ImageList,
     out: Path,
-    kind: FeatureKind,
+    reading: Reading,
     batch_size: int,
     device: torch.device,
     half_precision: bool = False,
@@ -94,16 +94,18 @@ def embed(
     module = network.load().to(device)
     attention = f", attention {module.execution.attention}" if isinstance(module, VisionTransformer) else ""
     say(f"{network.architecture} ({network.source}) on {device.type}{attention}")
-    features = extract_features(
+    computed = extract_features(
         module,
         images,
         network.preprocessing,
         batch_size,
         device,
-        kind,
+        reading.kind,
         half_precision=half_precision,
         label="embed",
-    ).numpy()
+    )
+    (choice,) = reading.choices
+    features = choice.of(computed).numpy()
     rows, width = features.shape
     column = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(features).reshape(-1)), width)
     # What made the features goes with them.
@@ -111,7 +113,8 @@ def embed(
         "weights_sha256": network.weights_sha256,
         "architecture": network.architecture,
         "preprocessing": str(network.preprocessing.to_dict()),
-        "features": str(kind.to_dict()),
+        "features": str(reading.kind.to_dict()),
+        "reading": choice.name,
     }
     table = pa.table({"key": images.keys, "features": column}).replace_schema_metadata(about)
     with atomic_file(out) as stream:

@@ -41,20 +41,34 @@ class FeatureKind:
 
     The cls tokens of the last `layers` blocks, earlier block first, each through the final norm; then, with
     `patch_mean`, the mean of the last block's patch tokens. Width: D · (layers + patch_mean).
+
+    Or, with `blocks` (-1 is the last one): the cls token and the mean patch token of each of these, in their order, all
+    through the final norm. Width: D · 2 · len(blocks). What is read out of it, `backbone.reading` says.
     """
 
     layers: int = 1
     patch_mean: bool = False
+    blocks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", tuple(self.blocks))  # a list where it comes from JSON
         if self.layers < 1:
             raise UserError(f"features take at least 1 layer, not {self.layers}.")
+        if self.blocks and (self.layers, self.patch_mean) != (1, False):
+            raise UserError("features are either of the last layers or of named blocks, not of both.")
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Without `blocks` where there are none: keys and heads stored before there were any stay valid."""
+        values = asdict(self)
+        blocks = values.pop("blocks")
+        return values | ({"blocks": list(blocks)} if blocks else {})
 
     def of(self, model: nn.Module, images: Tensor) -> Tensor:
         """Features [B, width] of images [B, 3, H, W]. A network that returns a plain tensor [B, D] is taken as is."""
+        if self.blocks:
+            last = model.intermediate(images, -min(self.blocks))  # type: ignore[operator]
+            both = [(last[block].cls, last[block].patches.mean(dim=1)) for block in self.blocks]
+            return torch.cat([token for pair in both for token in pair], dim=1)
         if self.layers > 1:
             tokens = model.intermediate(images, self.layers)  # type: ignore[operator]
         else:

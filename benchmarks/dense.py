@@ -4,8 +4,8 @@
 
 Both sides answer the same question: the best of one block or all blocks at four strengths, by validation IoU, for
 every network. The plain loop does what a first script does: one pass over the pictures per network, and per head and
-strength an `nn.Conv2d` trained by AdamW, features computed once per network and kept in memory. Ours decodes each
-picture once for all networks, stores float16, and solves all strengths of a head together by L-BFGS.
+strength an `nn.Conv2d` trained by AdamW at the better of two rates that were tried, features kept in memory. Ours
+decodes each picture once for all networks, stores float16, and solves all strengths of a head together by L-BFGS.
 
 Features are bound by the networks' own forward pass, which both sides have to pay; the fits are what can be saved.
 Printed: processor seconds (a machine that is shared does not change them) for features and for fits, their ratios, the
@@ -75,7 +75,7 @@ def plain_fits(features: torch.Tensor, maps: Maps, sides: Sides, config: FitConf
             torch.manual_seed(0)
             width = channels.stop - channels.start
             head = nn.Sequential(nn.BatchNorm2d(width), nn.Conv2d(width, target.shape[1], 1))
-            optimiser = torch.optim.AdamW(head.parameters(), lr=3e-3, weight_decay=strength)
+            optimiser = torch.optim.AdamW(head.parameters(), lr=1e-2, weight_decay=strength)
             for _ in range(epochs):
                 for some in np.array_split(np.random.permutation(sides.train), max(1, len(sides.train) // 8)):
                     logits = head(features[some][:, channels])
@@ -104,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pictures", type=int, default=60)
     parser.add_argument("--networks", type=int, default=len(WORDS), choices=range(1, len(WORDS) + 1))
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=30, help="of the plain loop")
     arguments = parser.parse_args()
     config = FitConfig()
     with tempfile.TemporaryDirectory() as temporary:

@@ -73,7 +73,9 @@ def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
 
 
 def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalConfig, pictures: bool) -> None:
-    run = run_of(network.path) if network.path is not None and config.out is None else None
+    # A run's own history holds one kind of features: other blocks are kept apart from it.
+    own = config.out is None and config.features.own_output
+    run = run_of(network.path) if network.path is not None and own else None
     if run is not None:
         choice, stop = record(run, result.document, config.selection)
         folder = run.evaluations
@@ -81,7 +83,8 @@ def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalC
             show_choice(choice, stop)
     else:
         folder = Path(config.out or RESULTS_FOLDER)
-        write_evaluation(folder / lone_evaluation_name(network.name, network.weights_sha256), result.document)
+        name = lone_evaluation_name(network.name, network.weights_sha256, result.document.features)
+        write_evaluation(folder / name, result.document)
     say(f"results: {folder}")
     if pictures:
         # matplotlib and scikit-learn take a second to import: only who wants pictures waits for them.

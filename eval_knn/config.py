@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from backbone.networks import BLOCK_HELP, LAST, POOLING_HELP, POOLINGS, check_words
 from eval_knn.labelled_images import DataConfig
 from eval_knn.neighbours import SearchConfig
 from eval_knn.selection import SelectionConfig
@@ -23,6 +24,23 @@ class FeatureConfig:
     device: str | None = option("cpu, cuda, cuda:1, …; null takes the GPU when there is one.", None)
     threads: int | None = option("Threads that decode images; null takes one per core, at most 8.", None, low=1)
     half_precision: bool = option("Compute in bfloat16 by autocast (faster on a GPU).", False)
+    block: str = option(f"{BLOCK_HELP} auto chooses in the gallery alone.", LAST)
+    pooling: str = option(POOLING_HELP, POOLINGS[0])
+
+    def check(self) -> None:
+        check_words(self.block, self.pooling, "features.")
+
+    @property
+    def own_output(self) -> bool:
+        return (self.block, self.pooling) == (LAST, POOLINGS[0])
+
+    def refuse_choice(self, who: str) -> None:
+        """Where checkpoints of a run are compared, all are read alike: as the network gives it."""
+        if not self.own_output:
+            raise UserError(
+                f"{who} compares checkpoints by the network's own output: leave features.block at {LAST} and "
+                f"features.pooling at {POOLINGS[0]}, and read other blocks with `python -m eval_knn CKPT`."
+            )
 
 
 @dataclass
@@ -56,6 +74,7 @@ class EvalConfig:
     def check(self) -> None:
         if not self.ks or sorted(set(self.ks)) != self.ks:
             raise UserError(f"ks must be rising numbers, not {self.ks}.")
+        self.features.check()
         for name in (self.selection.metric, *self.selection.tie_breaks):
             k = name.rpartition("_k")[2]
             if k.isdigit() and int(k) not in self.ks:

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from backbone import FeatureCache, Preprocessing, extract_features, rank_and_world
-from backbone.networks import Network, network_features
+from backbone.networks import Network, network_features, reading_of
+from eval_knn.choice import Chosen, choose_in_gallery, refuse_without_gallery
 from eval_knn.config import EvalConfig
 from eval_knn.figures import figures
 from eval_knn.labelled_images import LabelledImages, find_images
@@ -29,7 +30,7 @@ from eval_knn.neighbours import Neighbours, unit_rows
 from eval_knn.selection import Evaluation
 from eval_knn.split import Split, load_or_make_split
 from eval_knn.vote import class_scores
-from records.evaluation import Evaluated, EvaluatedData, FiguresAtK, KnnDocument
+from records.evaluation import OWN_OUTPUT, Evaluated, EvaluatedData, FiguresAtK, KnnDocument
 from records.shards import Certificate
 from runtime.errors import UserError
 from scoring.intervals import group_weights
@@ -73,11 +74,15 @@ class Evaluator:
         """Figures of a network; its features are taken from the cache when they are there."""
         began = time.monotonic()
         options = self.config.features
+        reading = reading_of(network, options.block, options.pooling, "features.")
+        if len(reading.choices) > 1:
+            refuse_without_gallery(self.split)
         features = network_features(
             network,
             self.images,
             self.images.sha256,
             FeatureCache(self.cache / "features"),
+            reading.kind,
             batch_size=options.batch_size,
             device=options.device,
             device_key="features.device",
@@ -85,7 +90,10 @@ class Evaluator:
             half_precision=options.half_precision,
             group=self.group,
         )
-        return self._figures(network, features, began)
+        chosen = choose_in_gallery(
+            reading, features, self.images, self.split, shown_k(self.config), self.config, self.group
+        )
+        return self._figures(network, chosen.choice.of(features), began, chosen)
 
     def score_model(
         self,
@@ -96,6 +104,7 @@ class Evaluator:
         certificate: Certificate | None = None,
     ) -> Result:
         """Figures of a live model, wherever it is and however it is sharded. Nothing is cached."""
+        self.config.features.refuse_choice("the evaluation of a live model")
         began = time.monotonic()
         preprocessing = preprocessing or Preprocessing()
         network = Network(
@@ -122,7 +131,7 @@ class Evaluator:
         )
         return self._figures(network, features, began)
 
-    def _figures(self, network: Network, features: torch.Tensor, began: float) -> Result:
+    def _figures(self, network: Network, features: torch.Tensor, began: float, chosen: Chosen | None = None) -> Result:
         config, images, split = self.config, self.images, self.split
         rows = features.numpy()
         if not np.isfinite(rows).all():
@@ -172,6 +181,8 @@ class Evaluator:
             alpha_req=spread[1],
             search_recall=scored.neighbours.recall,
             leakage=leakage_note(network, images),
+            features=OWN_OUTPUT if chosen is None else chosen.choice.name,
+            features_tried={} if chosen is None else chosen.tried,
             evaluated=Evaluated(
                 at=datetime.now(UTC).isoformat(timespec="seconds"),
                 process=os.getpid(),

@@ -12,7 +12,7 @@ def show_comparison(documents: list[KnnDocument], k: int) -> None:
     published = "100" if all("100" in document.k for document in documents) else str(k)
     confidence = 100 * documents[0].interval_confidence
     columns = ["network", "step", f"top-1 k={k}", f"{confidence:g}% interval", f"top-5 k={published}"]
-    columns += [f"bal. acc. k={k}", f"macro-F1 k={k}", f"MCC k={k}", "RankMe", "alpha-ReQ"]
+    columns += [f"bal. acc. k={k}", f"macro-F1 k={k}", f"MCC k={k}", "RankMe", "alpha-ReQ", "features"]
     rows = []
     for document in documents:
         at_k = document.k[str(k)]
@@ -29,6 +29,7 @@ def show_comparison(documents: list[KnnDocument], k: int) -> None:
                 f"{at_k.mcc:.4f}",
                 f"{document.rankme:.1f}",
                 "" if document.alpha_req is None else f"{document.alpha_req:.2f}",
+                document.features,
             ]
         )
     data = documents[0].data
@@ -57,6 +58,13 @@ def show_details(document: KnnDocument, k: int) -> None:
             [name, "not evaluable" if value is None else f"{value:.4f}", str(sum(confusion[number])), mistaken]
         )
     table(f"recall of each class at k={k}", ["class", "recall", "queries", "most often taken for"], lines)
+    if document.features_tried:
+        tried = sorted(document.features_tried.items(), key=lambda item: -item[1])
+        table(
+            "top-1 within the gallery, by which features were chosen",
+            ["features", "top-1"],
+            [[name, f"{value:.4f}"] for name, value in tried],
+        )
     say(f"leakage: {document.leakage.note}")
 
 

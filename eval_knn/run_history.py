@@ -41,6 +41,11 @@ def record(run: RunFolder, document: KnnDocument, selection: SelectionConfig) ->
                 f"{run.evaluations} holds results on another split or other images ({other.checkpoint}), which this "
                 "one can't be compared with; use the same data and split, or set out=FOLDER to keep it apart."
             )
+        if other.features != document.features:
+            raise UserError(
+                f"{run.evaluations} holds results of other features ({other.checkpoint}: {other.features}) than this "
+                f"one ({document.features}); use the same block and pooling, or set out=FOLDER to keep it apart."
+            )
     write_evaluation(evaluation_path(run, document.checkpoint), document)
     return update_best(run, selection)
 

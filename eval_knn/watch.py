@@ -25,6 +25,7 @@ def watch(path: Path, config: EvalConfig) -> None:
     run = RunFolder(path)
     if not path.is_dir():
         raise UserError(f"cannot watch {path}: it is not a folder; check the path.")
+    config.features.refuse_choice("--watch")
     evaluator = Evaluator(config)
     say(f"watching {run.checkpoints}")
     failed: set[str] = set()

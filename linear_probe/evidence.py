@@ -24,7 +24,8 @@ def patch_evidence(run: HeadRun, images: Tensor) -> Tensor | None:
         if hasattr(run.module, "grid"):  # the feature itself lies in the picture (pixels)
             grid: Tensor = run.module.grid(images).float().cpu()  # type: ignore[operator]
             return _above_mean(torch.einsum("bdhw,cdhw->bchw", grid, weight.T.reshape(-1, *grid.shape[1:])))
-        maps: Tensor = run.module.feature_maps(images, 1)[-1].float().cpu()  # type: ignore[operator]
+        back = -min(run.head.kind.blocks, default=-1)  # the block that the head reads, 1 is the last
+        maps: Tensor = run.module.feature_maps(images, back)[0].float().cpu()  # type: ignore[operator]
     channels = maps.shape[1]
     if len(weight) % channels:
         return None

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from backbone import FeatureCache, FeatureKind
-from backbone.networks import Network, network_features
+from backbone.networks import Network, Reading, network_features
 from linear_probe.samples import Sample
 
 # Blocks whose cls tokens the converged protocol looks at.
@@ -28,6 +28,15 @@ class Columns:
     stop: int
 
 
+@dataclass(frozen=True)
+class Read:
+    """Features of all samples, what they hold, and the parts that heads may choose from."""
+
+    features: Tensor  # [N, width]
+    kind: FeatureKind
+    columns: list[Columns]
+
+
 def feature_kind(network: Network, several: bool) -> FeatureKind:
     """The last cls token; with `several`, those of the last blocks and the mean patch token beside it."""
     blocks = network.outputs.blocks
@@ -37,7 +46,7 @@ def feature_kind(network: Network, several: bool) -> FeatureKind:
 
 
 def columns_of(kind: FeatureKind, width: int) -> list[Columns]:
-    """The choices that stored features of this kind hold, plain cls token first."""
+    """The choices that stored features of the last blocks hold, plain cls token first."""
     if not kind.patch_mean:
         return [Columns("cls", 0, width)]
     token = width // (kind.layers + 1)
@@ -49,13 +58,36 @@ def columns_of(kind: FeatureKind, width: int) -> list[Columns]:
 
 
 def features_of(
-    network: Network, samples: Sequence[Sample], several: bool, cache: FeatureCache, batch_size: int, device: str
-) -> tuple[Tensor, FeatureKind]:
-    """Features [N, width] of all samples, from the cache when they are there."""
-    kind = feature_kind(network, several)
+    network: Network,
+    samples: Sequence[Sample],
+    several: bool,
+    cache: FeatureCache,
+    batch_size: int,
+    device: str,
+    reading: Reading,
+) -> Read:
+    """Features of all samples, from the cache when they are there.
+
+    `reading` is what the user's `block` and `pooling` say; where they are left alone, the protocol decides (`several`).
+    """
+    kind = feature_kind(network, several) if reading.kind == FeatureKind() else reading.kind
     data = hashlib.sha256("\n".join(sample.sha256 for sample in samples).encode()).hexdigest()
     paths = [sample.path for sample in samples]
-    return network_features(network, paths, data, cache, kind, batch_size, device), kind
+    features = network_features(network, paths, data, cache, kind, batch_size, device)
+    width = features.shape[1]
+    if kind.blocks:
+        return Read(features, kind, [Columns(choice.name, *choice.columns(width)) for choice in reading.choices])
+    return Read(features, kind, columns_of(kind, width))
+
+
+def of_one_block(kind: FeatureKind, columns: Columns, width: int) -> tuple[FeatureKind, Columns]:
+    """The same columns where only their own block is computed: what a head needs once it is chosen."""
+    if not kind.blocks:
+        return kind, columns
+    each = width // len(kind.blocks)
+    place = columns.start // each
+    only = FeatureKind(blocks=kind.blocks[place : place + 1])
+    return only, Columns(columns.name, columns.start - place * each, columns.stop - place * each)
 
 
 @dataclass(frozen=True)

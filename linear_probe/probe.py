@@ -89,7 +89,7 @@ def train_probe(
     y, y_validation = task.targets[train], task.targets[validation]
     weights = loss_weights(y, task.levels)
     tried: list[Head] = []
-    for choice in columns if protocol == "converged" else columns[:1]:
+    for choice in columns:
         x = features[:, choice.start : choice.stop]
         data = _Data(x[torch.from_numpy(train)], y, x[torch.from_numpy(validation)], y_validation, weights)
         if protocol == "published":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
@@ -11,13 +11,21 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from atlas import load_atlas, load_taxonomy
-from backbone import FeatureCache, FeatureKind, device_of
-from backbone.networks import Network, find_networks
+from backbone import FeatureCache, device_of
+from backbone.networks import (
+    BLOCK_HELP,
+    LAST,
+    POOLING_HELP,
+    POOLINGS,
+    Network,
+    check_words,
+    find_networks,
+    reading_of,
+)
 from linear_probe.evaluate import TestSide, evaluate
-from linear_probe.features import columns_of, features_of, measure_efficiency
+from linear_probe.features import Read, features_of, measure_efficiency, of_one_block
 from linear_probe.head_file import save_head
 from linear_probe.label_fractions import label_fraction_curve
 from linear_probe.official_split import Crossing, has_official_split, official_split
@@ -47,6 +55,8 @@ class ProbeConfig:
     protocol: Literal["published", "converged"] = option(
         "published follows the paper; converged adds wider grids, several blocks and logistic regression.", "published"
     )
+    block: str = option(f"{BLOCK_HELP} auto chooses on validation.", LAST)
+    pooling: str = option(POOLING_HELP, POOLINGS[0])
     grid: GridConfig = field(default_factory=GridConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
     bootstrap_replicates: int = option("Draws for intervals and paired tests.", 1000, low=1)
@@ -63,6 +73,9 @@ class ProbeConfig:
     pretraining_images: str = option(
         "CSV with a column sha256 or file: pictures that the networks have seen; figures are also given without.", ""
     )
+
+    def check(self) -> None:
+        check_words(self.block, self.pooling)
 
 
 @dataclass(frozen=True)
@@ -206,27 +219,27 @@ def _run_network(
 ) -> dict[str, Outcome]:
     rows = np.unique(np.concatenate([task.rows for task in tasks]))
     cache = FeatureCache(config.cache or ProbeFolder(Path(config.out)).features)
-    features, kind = features_of(
+    read = features_of(
         network,
         [data.samples[i] for i in rows.tolist()],
         config.protocol == "converged",
         cache,
         config.batch_size,
         device,
+        reading_of(network, config.block, config.pooling),
     )
     place = {row: i for i, row in enumerate(rows.tolist())}
     outcomes = {}
     for task in tasks:
         inside = torch.tensor([place[row] for row in task.rows.tolist()])
-        outcomes[task.name] = _run_task(network, task, features[inside], kind, data, config)
+        outcomes[task.name] = _run_task(network, task, replace(read, features=read.features[inside]), data, config)
     return outcomes
 
 
-def _run_task(
-    network: Network, task: Task, features: Tensor, kind: FeatureKind, data: Data, config: ProbeConfig
-) -> Outcome:
-    sides = data.split.sides[task.rows]
-    trained = train_probe(task, sides, features, columns_of(kind, features.shape[1]), config.protocol, config.grid)
+def _run_task(network: Network, task: Task, read: Read, data: Data, config: ProbeConfig) -> Outcome:
+    """`read` holds the features of the task's rows."""
+    sides, features = data.split.sides[task.rows], read.features
+    trained = train_probe(task, sides, features, read.columns, config.protocol, config.grid)
     test = sides == TEST
     rows = task.rows[test]
     side = TestSide(
@@ -250,7 +263,7 @@ def _run_task(
             sides,
             data.split.groups[task.rows],
             features,
-            columns_of(kind, features.shape[1]),
+            read.columns,
             config.protocol,
             config.grid,
             side,
@@ -258,7 +271,9 @@ def _run_task(
             config.bootstrap_replicates,
             config.seed,
         )
-    save_head(ProbeFolder(Path(config.out)).head(network.name, task.name), trained.head, task, network, kind)
+    kind, columns = of_one_block(read.kind, trained.head.columns, features.shape[1])
+    path = ProbeFolder(Path(config.out)).head(network.name, task.name)
+    save_head(path, replace(trained.head, columns=columns), task, network, kind)
     auc = figures["auc"]
     say(
         f"{network.name}, {task.name}: macro-AUC {with_interval(auc['macro'], auc['low'], auc['high'])} "

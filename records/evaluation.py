@@ -18,6 +18,7 @@ FORMAT = 1
 METRICS = ("top1", "top5", "balanced_accuracy", "macro_f1", "mcc")
 LABEL_FREE = ("rankme", "alpha_req")
 DEFAULT_METRIC = "top1_k20"
+OWN_OUTPUT = "output"  # features that the network gives by itself: no block or pooling was named
 _PREFIX = "knn_"
 _SELECTION = "knn_selection.json"
 _PICTURES = "_pictures"
@@ -99,6 +100,8 @@ class KnnDocument:
     search_recall: float | None
     leakage: LeakageNote
     evaluated: Evaluated
+    features: str = OWN_OUTPUT  # which block and pooling
+    features_tried: dict[str, float] = field(default_factory=dict)  # top-1 within the gallery, where it was chosen
     format: int = FORMAT
 
     @property
@@ -153,9 +156,10 @@ def evaluation_path(run: RunFolder, checkpoint: str) -> Path:
     return run.evaluations / f"{_PREFIX}{checkpoint}.json"
 
 
-def lone_evaluation_name(network: str, weights_sha256: str) -> str:
-    """The file name of an evaluation that belongs to no run."""
-    return f"{_PREFIX}{safe_name(network)}_{weights_sha256[:8]}.json"
+def lone_evaluation_name(network: str, weights_sha256: str, features: str = OWN_OUTPUT) -> str:
+    """The file name of an evaluation that belongs to no run; of other features than the own output it names them."""
+    read = "" if features == OWN_OUTPUT else f"_{safe_name(features.replace(' ', '-').replace(',', ''))}"
+    return f"{_PREFIX}{safe_name(network)}_{weights_sha256[:8]}{read}.json"
 
 
 def pictures_folder(folder: Path, network: str) -> Path:

@@ -8,6 +8,30 @@ module.feature_maps(images, last=4)                    # [B, C, h, w] of the las
 
 from backbone.networks.extraction import network_features
 from backbone.networks.network import Network, Outputs
+from backbone.networks.reading import (
+    BLOCK_HELP,
+    LAST,
+    POOLING_HELP,
+    POOLINGS,
+    FeatureChoice,
+    Reading,
+    check_words,
+    reading_of,
+)
 from backbone.networks.registry import find_network, find_networks
 
-__all__ = ["Network", "Outputs", "find_network", "find_networks", "network_features"]
+__all__ = [
+    "BLOCK_HELP",
+    "LAST",
+    "POOLINGS",
+    "POOLING_HELP",
+    "FeatureChoice",
+    "Network",
+    "Outputs",
+    "Reading",
+    "check_words",
+    "find_network",
+    "find_networks",
+    "network_features",
+    "reading_of",
+]

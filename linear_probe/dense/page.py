@@ -173,7 +173,8 @@ def _galleries(benchmark: DenseBenchmark, outcome: Outcome, test: str, out: Path
         "Best": ranked[:SHOWN],
         "Median": ranked[middle : middle + SHOWN],
         "Worst": ranked[::-1][:SHOWN],
-        "Misses": [r for r in results if r.has_finding and not r.reports_finding][:SHOWN],
+        # Also what was looked for in the wrong place.
+        "Misses": [r for r in results if r.has_finding and (r.iou == 0 or not r.reports_finding)][:SHOWN],
         "False alarms": [r for r in results if not r.has_finding and r.reports_finding][:SHOWN],
     }
     folder = out / "predictions" / safe_name(outcome.network) / safe_name(test)

@@ -84,6 +84,7 @@ class Monitor:
     ) -> None:
         self.config, self.run, self.world = config, run, world
         self.guard_margin, self.patience_from_step = guard_margin, patience_from_step
+        config.evaluation.features.refuse_choice("training")
         self._evaluator = Evaluator(config.evaluation, world.control) if config.mode == "inline" else None
 
     def due(self, step: int, last_step: int) -> bool:

@@ -109,6 +109,24 @@ def test_embed(weights: Path, images: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(torch.tensor(row), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_embed_of_a_block(weights: Path, images: Path, tmp_path: Path) -> None:
+    out = tmp_path / "features.parquet"
+    words = ("embed", weights, images, "--out", out, "--device", "cpu", "--block", "2", "--pooling", "both")
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    table = pq.read_table(out)
+    loaded = load_backbone(weights)
+    depth = loaded.model.config.depth
+    assert table.schema.metadata[b"reading"].decode() == f"cls+mean patch, block 2 of {depth}"
+    for key, row in zip(table["key"].to_pylist(), table["features"].to_pylist(), strict=True):
+        with torch.no_grad():
+            tokens = loaded.model.intermediate(loaded.preprocessing(images / key)[None], depth)[1]
+        expected = torch.cat([tokens.cls[0], tokens.patches[0].mean(0)])
+        torch.testing.assert_close(torch.tensor(row), expected, rtol=1e-5, atol=1e-5)
+    refused = run(*words[:-4], "--block", "auto")
+    assert refused.returncode == 2 and "no labels to choose by" in refused.stderr
+
+
 @pytest.mark.parametrize("name", ["pixels", "resnet10t-2", "tiny"])
 def test_embed_and_show_take_every_network(
     network_words: dict[str, str], name: str, images: Path, tmp_path: Path

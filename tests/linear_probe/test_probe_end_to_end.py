@@ -12,9 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from backbone.networks import find_network
 from linear_probe.__main__ import COMMANDS
+from linear_probe.evidence import patch_evidence
+from linear_probe.head_file import load_head
+from linear_probe.head_run import open_head
 from runtime.command_line import run_stage
 from runtime.config import load_config
 
@@ -170,6 +175,39 @@ def test_the_grid_of_layers_and_pooling_is_tried_on_a_transformer(run: Run, kvas
     tried = json.loads(Path("r/results.json").read_text())["results"]["kvasir"]["untrained-vit_test"]["tried"]
     kinds = {head["head"].rsplit(", lr", 1)[0] for head in tried if ", lr" in head["head"]}
     assert kinds == {"cls", "cls+mean patch", "cls of 3 blocks"}  # vit_test has three blocks
+
+
+def test_any_block_is_probed_and_its_head_reads_that_block_again(run: Run, kvasir: Path) -> None:
+    network = find_network("untrained:vit_test")
+    module = network.load()
+    picture = kvasir / "polyps" / "03.jpg"
+    with torch.no_grad():
+        image = network.preprocessing(picture)[None]
+        tokens = module.intermediate(image, 3)  # type: ignore[operator]
+    keys = ("--data", str(kvasir), *SMALL, "grid.learning_rates=[0.01]")
+    code, printed = run("untrained:vit_test", *keys, "--out", "one", "block=2", "pooling=mean")
+    assert code == 0 and "mean patch, block 2 of 3, lr 0.01" in printed
+    head = load_head(Path("one/heads/untrained-vit_test/kvasir.safetensors"))
+    logits = (tokens[1].patches.mean(1) @ head.weight + head.bias) / head.temperature
+    assert run("predict", "one/heads/untrained-vit_test/kvasir.safetensors", str(picture), "--out", "p.csv")[0] == 0
+    (row,) = read_csv("p.csv")
+    assert float(row["confidence"]) == pytest.approx(float(logits.sigmoid().max()), abs=1e-3)
+    opened = open_head(Path("one/heads/untrained-vit_test/kvasir.safetensors"), None, "cpu")
+    evidence = patch_evidence(opened, image)
+    grid = tokens[1].patches.mT.reshape(1, -1, *evidence.shape[-2:])  # type: ignore[union-attr]
+    values = torch.einsum("bdhw,dc->bchw", grid, head.weight)
+    torch.testing.assert_close(evidence, (values - values.mean((2, 3), keepdim=True)).relu(), rtol=1e-3, atol=1e-4)
+    # auto: the later half of the blocks, each pooling; the best on validation is stored, with its own block alone.
+    code, printed = run("untrained:vit_test", *keys, "--out", "auto", "block=auto", "pooling=auto")
+    assert code == 0, printed
+    found = json.loads(Path("auto/results.json").read_text())["results"]["kvasir"]["untrained-vit_test"]
+    assert len(found["tried"]) == 6
+    assert found["chosen"]["validation_auc"] == max(t["validation_auc"] for t in found["tried"])
+    stored = load_head(Path("auto/heads/untrained-vit_test/kvasir.safetensors"))
+    number = int(found["chosen"]["head"].split("block ")[1].split()[0])
+    assert stored.kind.blocks == (number - 4,) and stored.columns.stop <= 2 * tokens[0].cls.shape[1]
+    code, printed = run("pixels", *keys, "--out", "none", "block=2")
+    assert code == 2 and "pixels has no blocks" in printed
 
 
 @pytest.mark.parametrize(
