@@ -76,8 +76,9 @@ class _Problem:
         return grad
 
     def shares(self) -> Tensor:
-        """Of each column's weight that is positive, away from 0 and 1 [K]."""
-        return ((self.w * self.y).sum(0) / self.w.sum(0).clamp_min(1e-12)).clamp(1e-4, 1 - 1e-4)
+        """Of each column's weight that is positive, away from 0 and 1 [K]; one half where nothing weighs."""
+        total = self.w.sum(0)
+        return torch.where(total > 0, (self.w * self.y).sum(0) / total.clamp_min(1e-300), 0.5).clamp(1e-4, 1 - 1e-4)
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,18 @@ import torch
 from dense_sets import ODD_SIZES, oracle, write_set
 
 import linear_probe.dense.run as dense_run
+from backbone.networks import find_networks
 from linear_probe.dense.centre import centre_targets, decode, suppress
 from linear_probe.dense.config import DenseConfig, FitConfig
 from linear_probe.dense.geometry import boxes_of_parts, cut, enlarge, shares_on_grid
 from linear_probe.dense.head_file import load_dense_head, save_dense_head
-from linear_probe.dense.heads import CENTRE
-from linear_probe.dense.maps import MapMaker, maps_of_image
+from linear_probe.dense.heads import CENTRE, LinearHead
+from linear_probe.dense.maps import MapMaker, Maps, feature_maps, maps_of_image
 from linear_probe.dense.page import write_results
+from linear_probe.dense.pictures import Truth, read_truth
 from linear_probe.dense.predictor import COMPONENTS, predict_picture
-from linear_probe.dense.run import DenseBenchmark, run_dense
+from linear_probe.dense.run import DenseBenchmark, run_dense, train_heads
+from linear_probe.dense.splits import make_plan
 from runtime.images import open_image
 from scoring.boxes import box_iou
 
@@ -173,3 +176,25 @@ def test_predictions_have_a_row_for_every_picture(finished: tuple[DenseBenchmark
         for file in ("masks.csv", "detections.csv"):
             with (out / side / file).open(newline="") as stream:
                 assert {row["file"] for row in csv.DictReader(stream)} == names
+
+
+def test_nothing_is_chosen_on_the_test_side(tmp_path: Path) -> None:
+    """Head, block, regularisation, thresholds and detector are the same whatever the test pictures show."""
+    data = write_set(tmp_path / "blobs", 24)
+    plan = make_plan(DenseConfig(data=[str(data)]))
+    (fold,) = plan.folds
+    maps = feature_maps(find_networks(["pixels"]), plan.pictures, tmp_path / "maps", 128, 16, torch.device("cpu"))
+    config = DenseConfig(fit=FitConfig(strengths=[1e-4, 1e-2]))
+    truths = [read_truth(picture, ("polyp",)) for picture in plan.pictures]
+    heads, tried, centre = train_heads(maps["pixels"], fold, truths, config)
+    values = np.array(maps["pixels"].values)
+    for row in next(iter(fold.tests.values())).tolist():
+        truths[row] = Truth(~truths[row].masks, [[(0.0, 0.0, 3.0, 3.0)]])
+        values[row] = np.nan
+    again, tried_again, centre_again = train_heads(Maps(maps["pixels"].layout, values), fold, truths, config)
+    assert (heads.kind, heads.thresholds, heads.detect_with) == (again.kind, again.thresholds, again.detect_with)
+    assert [(c.description, c.validation_iou) for c in tried] == [
+        (c.description, c.validation_iou) for c in tried_again
+    ]
+    assert centre == centre_again and isinstance(heads.segmentation, LinearHead)
+    assert torch.equal(heads.segmentation.weight, again.segmentation.tensors()["weight"])

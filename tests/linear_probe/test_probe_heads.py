@@ -254,3 +254,20 @@ def test_logistic_regression_of_a_constant_is_the_log_odds() -> None:
     assert float(solved.biases[0]) == pytest.approx(math.log(3), abs=1e-7)
     assert float(solved.weights[0, 0]) == 0.0
     assert float(solved.objective[0]) == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25), abs=1e-9)
+
+
+def test_correlated_features_need_few_iterations() -> None:
+    """As features are: a few directions hold nearly all of the spread. Plain L-BFGS takes hundreds of iterations."""
+    torch.manual_seed(0)
+    scales = torch.logspace(1.5, -2, 40, dtype=torch.float64)
+    x = (torch.randn(600, 40, dtype=torch.float64) * scales) @ torch.linalg.qr(torch.randn(40, 40).double())[0]
+    y = (x[:, :1] + x[:, 1:2] + 3 * torch.randn(600, 1) > 4).double()
+    strengths = torch.tensor([1e-4, 1e-2], dtype=torch.float64)
+    solved = fit_logistic(x, y.repeat(1, 2), torch.ones(600, 2), strengths, tolerance=1e-7, max_iterations=200)
+    assert float(solved.gradient.max()) <= 1e-7 and solved.iterations <= 60
+    for i, strength in enumerate(strengths.tolist()):
+        theirs = LogisticRegression(C=1 / (strength * 600), tol=1e-10, max_iter=20000, solver="newton-cholesky")
+        theirs.fit(x.numpy(), y[:, 0].numpy())
+        np.testing.assert_allclose(solved.weights[:, i].numpy(), theirs.coef_[0], atol=2e-3)
+    nothing = fit_logistic(x, y, torch.zeros(600, 1), strengths[:1])
+    assert float(nothing.biases[0]) == 0.0 and not nothing.weights.any()
