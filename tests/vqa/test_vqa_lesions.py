@@ -30,6 +30,7 @@ from vqa.score.config import ContestantConfig
 from vqa.score.encoder import answer_with_encoder
 from vqa.score.leaderboard import score_lesions
 from vqa.score.settings import ScoreSettings
+from vqa.score.texts import mentions, named_lesions
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "vqa"
 
@@ -254,3 +255,13 @@ def test_the_judge(lesion_bench: Bench, tmp_path: Path) -> None:
 def test_the_closing_line_is_cut_off(lesion_bench: Bench) -> None:
     assert without_disclaimer("A flat polyp. For research only.", lesion_bench) == "A flat polyp."
     assert without_disclaimer("A flat polyp.", lesion_bench) == "A flat polyp."
+
+
+def test_lesions_are_named_in_words_of_their_own() -> None:
+    english = {"Polyp": {"polyp", "colonic polyp"}, "Lifted polyp": {"lifted polyp"}, "Ulcer": {"ulcer"}}
+    assert named_lesions("Two polyps, one of them a lifted polyp.", english) == {"Polyp", "Lifted polyp"}
+    assert named_lesions("A lifted polyp; ulceration is absent.", english) == {"Lifted polyp"}
+    # Chinese sets no spaces: the words stand inside the sentence, and the longer one hides the shorter.
+    chinese = {"早期胃癌": {"早期胃癌"}, "胃癌": {"胃癌"}, "憩室": {"憩室"}}
+    assert named_lesions("胃窦见早期胃癌样病变，边界清晰。", chinese) == {"早期胃癌"}
+    assert mentions("病变位于食管中段。", {"食管", "esophagus"}) and not mentions("病变位于胃窦。", {"食管"})

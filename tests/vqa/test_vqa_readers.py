@@ -23,7 +23,7 @@ from runtime.files import read_json, read_json_lines
 from scoring.paired_tests import holm
 from vqa.bench.build import build_bench
 from vqa.bench.config import BuildConfig
-from vqa.bench.items import Bench, Item, MarkedRegion, read_bench
+from vqa.bench.items import Bench, Item, MarkedRegion, question_id, read_bench
 from vqa.bench.sources import read_sources, with_one_annotator
 from vqa.client.answers import Answer, read_answer_set
 from vqa.client.config import RunConfig
@@ -263,10 +263,13 @@ def test_building_keeps_both_annotators_and_asks_for_their_consensus(
     listed = tmp_path / "regions.jsonl"
     listed.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     words = [f"data={tmp_path / 'atlas.parquet'}", f"regions={listed}", f"out={tmp_path / 'bench'}"]
-    words += ["pictures.crop=false", "lesions.human_per_class=0"]
+    dropped = question_id(rows[3].sha256, "Q1", "gi_synthetic")
+    (tmp_path / "review.csv").write_text(f"id,decision,answer,note,reviewer\n{dropped},drop,,dark,r1\n")
+    words += ["pictures.crop=false", "lesions.human_per_class=0", f"review={tmp_path / 'review.csv'}"]
     build_bench(load_config(BuildConfig, Path(__file__).with_name("gi_synthetic.yaml"), words))
     bench = read_bench(tmp_path / "bench")
     boxes = {item.source: item for item in bench.items if item.task == "Q2"}
+    assert bench.manifest["reviewed"] == 1 and dropped not in bench.by_id
     assert Path(rows[0].path).name not in boxes
     assert bench.manifest["left_out"]["box question: the annotators mark different places"] == 1
     for number, row in enumerate(rows[1:], 1):
@@ -275,6 +278,8 @@ def test_building_keeps_both_annotators_and_asks_for_their_consensus(
         middle = (x1, y1, x2 - 2, y2 - 2) if number == 1 else (x1, y1, x2 - 4, y2 - 4)
         assert [region.box for region in item.targets] == [middle]
         assert {region.annotator for region in item.regions if not region.target} == {"a", "b"}
+    row = scored(bench, [write_contestant(tmp_path / "perfect", bench)], tmp_path, draws=20)["full"]["rows"][0]
+    assert row["q1"]["n"] == 3 and row["q2_miou"] == 1 and row["q2_annotators_iou"] < 1
     # Other questions take the boxes of one of them, not all.
     pictures = read_sources(tmp_path / "atlas.parquet", listed, None).pictures
     single = {p.path.name: with_one_annotator(p).regions for p in pictures}

@@ -74,14 +74,23 @@ def examples(bench: Bench, sheets: Sequence[Sheet], per_class: int = 2) -> str:
         by_picture[item.sha256][item.task] = item
     by_class: dict[str, list[dict[str, Item]]] = defaultdict(list)
     # Those that people answered first: there everybody can be compared.
-    order = sorted(by_picture, key=lambda sha: (not by_picture[sha]["Q1"].human, keyed("example", sha)))
+    order = sorted(by_picture, key=lambda sha: (not _first(by_picture[sha]).human, keyed("example", sha)))
     for sha256 in order:
-        by_class[by_picture[sha256]["Q1"].entity].append(by_picture[sha256])
+        by_class[_first(by_picture[sha256]).entity].append(by_picture[sha256])
     chosen = [questions for name in sorted(by_class) for questions in by_class[name][:per_class]]
     cards = "".join(_card(bench, questions, sheets) for questions in chosen)
-    filters = select("site", sorted({questions["Q1"].answer_text for questions in chosen}))
-    filters += select("lesion", sorted({_lesion(questions["Q1"]) for questions in chosen}))
+    filters = select("site", sorted({_site(bench, _first(questions)) for questions in chosen}))
+    filters += select("lesion", sorted({_lesion(_first(questions)) for questions in chosen}))
     return f'<p class="filters">{filters}<span id="shown" class="quiet"></span></p><div class="examples">{cards}</div>'
+
+
+def _first(questions: dict[str, Item]) -> Item:
+    """Any question of the picture: a review may have dropped each of them."""
+    return next(iter(questions.values()))
+
+
+def _site(bench: Bench, item: Item) -> str:
+    return str(bench.manifest["sites"].get(item.scene, item.scene))
 
 
 def _lesion(item: Item) -> str:
@@ -89,14 +98,14 @@ def _lesion(item: Item) -> str:
 
 
 def _card(bench: Bench, questions: dict[str, Item], sheets: Sequence[Sheet]) -> str:
-    first = questions["Q1"]
+    first = _first(questions)
     box = questions.get("Q2")
     marks = _truth(box) if box is not None else []
     rows = []
     for sheet, colour in zip(sheets, PALETTE * len(sheets), strict=False):
         if first.id not in sheet.asked:
             continue
-        cells = [_choice(sheet, questions["Q1"]), _choice(sheet, questions["Q3"]) if "Q3" in questions else "–"]
+        cells = [_choice(sheet, questions[task]) if task in questions else "–" for task in ("Q1", "Q3")]
         overlap = "–"
         if box is not None:
             reply = sheet.q2[box.sha256]
@@ -109,7 +118,7 @@ def _card(bench: Bench, questions: dict[str, Item], sheets: Sequence[Sheet]) -> 
             f"<td>{cells[0]}</td><td>{pages.text(overlap)}</td><td>{cells[1]}</td></tr>"
             + (f'<tr><td colspan="4" class="quiet">{pages.text(said)}</td></tr>' if said else "")
         )
-    site, lesion = pages.text(first.answer_text), pages.text(_lesion(first))
+    site, lesion = pages.text(_site(bench, first)), pages.text(_lesion(first))
     return (
         f'<div class="card example" data-site="{site}" data-lesion="{lesion}">'
         f"{_drawn(bench, box or first, marks)}<p><b>{lesion}</b> · {site}</p><table><thead><tr><th></th><th>site</th>"

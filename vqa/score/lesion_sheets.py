@@ -30,6 +30,7 @@ class Sheet:
     keys: dict[str, tuple[str, str]] = field(default_factory=dict)  # key of a text → (task, picture)
     asked: set[str] = field(default_factory=set)  # ids of the questions that it was asked
     convention: str = "pixel"
+    _overlaps: dict[str, float] = field(default_factory=dict, repr=False)  # of Q2, by question: asked for often
 
     def value(self, column: str, item: Item) -> float | None:
         """The picture's value in a column: right or wrong, overlap, mean rating; None: not rated."""
@@ -37,7 +38,10 @@ class Sheet:
         if column in ("q1", "q3"):
             return float((self.q1 if column == "q1" else self.q3)[sha256].right)
         if column == "q2":
-            return iou_with_truth([region.box for region in item.targets], self.q2[sha256].boxes)
+            if item.id not in self._overlaps:
+                truth = [region.box for region in item.targets]
+                self._overlaps[item.id] = iou_with_truth(truth, self.q2[sha256].boxes)
+            return self._overlaps[item.id]
         return self.ratings[column].get(sha256)
 
     def chosen(self, item: Item) -> str | None:

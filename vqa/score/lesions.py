@@ -113,10 +113,14 @@ def text_lengths(bench: Bench, sheet: Sheet, columns: Columns) -> dict[str, Any]
         texts = [without_disclaimer(replies.get(i.sha256, ""), bench) for i in columns.lesions.get(column, [])]
         written = [text for text in texts if text]
         if written:
-            chinese = [any("\u4e00" <= letter <= "\u9fff" for letter in text) for text in written]
+            chinese = [is_chinese(text) for text in written]
             result[column] = {
                 "n": len(written),
                 "median_characters": float(np.median([len(text) for text in written])),
                 "share_chinese": float(np.mean(chinese)),
             }
     return result
+
+
+def is_chinese(text: str) -> bool:
+    return any("\u4e00" <= letter <= "\u9fff" for letter in text)

@@ -16,6 +16,7 @@ from vqa.bench.items import Bench
 from vqa.people.ratings import DIMENSIONS, Rating
 from vqa.score.lesion_estimates import Columns
 from vqa.score.lesion_sheets import Sheet
+from vqa.score.lesions import is_chinese
 
 JUDGE = "judge:"
 
@@ -102,7 +103,12 @@ def consistency(bench: Bench, sheet: Sheet, columns: Columns) -> dict[str, Any]:
 
 
 def mentions(text: str, words: set[str]) -> bool:
-    return any(re.search(rf"(?<!\w){re.escape(word)}s?(?!\w)", text, re.IGNORECASE) for word in words)
+    return any(re.search(_pattern(word), text, re.IGNORECASE) for word in words)
+
+
+def _pattern(word: str) -> str:
+    """A word of its own, in the plural too; Chinese sets no spaces between words."""
+    return re.escape(word) if is_chinese(word) else rf"(?<!\w){re.escape(word)}s?(?!\w)"
 
 
 def named_lesions(text: str, terms: dict[str, set[str]]) -> set[str]:
@@ -110,7 +116,7 @@ def named_lesions(text: str, terms: dict[str, set[str]]) -> set[str]:
     rest, found = text, set()
     words = sorted({word for own in terms.values() for word in own}, key=lambda word: (-len(word), word))
     for word in words:
-        rest, count = re.subn(rf"(?<!\w){re.escape(word)}s?(?!\w)", "\0", rest, flags=re.IGNORECASE)
+        rest, count = re.subn(_pattern(word), "\0", rest, flags=re.IGNORECASE)
         if count:
             found |= {name for name, own in terms.items() if word in own}
     return found
