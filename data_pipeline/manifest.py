@@ -106,7 +106,6 @@ def _summary(
     config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet], shards: list[str]
 ) -> Manifest:
     corpora: dict[str, Any] = {}
-    audit: Counter[str] = Counter()
     for source in collected.sources:
         row = corpora.setdefault(
             source["corpus"], {"sources": 0, "seen": 0, "kept": 0, "broken_files": 0, "dropped": {}}
@@ -117,7 +116,6 @@ def _summary(
         row["broken_files"] += len(source["problems"])
         for reason, count in source["dropped"].items():
             row["dropped"][reason] = row["dropped"].get(reason, 0) + count
-        audit.update(source["audit"])
     licences = sorted({source.licence for source in made.sources})
     return Manifest(
         shards=shards,
@@ -125,10 +123,34 @@ def _summary(
         corpora=corpora,
         left_out=made.left_out,
         licences=licences,
-        text_audit=dict(sorted(audit.items())),
+        text_audit=_text_audit(collected.sources),
         leakage=_certificate(config, made, collected, sets),
         settings=published_settings(config),
     )
+
+
+def _text_audit(sources: list[dict[str, Any]]) -> dict[str, Any]:
+    """Sums over all sources, and those of which frames with readable text are in the shards, by their hashed names."""
+    total: Counter[str] = Counter()
+    for source in sources:
+        total.update(source["audit"])
+    if not total:
+        return {}
+    kept = [source for source in sources if source["kept"]]
+    return {
+        **dict(sorted(total.items())),
+        "sources_read": sum(source["audit"].get("after_read", 0) > 0 for source in kept),
+        "sources_with_moving_text": sum(source["text_moves"] for source in kept),
+        "sources_with_text": {
+            source["source"]: {"read": source["audit"]["after_read"], "text": source["audit"]["after_text"]}
+            for source in with_text_left(kept)
+        },
+    }
+
+
+def with_text_left(sources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The sources with frames in the shards on which the audit still reads text."""
+    return [source for source in sources if source["kept"] and source["audit"].get("after_text", 0)]
 
 
 def _certificate(config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet]) -> Certificate:
@@ -162,6 +184,9 @@ def _private_sources(collected: Collected) -> pa.Table:
             "dropped": sorted(source["dropped"].items()),
             "problems": sorted((printable(file), why) for file, why in source["problems"].items()),
             "copy_of": source["copy_of"],
+            "audited": source["audit"].get("after_read", 0),
+            "with_text": source["audit"].get("after_text", 0),
+            "text_moves": source["text_moves"],
             "leaks": [{**leak, "image": printable(leak["image"])} for leak in source["leaks"]],
         }
         for source in collected.sources
@@ -172,4 +197,5 @@ def _private_sources(collected: Collected) -> pa.Table:
     )
     columns = [("corpus", pa.string()), ("path", pa.string()), ("source", pa.string()), ("seen", pa.int64())]
     columns += [("kept", pa.int64()), ("dropped", pairs), ("problems", problems), ("copy_of", pa.string())]
+    columns += [("audited", pa.int64()), ("with_text", pa.int64()), ("text_moves", pa.bool_())]
     return pa.Table.from_pylist(rows, pa.schema([*columns, ("leaks", pa.list_(leak))]))

@@ -20,7 +20,7 @@ from data_pipeline.cluster import ray_session, run_tasks
 from data_pipeline.config import PipelineConfig
 from data_pipeline.guarding import guarded_files, read_guarded_sets
 from data_pipeline.identity import hashed, load_key, load_or_create_key
-from data_pipeline.manifest import Collected, collect, write_manifest
+from data_pipeline.manifest import Collected, collect, with_text_left, write_manifest
 from data_pipeline.planning import Plan, fingerprint, plan, published_config, settings_of, show
 from data_pipeline.reporting import report
 from data_pipeline.shards import cut_into_shards, write_shard
@@ -177,6 +177,13 @@ def _say_problems(collected: Collected) -> None:
         warn(f"{source['corpus']}: {printable(file)} {why}.")
     if len(broken) > 20:
         warn(f"and {len(broken) - 20} more broken files; all are in the private list of sources.")
+    left = with_text_left(collected.sources)
+    for source in left[:20]:
+        audit = source["audit"]
+        name = f"{source['corpus']}: {printable(source['path'])}"
+        warn(f"{name} text is still read on {audit['after_text']} of {audit['after_read']} audited frames.")
+    if len(left) > 20:
+        warn(f"and {len(left) - 20} more sources with text; screen.text.reader=filter drops such frames.")
 
 
 def _most_frequent(collected: Collected) -> str:

@@ -7,6 +7,7 @@ A part folder appears whole or not at all. It holds `frames.bin` (JPEGs end to e
 from __future__ import annotations
 
 import contextlib
+import copy
 import ctypes
 import hashlib
 from collections import Counter
@@ -29,6 +30,7 @@ from data_pipeline.identity import hashed
 from data_pipeline.planning import Unit
 from data_pipeline.reading import SourceReader
 from data_pipeline.registry import is_public_component
+from data_pipeline.screen.audit import Audit, read_jpeg
 from data_pipeline.screen.layout import Layout, find_layout, find_text_places
 from data_pipeline.sources import Source
 from records.shards import FRAME_SCHEMA
@@ -36,8 +38,8 @@ from runtime.errors import UserError
 from runtime.files import atomic_directory, write_json
 from runtime.image_hash import perceptual_hash
 from runtime.leakage import Guard, Match, thumbnail_of
+from runtime.screen.endoscopy import is_endoscopy, measure_colours
 from runtime.screen.quality import drop_reason, measure
-from runtime.screen.text import read_text
 
 # A frame's row while it lies in a part; the last columns say where in it, and mean nothing afterwards.
 PART_SCHEMA = pa.schema([*FRAME_SCHEMA, ("single", pa.bool_()), ("offset", pa.int64()), ("size", pa.int64())])
@@ -58,6 +60,7 @@ class SourceResult:
     dropped: Counter[str] = field(default_factory=Counter)
     problems: dict[str, str] = field(default_factory=dict)
     audit: Counter[str] = field(default_factory=Counter)
+    text_moves: bool = False  # so that it was looked for in every frame
     leaks: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -71,7 +74,7 @@ def process_unit(unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, p
         with atomic_directory(part) as folder:
             with (folder / "frames.bin").open("wb") as stream:
                 writer = _PartWriter(stream)
-                screened += [_SourceScreen(source, unit, config, guard, key, writer).run() for source in unit.sources]
+                screened += [screen_source(source, unit, config, guard, key, writer) for source in unit.sources]
             pq.write_table(pa.Table.from_pylist(writer.rows, PART_SCHEMA), folder / PART_FRAMES)
             pq.write_table(pa.Table.from_pylist(writer.examples.rows, EXAMPLE_SCHEMA), folder / PART_EXAMPLES)
             write_json(folder / "sources.json", [vars(result) for result in screened])
@@ -99,17 +102,49 @@ class _PartWriter:
         self.rows.append({**row, "offset": self._stream.tell(), "size": len(jpeg)})
         self._stream.write(jpeg)
 
+    def mark(self) -> tuple[int, int, Examples]:
+        """Where things stand, for `go_back_to`."""
+        return len(self.rows), self._stream.tell(), copy.deepcopy(self.examples)
+
+    def go_back_to(self, mark: tuple[int, int, Examples]) -> None:
+        """Forget what was written since."""
+        rows, position, self.examples = mark
+        del self.rows[rows:]
+        self._stream.seek(position)
+        self._stream.truncate()
+
+
+def screen_source(
+    source: Source, unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, writer: _PartWriter
+) -> SourceResult:
+    """Take a source through all screens. Where the audit still reads text, again, with text sought in every frame."""
+    mark = writer.mark()
+    result = _SourceScreen(source, unit, config, guard, key, writer).run()
+    can_be_found = source.kind != "image" and not result.text_moves and config.screen.text.inside == "fill"
+    if result.audit["after_text"] and can_be_found:
+        writer.go_back_to(mark)
+        result = _SourceScreen(source, unit, config, guard, key, writer, text_moves=True).run()
+    return result
+
 
 class _SourceScreen:
-    """Takes one source through all screens."""
+    """Takes one source through all screens, once."""
 
     def __init__(
-        self, source: Source, unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, writer: _PartWriter
+        self,
+        source: Source,
+        unit: Unit,
+        config: PipelineConfig,
+        guard: Guard,
+        key: bytes,
+        writer: _PartWriter,
+        text_moves: bool = False,
     ) -> None:
         self._source, self._config, self._guard, self._key, self._writer = source, config, guard, key, writer
         self._reader = SourceReader(source, Path(unit.root), config.decode, round(config.screen.max_megapixels * 1e6))
         self._id = hashed(key, "source", source.corpus, source.path)
-        self._result = SourceResult(source.path, source.corpus, self._id)
+        self._result = SourceResult(source.path, source.corpus, self._id, text_moves=text_moves)
+        self._audit = Audit(self._frames_to_audit(), config.screen.text)
         self._layouts: dict[tuple[int, int], Layout | None] = {}
         self._probes: list[NDArray[np.uint8]] = []
         self._repeated = RepeatedFrames(config.duplicates)
@@ -129,6 +164,7 @@ class _SourceScreen:
             else:
                 self._result.dropped[reason] += 1
         self._result.problems = self._reader.problems
+        self._read_audit()
         return self._result
 
     def _screen(self, frame: Frame) -> str | None:
@@ -142,6 +178,8 @@ class _SourceScreen:
         reason = drop_reason(quality, self._config.screen.quality)
         if reason is not None:
             return self._drop(reason, picture)
+        if self._config.screen.foreign == "drop" and not is_endoscopy(measure_colours(picture, layout.visible)):
+            return self._drop("not_endoscopy", cv2.resize(picture, (40, 32), interpolation=cv2.INTER_AREA))
         picture_hash = perceptual_hash(cv2.bitwise_and(picture, picture, mask=layout.visible))
         if self._source.kind != "image":
             reason = self._repeated.drop_reason(picture_hash)
@@ -159,11 +197,20 @@ class _SourceScreen:
             )
             beside = np.repeat(self._guard.greys[match.number][..., None], 3, axis=2)
             return self._drop("evaluation_image", picture, beside)
-        finished = self._without_text(picture, frame.rgb, layout)
-        if self._text_found(frame, finished, layout):
+        finished, filled = self._without_text(picture, frame.rgb, layout)
+        jpeg = simplejpeg.encode_jpeg(
+            np.ascontiguousarray(finished), quality=self._config.shards.jpeg_quality, colorsubsampling="420"
+        )
+        if self._config.screen.text.reader == "filter" and read_jpeg(jpeg, self._config.screen.text).found:
             return self._drop("text", finished)
         self._repeated.keep(picture_hash)
-        self._write(frame, layout, finished, picture_hash, vars(quality))
+        order = hashed(self._key, "audit", self._id, frame.index)
+        self._audit.offer(order, jpeg, lambda: layout.whole_at_output_scale(frame.rgb))
+        row = self._row(frame, layout, picture_hash, jpeg)
+        self._writer.add(jpeg, {**row, **vars(quality), "text_filled": round(filled, 5)})
+        self._example("kept", finished)
+        if filled:
+            self._example("text_removed", finished)
         return None
 
     def _layout_for(self, rgb: NDArray[np.uint8]) -> Layout | None:
@@ -178,16 +225,22 @@ class _SourceScreen:
             self._layouts[size] = layout
         return self._layouts[size]
 
-    def _without_text(self, picture: NDArray[np.uint8], rgb: NDArray[np.uint8], layout: Layout) -> NDArray[np.uint8]:
-        """The picture with its text painted over. Where text stands is found when the first frame gets this far."""
+    def _without_text(
+        self, picture: NDArray[np.uint8], rgb: NDArray[np.uint8], layout: Layout
+    ) -> tuple[NDArray[np.uint8], float]:
+        """The picture with its text painted over, and the share of it that was.
+
+        Where text stands is found when the first frame gets this far.
+        """
         text = self._config.screen.text
         if text.inside == "keep":
-            return picture
+            return picture, 0.0
         if not layout.text_is_known:
             probes = [probe for probe in self._probes if probe.shape == rgb.shape] or [rgb]
-            count = min(text.probe_frames, len(probes))
-            find_text_places(layout, [probes[i * len(probes) // count] for i in range(count)], text.detector_px)
-        return layout.without_text(picture)
+            find_text_places(layout, probes, text)
+            layout.text_moves |= self._result.text_moves
+            self._result.text_moves = layout.text_moves
+        return layout.without_text(picture, text)
 
     def _leak(self, rgb: NDArray[np.uint8], layout: Layout, picture: NDArray[np.uint8]) -> Match | None:
         """The guarded image that this is; also tried with the frame's own layout, as a film may show other pictures."""
@@ -203,45 +256,23 @@ class _SourceScreen:
             return None
         return self._guard.match(thumbnail_of(own.blank(own.crop(rgb)), own.visible), leakage)
 
-    def _text_found(self, frame: Frame, finished: NDArray[np.uint8], layout: Layout) -> bool:
-        """Audit the frame if it is its turn; True when the frame is to be dropped for its text."""
+    def _frames_to_audit(self) -> int:
         text = self._config.screen.text
-        if text.reader == "none" or (text.reader == "audit" and not self._is_audited()):
-            return False
-        audit = self._result.audit
-        after = read_text(finished, text.min_confidence, text.min_characters)
-        audit.update(after_read=1, after_text=after.found, after_private=after.private)
-        if text.reader == "filter":
-            return after.found
-        whole = layout.whole_at_output_scale(frame.rgb)
-        before = read_text(whole, text.min_confidence, text.min_characters)
-        audit.update(before_read=1, before_text=before.found, before_private=before.private)
-        if before.found:
-            self._example("text_removed", finished)
-        if after.found:
-            self._example("text_left", finished)
-        return False
-
-    def _is_audited(self) -> bool:
-        text = self._config.screen.text
+        if text.reader != "audit":
+            return 0
         if self._source.kind != "image":
-            return self._result.audit["after_read"] < text.audit_frames_per_source
-        return int(hashed(self._key, "audit", self._id), 16) % 10_000 < 10_000 * text.audit_image_share
+            return text.audit_frames_per_source
+        return int(int(hashed(self._key, "audit", self._id), 16) % 10_000 < 10_000 * text.audit_image_share)
 
-    def _write(
-        self,
-        frame: Frame,
-        layout: Layout,
-        picture: NDArray[np.uint8],
-        picture_hash: NDArray[np.uint8],
-        quality: dict[str, float],
-    ) -> None:
+    def _read_audit(self) -> None:
+        self._result.audit, left = self._audit.read()
+        for jpeg in left:
+            self._example("text_left", simplejpeg.decode_jpeg(jpeg))
+
+    def _row(self, frame: Frame, layout: Layout, picture_hash: NDArray[np.uint8], jpeg: bytes) -> dict[str, Any]:
         source = self._source
-        jpeg = simplejpeg.encode_jpeg(
-            np.ascontiguousarray(picture), quality=self._config.shards.jpeg_quality, colorsubsampling="420"
-        )
         video = source.video if source.video is not None else source.path
-        row = {
+        return {
             "key": hashed(self._key, "frame", source.corpus, source.path, frame.index),
             "corpus": source.corpus,
             "component": self._component(),
@@ -256,16 +287,12 @@ class _SourceScreen:
             "original_height": frame.rgb.shape[0],
             "crop": list(layout.view.box),
             "shape": layout.view.shape,
-            "width": picture.shape[1],
-            "height": picture.shape[0],
+            "width": layout.out_size[0],
+            "height": layout.out_size[1],
             "hash": picture_hash.tobytes().hex(),
-            **quality,
-            "text_filled": 0.0 if layout.text is None else round(float((layout.text > 0).mean()), 5),
             "sha256": hashlib.sha256(jpeg).hexdigest(),
             "single": source.kind == "image",
         }
-        self._writer.add(jpeg, row)
-        self._example("kept", picture)
 
     def _component(self) -> str | None:
         """A name that the corpus itself publishes; a hash of any other."""

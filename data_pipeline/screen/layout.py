@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.screen.text import fill, fill_mask
+from data_pipeline.screen.text import TextConfig, fill, fill_mask, lines_of_text, move
 from runtime.screen.field_of_view import FieldOfView, FieldOfViewConfig, detect_field_of_view
 from runtime.screen.position_box import Box, position_box
 from runtime.screen.shrink import shrink
@@ -28,8 +28,9 @@ class Layout:
     out_size: tuple[int, int]  # width, height of the finished picture
     shown: Mask  # of the finished picture: inside the field of view
     visible: Mask  # and not under the position box: what may be measured
-    text: Mask | None = None  # and painted over
+    text: Mask | None = None  # and painted over in every frame
     text_is_known: bool = False  # whether text was looked for
+    text_moves: bool = False  # so that it must be looked for in every frame
 
     def crop(self, frame: Image) -> Image:
         """The frame cropped to its field of view and made smaller; nothing is blanked yet."""
@@ -47,8 +48,16 @@ class Layout:
         scale = self.out_size[0] / (right - left)
         return shrink(frame, (round(frame.shape[1] * scale), round(frame.shape[0] * scale)))
 
-    def without_text(self, blanked: Image) -> Image:
-        return blanked if self.text is None else self.blank(fill(blanked, self.text))
+    def without_text(self, blanked: Image, config: TextConfig) -> tuple[Image, float]:
+        """The finished picture, and how much of it was painted over."""
+        mask = self.text
+        if self.text_moves:
+            lines = lines_of_text(find_text(blanked, config.detector_px), [], self.out_size[1], config.max_height)
+            own = fill_mask(lines, self.out_size)
+            mask = mask if own is None else own if mask is None else cv2.bitwise_or(mask, own)
+        if mask is None:
+            return blanked, 0.0
+        return self.blank(fill(blanked, mask)), float((mask > 0).mean())
 
 
 def find_layout(
@@ -84,10 +93,24 @@ def _clear(mask: Mask, box: Box, crop: Box) -> None:
     mask[top:bottom, left:right] = 0
 
 
-def find_text_places(layout: Layout, frames: Sequence[Image], detector_px: int) -> None:
-    """Look for text in the finished form of `frames` and note its places in the layout."""
-    places = [place for frame in frames for place in find_text(layout.blank(layout.crop(frame)), detector_px)]
-    layout.text, layout.text_is_known = fill_mask(places, layout.out_size), True
+def find_text_places(layout: Layout, frames: Sequence[Image], config: TextConfig) -> None:
+    """Look for text in the finished form of `frames` and note its places in the layout, and whether it moves.
+
+    A few of the frames are looked at, and the median of all: in it what moves is blurred and what stays is clear.
+    """
+    finished = [layout.blank(layout.crop(frame)) for frame in frames]
+    count = min(config.probe_frames, len(finished))
+    seen = [finished[i * len(finished) // count] for i in range(count)]
+    if len(finished) > 3:
+        seen.append(np.median(np.stack(finished), axis=0).astype(np.uint8))
+    places = [find_text(picture, config.detector_px) for picture in seen]
+    lines = []
+    for number, found in enumerate(places):
+        others = places[:number] + places[number + 1 :]
+        own = lines_of_text(found, others, layout.out_size[1], config.max_height)
+        layout.text_moves |= move(own, others)
+        lines += own
+    layout.text, layout.text_is_known = fill_mask(lines, layout.out_size), True
 
 
 def _common_box(frames: Sequence[Image]) -> Box | None:

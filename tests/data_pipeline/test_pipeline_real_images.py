@@ -149,8 +149,8 @@ def finished(image: Image, config: PipelineConfig) -> Image | None:
     layout = find_layout([image], config.screen.field_of_view, config.shards.longest_side_px, True)
     if layout is None:
         return None
-    find_text_places(layout, [image], config.screen.text.detector_px)
-    return layout.without_text(layout.blank(layout.crop(image)))
+    find_text_places(layout, [image], config.screen.text)
+    return layout.without_text(layout.blank(layout.crop(image)), config.screen.text)[0]
 
 
 def text_rates(paths: list[Path], config: PipelineConfig) -> tuple[float, float]:
