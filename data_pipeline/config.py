@@ -36,6 +36,10 @@ class ScreenConfig:
     )
     probe_frames: int = option("Frames of a video or sequence from which its field of view is found.", 9, low=1)
     position_box: Literal["mask", "keep"] = option("The teal box of a position display: blank it, or keep it.", "mask")
+    foreign: Literal["drop", "keep"] = option(
+        "Pictures whose colours are no endoscope's (paper, masks, screens, landscapes): drop them, or keep them.",
+        "drop",
+    )
     field_of_view: FieldOfViewConfig = field(default_factory=FieldOfViewConfig)
     quality: QualityConfig = field(default_factory=QualityConfig)
     text: TextConfig = field(default_factory=TextConfig)

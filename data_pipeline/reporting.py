@@ -22,6 +22,7 @@ REASONS = {
     "too_dark": "too dark",
     "washed_out": "overexposed",
     "blurred": "blurred",
+    "not_endoscopy": "no endoscope's colours: paper, a mask, a screen",
     "frozen": "the same as the frame before",
     "near_duplicate": "nearly the same as a kept frame of the video",
     "evaluation_image": "a copy of an evaluation image",

@@ -1,22 +1,28 @@
-"""Where the endoscope's picture is inside the frame: an octagon, a circle or a rectangle on a dark ground.
+"""Where the endoscope's picture is inside the frame: an octagon, a circle or a rectangle on a dark or plain ground.
 
 Around it, processors write names, dates and settings. Cropping to the field of view and blanking the rest removes
 them. A video is looked at in several frames at once (the brightest value that each pixel reaches), so that a dark lumen
 at the edge of one frame does not cut the picture.
+
+A ground of one bright colour (a recorder's screen, a white border) is taken away first, of two views side by side the
+first is chosen, and labels that cover a corner are cut out: each has its own file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.config import option
+from runtime.screen.corner_labels import covered_corners, plates_in_corners
+from runtime.screen.plain_ground import picture_on_plain_ground
 from runtime.screen.position_box import position_box_mask
 from runtime.screen.shrink import shrink
+from runtime.screen.two_views import first_of_two_views
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 
@@ -37,16 +43,19 @@ class FieldOfViewConfig:
 
 @dataclass(frozen=True)
 class FieldOfView:
-    """A convex outline in the pixels of a frame of `frame_size` (width, height)."""
+    """A convex outline in the pixels of a frame of `frame_size` (width, height), less the labels in its corners."""
 
     shape: str
     outline: NDArray[np.float32]  # [N, 2] x, y
     frame_size: tuple[int, int]
+    labels: NDArray[np.float32] = field(
+        default_factory=lambda: np.zeros((0, 2, 2), np.float32)
+    )  # [L, 2, 2] two corners
 
     def scaled_to(self, width: int, height: int) -> FieldOfView:
         """The same outline for a frame of another size."""
         factor = np.array([width / self.frame_size[0], height / self.frame_size[1]], np.float32)
-        return FieldOfView(self.shape, self.outline * factor, (width, height))
+        return FieldOfView(self.shape, self.outline * factor, (width, height), self.labels * factor)
 
     @property
     def box(self) -> tuple[int, int, int, int]:
@@ -60,11 +69,16 @@ class FieldOfView:
         """The same outline in a picture of `size` that was cut along `box` and scaled."""
         left, top, right, bottom = self.box
         factor = np.array([size[0] / (right - left), size[1] / (bottom - top)], np.float32)
-        return FieldOfView(self.shape, (self.outline - np.array([left, top], np.float32)) * factor, size)
+        corner = np.array([left, top], np.float32)
+        return FieldOfView(self.shape, (self.outline - corner) * factor, size, (self.labels - corner) * factor)
 
     def mask(self) -> NDArray[np.uint8]:
         """[H, W], 255 inside."""
-        return _fill_convex(self.outline, self.frame_size)
+        mask = _fill_convex(self.outline, self.frame_size)
+        for low, high in self.labels:
+            (left, top), (right, bottom) = np.maximum(np.floor(low), 0).astype(int), np.ceil(high).astype(int)
+            mask[top : max(bottom, 0), left : max(right, 0)] = 0
+        return mask
 
 
 def _fill_convex(outline: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.uint8]:
@@ -85,24 +99,56 @@ def detect_field_of_view(frames: Sequence[Image], config: FieldOfViewConfig) -> 
     height, width = frames[0].shape[:2]
     scale = min(1.0, WORKING_PX / max(height, width))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    level = np.zeros((size[1], size[0]), np.uint8)
+    small = [shrink(frame, size) for frame in frames]
+    picture = picture_on_plain_ground(small)
+    left, top, w, h = (0, 0, *size) if picture is None else cv2.boundingRect(picture)
+    parts = [frame[top : top + h, left : left + w] for frame in small]
+    level, position = _brightest(parts)
+    if picture is not None:
+        level[picture[top : top + h, left : left + w] == 0] = 0
+    found = _on_dark_ground(level, position, parts, config)
+    if found is None:
+        return None
+    hull, labels = found
+    if cv2.contourArea(hull) < config.min_area * size[0] * size[1]:
+        return None
+    shape, outline = _named_shape(hull, (w, h))
+    corner = np.array([left, top], np.float32)
+    return FieldOfView(shape, outline + corner, size, labels + corner).scaled_to(width, height)
+
+
+def _brightest(frames: Sequence[Image]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """The brightest value [H, W] that each pixel reaches beside the position box, and where that box was seen."""
+    level, position = np.zeros((2, *frames[0].shape[:2]), np.uint8)
     for frame in frames:
-        small = shrink(frame, size)
-        brightest = cv2.max(cv2.max(small[..., 0], small[..., 1]), small[..., 2])
-        brightest[position_box_mask(small) > 0] = 0
+        brightest, box = cv2.max(cv2.max(frame[..., 0], frame[..., 1]), frame[..., 2]), position_box_mask(frame)
+        brightest[box > 0] = 0
         np.maximum(level, brightest, out=level)
-    bright = (level > _ground_level(level) + config.ground_margin).astype(np.uint8)
+        np.maximum(position, box, out=position)
+    return level, position
+
+
+def _on_dark_ground(
+    level: NDArray[np.uint8], position: NDArray[np.uint8], frames: Sequence[Image], config: FieldOfViewConfig
+) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+    """The picture's hull [N, 2] and the labels in its corners [L, 2, 2]; None when there is no picture.
+
+    `position` is the position box, which has a mask of its own.
+    """
+    plates = plates_in_corners(frames, level)
+    bright = ((level > _ground_level(level) + config.ground_margin) & (plates == 0)).astype(np.uint8)
     # Letters are thin: opening with a disc that is wider than a line of text takes them away.
-    side = max(3, round(max(size) * 0.045)) | 1
+    side = max(3, round(max(level.shape) * 0.045)) | 1
     body = cv2.morphologyEx(bright, cv2.MORPH_OPEN, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (side, side)))
+    body = first_of_two_views(body, frames)
     points = _points_of_large_parts(body)
     if points is None:
         return None
     hull = _without_blurred_edge(cv2.convexHull(points), level)
-    if hull is None or cv2.contourArea(hull) < config.min_area * size[0] * size[1]:
+    if hull is None:
         return None
-    shape, outline = _named_shape(hull, size)
-    return FieldOfView(shape, outline, size).scaled_to(width, height)
+    labels = covered_corners(body | (position > 0), bright & (1 - body), plates, hull)
+    return hull, np.array(labels, np.float32).reshape(-1, 2, 2)
 
 
 def _without_blurred_edge(hull: NDArray[np.int32], level: NDArray[np.uint8]) -> NDArray[np.float32] | None:
