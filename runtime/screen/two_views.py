@@ -77,4 +77,4 @@ def _seam(body: Mask, frames: Sequence[Image]) -> int | None:
         return None
     # The seam is as wide as the step that was looked for: its middle.
     strong = [column for column in middle if share[column] >= 0.9 * share[best]]
-    return x + round(float(np.mean(strong))) + 2
+    return int(x) + round(float(np.mean(strong))) + 2
