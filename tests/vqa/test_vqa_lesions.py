@@ -22,6 +22,7 @@ from vqa_answers import (
 from runtime.config import load_config
 from runtime.errors import UserError
 from vqa.bench.items import Bench, Item
+from vqa.bench.vocabulary import read_package_yaml
 from vqa.client.answers import read_answer_set
 from vqa.judge.judge import JudgeConfig, judge_prompt, judge_texts, read_rating
 from vqa.people.ratings import DIMENSIONS, read_ratings, texts_to_rate, without_disclaimer
@@ -103,6 +104,16 @@ def test_answer_files_written_from_the_truth(
     assert rows["none"]["chain"]["n"][2] == 0
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "published, other pictures" in page and str(tmp_path) not in page and "http://" not in page
+
+
+def test_published_rows_are_those_of_the_paper(golden: Path) -> None:
+    true = json.loads((golden / "metrics_gibench.json").read_text(encoding="utf-8"))["published"]
+    ours = read_package_yaml("score/published", "gi_bench.yaml")
+    for part, count in (("full_set_947", 12), ("subset_60", 14)):
+        assert [row["name"] for row in ours[part]] == [row["model"] for row in true[part]] and len(ours[part]) == count
+        for mine, row in zip(ours[part], true[part], strict=True):
+            assert dict(zip(ours["columns"], mine["values"], strict=True)).items() <= row.items(), mine
+    assert ours["valid_boxes_of_947"] == true["q2_images_with_a_valid_box_of_947"]
 
 
 def test_refusals_count_and_complete_cases_stand_beside(lesion_bench: Bench, tmp_path: Path) -> None:

@@ -173,8 +173,14 @@ def _agreement(results: dict[str, Any]) -> str:
 
 
 def _published(published: dict[str, Any]) -> str:
+    valid = {name.lower(): count / 947 for name, count in published["valid_boxes_of_947"].items()}
     parts = []
     for key, title in (("full_set_947", "full set, 947 pictures"), ("subset_60", "subset, 60 pictures")):
-        rows = [[row["name"], *(number(value) for value in row["values"])] for row in published[key]]
-        parts.append(f"<h3>{title}</h3>" + pages.table(["model", *published["columns"]], rows, numbers=True))
+        full = key == "full_set_947"
+        rows = [
+            [row["name"], *map(number, row["values"]), *([number(valid.get(row["name"].lower()))] if full else [])]
+            for row in published[key]
+        ]
+        head = ["model", *published["columns"], *(["valid boxes"] if full else [])]
+        parts.append(f"<h3>{title}</h3>" + pages.table(head, rows, numbers=True))
     return pages.details(f"{published['note']}: not comparable with the tables above", "".join(parts))
