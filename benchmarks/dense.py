@@ -1,11 +1,12 @@
 """Dense heads beside a plain PyTorch loop over the same heads, as ratios measured in one run.
 
-    python benchmarks/dense.py [--pictures 60] [--networks 3] [--epochs 30]
+    python benchmarks/dense.py [--pictures 60] [--networks 3] [--epochs 60]
 
 Both sides answer the same question: the best of one block or all blocks at four strengths, by validation IoU, for
 every network. The plain loop does what a first script does: one pass over the pictures per network, and per head and
-strength an `nn.Conv2d` trained by AdamW at the better of two rates that were tried, features kept in memory. Ours
-decodes each picture once for all networks, stores float16, and solves all strengths of a head together by L-BFGS.
+strength an `nn.Conv2d` trained by AdamW at the better of two rates that were tried, features kept in memory. (After 30
+epochs it is worse by 0.002 to 0.008 than after 60.) Ours decodes each picture once for all networks, stores float16,
+and solves all strengths of a head together by L-BFGS.
 
 Features are bound by the networks' own forward pass, which both sides have to pay; the fits are what can be saved.
 Printed: processor seconds (a machine that is shared does not change them) for features and for fits, their ratios, the
@@ -104,7 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pictures", type=int, default=60)
     parser.add_argument("--networks", type=int, default=len(WORDS), choices=range(1, len(WORDS) + 1))
-    parser.add_argument("--epochs", type=int, default=30, help="of the plain loop")
+    parser.add_argument("--epochs", type=int, default=60, help="of the plain loop")
     arguments = parser.parse_args()
     config = FitConfig()
     with tempfile.TemporaryDirectory() as temporary:

@@ -15,9 +15,11 @@ import pytest
 import torch
 from PIL import Image
 
+from backbone import FeatureKind
 from backbone.networks import find_network
 from linear_probe.__main__ import COMMANDS
 from linear_probe.evidence import patch_evidence
+from linear_probe.features import Columns, of_one_block
 from linear_probe.head_file import load_head
 from linear_probe.head_run import open_head
 from runtime.command_line import run_stage
@@ -208,6 +210,14 @@ def test_any_block_is_probed_and_its_head_reads_that_block_again(run: Run, kvasi
     assert stored.kind.blocks == (number - 4,) and stored.columns.stop <= 2 * tokens[0].cls.shape[1]
     code, printed = run("pixels", *keys, "--out", "none", "block=2")
     assert code == 2 and "pixels has no blocks" in printed
+
+
+def test_a_stored_head_computes_its_own_block_alone() -> None:
+    """Of two blocks of width 10: their cls and mean patch tokens lie at 0, 10, 20, 30."""
+    several = FeatureKind(blocks=(-2, -1))
+    assert of_one_block(several, Columns("a", 30, 40), 40) == (FeatureKind(blocks=(-1,)), Columns("a", 10, 20))
+    assert of_one_block(several, Columns("a", 0, 20), 40) == (FeatureKind(blocks=(-2,)), Columns("a", 0, 20))
+    assert of_one_block(FeatureKind(), Columns("a", 0, 40), 40) == (FeatureKind(), Columns("a", 0, 40))
 
 
 @pytest.mark.parametrize(
