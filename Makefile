@@ -6,7 +6,7 @@ STAMP := $(VENV)/.locked
 TORCH := $(shell grep '^torch==' requirements.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help setup demo warm-start test test-slow fuzz soak lint format lock clean
+.PHONY: help setup demo warm-start real-start test test-slow fuzz soak lint format lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,10 @@ demo: $(STAMP)  ## the whole pipeline on a small synthetic corpus
 
 warm-start: $(STAMP)  ## what continued pretraining keeps and loses, with and without the warm start
 	@$(BIN)/python -m benchmarks.warm_start
+
+DATA ?= data
+real-start: $(STAMP)  ## the same from real weights on real endoscopy, in the folder DATA (about two hours)
+	@$(BIN)/python -m benchmarks.real_start $(DATA)
 
 # Two workers with one thread each; tests of one file share its fixtures, so they stay together.
 test: $(STAMP)  ## all tests but the slow ones

@@ -174,6 +174,8 @@ class Trainer:
                 document = self.monitor.evaluate(self.step, self.objective, self.preprocessing, self.shards.certificate)
                 self.store.wait()  # the checkpoint was written meanwhile
                 self.monitor.record(document)
+        elif self.step == 0 and not resumed and self.config.monitor.mode == "watch":
+            self.save(log)  # for the watcher: all that follows is compared with the weights that training began with
         return self._verdict()
 
     def save(self, log: StepLog) -> None:

@@ -18,9 +18,11 @@ from pathlib import Path
 
 from benchmarks.warm_start.arms import ARMS
 from benchmarks.warm_start.experiment import Experiment, run_in_process
-from benchmarks.warm_start.findings import draw_curves, write_table
+from benchmarks.warm_start.findings import draw_curves, markdown_table
 from runtime.console import duration, say
-from runtime.files import read_json
+from runtime.files import read_json, write_text
+
+TITLES = {"target": "target: synthetic endoscopy", "source": "source: drawn patterns", "real": "real endoscopy"}
 
 
 def main() -> None:
@@ -41,8 +43,16 @@ def main() -> None:
         pool.submit(experiment.prepare).result()
         futures = [pool.submit(run_in_process, arguments.folder, arguments.real, *job) for job in jobs]
         results = [read_json(future.result()) for future in futures]
-    draw_curves(results, arguments.picture or arguments.folder / "curves.png")
-    say(write_table(results, experiment.untrained_scores(), arguments.folder / "table.md"))
+    titles = {name: title for name, title in TITLES.items() if name in experiment.labelled}
+    draw_curves(results, ARMS, titles, arguments.picture or arguments.folder / "curves.png")
+    untrained = experiment.untrained_scores()
+    tables = [
+        f"**{title}** (untrained {untrained[name]:.3f}, start {results[0]['curves'][name][0]['top1']:.3f})\n\n"
+        + markdown_table(results, ARMS, name)
+        for name, title in titles.items()
+    ]
+    write_text(arguments.folder / "table.md", "\n\n".join(tables) + "\n")
+    say("\n\n".join(tables))
     say(f"took {duration(time.monotonic() - began)}")
 
 

@@ -59,14 +59,16 @@ class Retention:
         """Those that a watcher has still to score, as many as may wait."""
         if not self.watched:
             return set()
-        waiting = [step for step in steps if not evaluation_path(self.run, step_name(step)).is_file()]
+        unscored = [step for step in steps if not evaluation_path(self.run, step_name(step)).is_file()]
+        # All others are compared with the start, so it waits however long it takes.
+        waiting = [step for step in unscored if step > 0]
         if len(waiting) > self.config.keep_unscored:
             warn(
                 f"{len(waiting)} checkpoints wait for their score ({step_name(waiting[-1])} to "
                 f"{step_name(waiting[0])}), more than checkpoint.keep_unscored={self.config.keep_unscored}: the oldest "
                 f"go unscored; start another watcher (python -m eval_knn --watch {self.run.path}), or raise the key."
             )
-        return set(waiting[: self.config.keep_unscored])
+        return {*waiting[: self.config.keep_unscored], *(step for step in unscored if step == 0)}
 
     def remove_old(self) -> None:
         """Remove what nothing waits for. What a watcher holds at this moment stays until the next time."""

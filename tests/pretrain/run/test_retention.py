@@ -49,11 +49,13 @@ def test_what_a_watcher_has_not_scored_stays(run: RunFolder, capsys: pytest.Capt
     assert run.steps() == [70, 60, 50]
 
 
-def test_the_backlog_of_a_watcher_is_bounded_and_named(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_backlog_of_a_watcher_is_bounded_and_named_and_the_start_waits(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
     Retention(run, CheckpointConfig(keep_last=2, keep_unscored=3), watched=True).remove_old()
-    assert run.steps() == [70, 60, 50, 40, 30]
+    assert run.steps() == [70, 60, 50, 40, 30, 0]
     said = " ".join("".join(capsys.readouterr()).split())
-    assert "6 checkpoints wait for their score (step_0000000 to step_0000050)" in said
+    assert "5 checkpoints wait for their score (step_0000010 to step_0000050)" in said
     assert "checkpoint.keep_unscored=3" in said
 
 

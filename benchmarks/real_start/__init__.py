@@ -1,0 +1,1 @@
+"""Continued pretraining from real weights on real endoscopy; see `__main__`."""

@@ -1,0 +1,57 @@
+"""`python -m benchmarks.real_start DATA [FOLDER]`: continue real weights on real endoscopy, in several ways.
+
+DATA holds kvasir8/ (a folder of pictures per class), hyperkvasir-unlabelled/ and weights/. 1. Shards of the unlabelled
+pictures, guarded by all labelled ones. 2. Runs of `pretrain` from the same weights, which differ in a few keys
+(`arms.py`). 3. Curves and tables: kNN and a linear probe on kvasir8; kNN on drawn patterns, a domain that must not be
+forgotten.
+
+Runs that are finished are not repeated; one that was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import time
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+
+from benchmarks.real_start.arms import GROUPS
+from benchmarks.real_start.experiment import LABELLED, UNLABELLED, WEIGHTS, Experiment, run_in_process
+from benchmarks.real_start.findings import write_findings
+from runtime.console import duration, say
+from runtime.files import read_json
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/real_start"))
+    parser.add_argument("--groups", default=",".join(GROUPS), help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--processes", type=int, default=2)
+    arguments = parser.parse_args()
+    missing = [name for name in (LABELLED, UNLABELLED, WEIGHTS) if not (arguments.data / name).exists()]
+    if missing:
+        say(f"skipped: {arguments.data} has no {', '.join(missing)}; name the folder with 'make real-start DATA=…'.")
+        return
+    began = time.monotonic()
+    os.environ["OMP_NUM_THREADS"] = "1"  # read by the processes, which do all the computing
+    Experiment(arguments.folder, arguments.data).prepare()
+    chosen = arguments.groups.split(",")
+    with ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
+        futures: dict[str, list[Future[Path]]] = {
+            name: [
+                pool.submit(run_in_process, arguments.folder, arguments.data, name, arm, seed)
+                for seed in GROUPS[name].seeds
+                for arm in GROUPS[name].arms
+            ]
+            for name in chosen
+        }
+        results = {name: [read_json(future.result()) for future in own] for name, own in futures.items()}
+    say(f"wrote {write_findings(results, arguments.folder)}")
+    say(f"took {duration(time.monotonic() - began)}")
+
+
+if __name__ == "__main__":
+    main()

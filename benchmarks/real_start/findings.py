@@ -1,0 +1,86 @@
+"""What the runs show, as one page: tables with intervals, curves, the rule of selection, time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.real_start.arms import GROUPS, Group
+from benchmarks.real_start.halves import hits, tuning_half, worth_of_rules
+from benchmarks.warm_start.findings import COLUMNS, difference, draw_curves, rows_of
+from runtime import pages
+from runtime.console import duration
+from runtime.files import write_text
+
+TITLES = {
+    "target": "kNN top-1 on real endoscopy (eight classes)",
+    "probe": "linear probe on real endoscopy, five folds",
+    "source": "kNN top-1 on drawn patterns, the other domain",
+}
+Table = tuple[str, list[str], list[list[str]]]  # title, columns, rows
+
+
+def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
+    found: list[Table] = []
+    for name, runs in results.items():
+        group = GROUPS[name]
+        # Ways of another group stand beside their like only against the recipe of the same seed.
+        recipe = [run for run in results.get("main", []) if run["arm"] == "recipe" and name == "parts"]
+        arms = group.arms | {"recipe": GROUPS["main"].arms["recipe"]}
+        for measured, title in TITLES.items():
+            rows = rows_of([*[r for r in recipe if r["seed"] in group.seeds], *runs], arms, measured)
+            found.append((f"{group.title}: {title}", list(COLUMNS), rows))
+    if "search" in results:
+        found.append(_search_table(GROUPS["search"], results["search"]))
+    every = [run for runs in results.values() for run in runs]
+    rule_rows = [
+        [w.rule, f"{w.against_start:+.2f}", f"{w.against_best:+.2f}", f"{w.lowest_against_start:+.1f}"]
+        for w in worth_of_rules(every)
+    ]
+    columns = ["rule", "against the start", "against the best choice", "lowest against the start"]
+    found.append((f"Choosing a checkpoint, over {len(every)} runs and ten halves of the queries", columns, rule_rows))
+    return found
+
+
+def _search_table(group: Group, runs: list[dict[str, Any]]) -> Table:
+    """The highest evaluation of each way on the half that was tuned on, and the same checkpoint on the other."""
+    rows = []
+    for run in runs:
+        curve = run["curves"]["target"]
+        half = tuning_half(np.array([int(g) for g in curve[0]["groups"].split()]))
+        tuned = [float(hits(point)[half].mean()) for point in curve]
+        at = int(np.argmax(tuned))
+        other = [float(hits(point)[~half].mean()) for point in curve]
+        cells = (tuned[0], tuned[at], other[0], other[at])
+        rows.append([group.arms[run["arm"]].title, str(curve[at]["step"]), *(f"{value:.3f}" for value in cells)])
+    columns = ["way", "step", "start, tuned half", "its highest", "start, other half", "the same step"]
+    return ("The search, by halves of the queries", columns, rows)
+
+
+def write_findings(results: dict[str, list[dict[str, Any]]], folder: Path) -> Path:
+    """`index.html`, the curves, and the tables once more as `tables.md`."""
+    tables = tables_of(results)
+    markdown = "\n\n".join(
+        f"**{title}**\n\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, ["---"] * len(columns), *rows))
+        for title, columns, rows in tables
+    )
+    write_text(folder / "tables.md", markdown + "\n")
+    body = ""
+    for name, runs in results.items():
+        picture = folder / f"curves_{name}.png"
+        draw_curves(runs, GROUPS[name].arms, TITLES, picture)
+        body += pages.section(GROUPS[name].title, pages.image(picture.read_bytes(), GROUPS[name].title))
+    for title, columns, rows in tables:
+        body += pages.section(title, pages.table(columns, rows))
+    seconds = [run["cpu_seconds"] for runs in results.values() for run in runs]
+    body += f"<p>{len(seconds)} runs, {pages.text(duration(sum(seconds)))} of one core in all.</p>"
+    page = folder / "index.html"
+    write_text(page, pages.page("Continued pretraining from real weights", body, "section img { max-width: 100%; }"))
+    return page
+
+
+def gain(runs: list[dict[str, Any]]) -> str:
+    """Of the last evaluation over the start, over all seeds."""
+    return difference([(run["curves"]["target"][-1], run["curves"]["target"][0]) for run in runs])

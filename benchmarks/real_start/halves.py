@@ -1,0 +1,130 @@
+"""The rule that chooses a checkpoint, tried on all runs: chosen on one half of the queries, judged on the other.
+
+A rule is worth what its choice scores on pictures that it has not seen. Halves are made of whole groups of
+near-duplicates, several times at random, and both halves choose once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_knn import Evaluation, SelectionConfig, paired_bootstrap, select
+from records.evaluation import decode_ranks, encode_ranks
+
+METRIC = "top1_k20"
+_SPLITS = 10
+_SAMPLES = 500  # of the rules' own bootstraps
+Rule = Callable[[Sequence[Evaluation]], int]
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Of one rule, over all runs and halves, in points of kNN top-1 on the half that did not choose."""
+
+    rule: str
+    against_start: float
+    against_best: float  # against the checkpoint that is best on the judging half: what a perfect choice would give
+    lowest_against_start: float
+
+
+def worth_of_rules(results: list[dict[str, Any]]) -> list[Worth]:
+    histories = [result["curves"]["target"] for result in results]
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in RULES}
+    for history in histories:
+        for half in halves(_groups(history[0])):
+            for choosing in (half, ~half):
+                seen = [_part(point, choosing) for point in history]
+                judged = np.array([_top1(point, ~choosing) for point in history])
+                for name, rule in RULES.items():
+                    value = judged[rule(seen)]
+                    found[name].append((value - judged[0], value - judged.max()))
+    return [
+        Worth(name, *(100 * float(v) for v in (a.mean(axis=0)[0], a.mean(axis=0)[1], a.min(axis=0)[0])))
+        for name, a in ((name, np.array(pairs)) for name, pairs in found.items())
+    ]
+
+
+def halves(groups: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+    """Masks [N] in each of which about half of the groups lie whole."""
+    names = np.unique(groups)
+    masks = []
+    for seed in range(_SPLITS):
+        drawn = np.random.default_rng(seed).permutation(names)[: len(names) // 2]
+        masks.append(np.isin(groups, drawn))
+    return masks
+
+
+def tuning_half(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The half on which settings are tuned; figures are reported on the other."""
+    return halves(groups)[0]
+
+
+def hits(point: dict[str, Any]) -> NDArray[np.float64]:
+    return (np.asarray(decode_ranks(point["ranks"])) < 1).astype(np.float64)
+
+
+def _top1(point: dict[str, Any], part: NDArray[np.bool_]) -> float:
+    return float(hits(point)[part].mean())
+
+
+def _groups(point: dict[str, Any]) -> NDArray[np.int64]:
+    return np.array([int(group) for group in point["groups"].split()])
+
+
+def _part(point: dict[str, Any], part: NDArray[np.bool_]) -> Evaluation:
+    """What would have been known of a checkpoint, had there been only these queries."""
+    ranks = {k: np.asarray(decode_ranks(text))[part] for k, text in point["ranks_by_k"].items()}
+    values: dict[str, float | None] = {f"top1_k{k}": float(np.mean(r < 1)) for k, r in ranks.items()}
+    return Evaluation(
+        f"step_{point['step']}",
+        point["step"],
+        {**values, "rankme": point["rankme"]},
+        {k: encode_ranks(r) for k, r in ranks.items()},
+        tuple(_groups(point)[part].tolist()),
+    )
+
+
+def _ours(history: Sequence[Evaluation]) -> int:
+    return select(history, SelectionConfig(metric=METRIC, bootstrap_samples=_SAMPLES)).index
+
+
+def _highest(history: Sequence[Evaluation]) -> int:
+    return int(np.argmax([evaluation.values[METRIC] for evaluation in history]))
+
+
+def _by_rankme_within_noise(history: Sequence[Evaluation]) -> int:
+    """Whatever is not worse than the best that is left beyond noise counts as equal, and RankMe decides.
+
+    After each evaluation only the chosen and the newest checkpoint stay, as a run keeps them.
+    """
+    chosen = 0
+    for newest in range(1, len(history)):
+        left = [chosen, newest]
+        best = max(left, key=lambda i: history[i].values[METRIC] or 0.0)
+        equal = [
+            i for i in left if i == best or paired_bootstrap(history[i], history[best], METRIC, 0.95, _SAMPLES)[2] >= 0
+        ]
+        chosen = max(equal, key=lambda i: history[i].values["rankme"] or 0.0)
+    return chosen
+
+
+def _start(history: Sequence[Evaluation]) -> int:
+    return 0
+
+
+def _last(history: Sequence[Evaluation]) -> int:
+    return len(history) - 1
+
+
+RULES: dict[str, Rule] = {
+    "the rule of eval_knn": _ours,
+    "the highest": _highest,
+    "within noise, RankMe decides": _by_rankme_within_noise,
+    "always the start": _start,
+    "always the last": _last,
+}

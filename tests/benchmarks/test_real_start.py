@@ -1,0 +1,84 @@
+"""The experiment on real weights: without its data it says so; its rules and halves are what they are called."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.real_start.__main__ import main
+from benchmarks.real_start.arms import GROUPS
+from benchmarks.real_start.experiment import Experiment
+from benchmarks.real_start.halves import halves, worth_of_rules
+from benchmarks.warm_start.findings import rows_of
+from records.evaluation import encode_ranks
+
+QUERIES = 400
+
+
+def history(*chances: float, queries: int = QUERIES) -> list[dict[str, Any]]:
+    """Evaluations in which each query is right with a chance, alone in its group; RankMe rises."""
+    points = []
+    for number, chance in enumerate(chances):
+        ranks = (np.random.default_rng(number).random(queries) > chance).astype(np.int64)
+        text = encode_ranks(ranks)
+        points.append({
+            "step": 20 * number,
+            "top1": float(np.mean(ranks == 0)),
+            "ranks": text,
+            "ranks_by_k": {"5": text, "20": text},
+            "groups": " ".join(map(str, range(queries))),
+            "rankme": 32.0 + 20 * number,
+        })  # fmt: skip
+    return points
+
+
+def worth(*runs: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
+    found = worth_of_rules([{"curves": {"target": run}} for run in runs])
+    return {w.rule: (w.against_start, w.against_best) for w in found}
+
+
+def test_a_falling_run_is_followed_down_by_rankme_and_not_by_our_rule() -> None:
+    found = worth(history(0.77, 0.74, 0.71, 0.68))
+    assert found["the rule of eval_knn"][0] > -2
+    assert found["within noise, RankMe decides"][0] < -3
+    assert found["always the last"][0] < -3 and found["always the start"][0] == 0
+
+
+def test_a_rising_run_is_followed() -> None:
+    found = worth(history(0.6, 0.7, 0.8))
+    assert found["the rule of eval_knn"][0] > 15 and found["the rule of eval_knn"][1] > -1
+
+
+def test_groups_lie_whole_in_one_half() -> None:
+    groups = np.repeat(np.arange(40), 3)
+    for half in halves(groups):
+        assert len(np.unique(groups[half])) == 20
+        assert not set(groups[half]) & set(groups[~half])
+
+
+def test_every_way_is_a_valid_setting_and_has_its_row(tmp_path: Path) -> None:
+    experiment = Experiment(tmp_path, tmp_path)
+    for group in GROUPS.values():
+        for arm in group.arms.values():
+            assert experiment.config(list(arm.words)).run.dir == "none"
+        results = [
+            {"arm": arm, "seed": seed, "curves": {"target": history(0.7, 0.6, queries=20)}}
+            for arm in group.arms
+            for seed in group.seeds
+        ]
+        rows = rows_of(results, group.arms, "target")
+        assert [row[0] for row in rows] == [arm.title for arm in group.arms.values()]
+
+
+def test_without_its_data_it_is_skipped_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["real_start", str(tmp_path / "none"), str(tmp_path / "out")])
+    main()
+    said = capsys.readouterr().out
+    assert "skipped:" in said and "kvasir8" in said and "make real-start DATA=" in said
+    assert not (tmp_path / "out").exists()
