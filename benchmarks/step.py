@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from backbone import Tokens, VisionTransformer, ViTConfig, vit_config
@@ -28,6 +28,7 @@ from pretrain.data.masking import MaskConfig, masks_of_step
 from pretrain.objective.drop_path import DropPath
 from pretrain.objective.heads import HeadConfig
 from pretrain.objective.objective import Objective, ObjectiveConfig
+from pretrain.objective.prototype_loss import STUDENT_TEMPERATURE, Against
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer, set_step_values
 from pretrain.optimizer.schedules import StepValues
@@ -65,11 +66,28 @@ class PlainObjective(Objective):
         global_tokens = plain_pass(backbone, batch.global_crops, batch.masks)
         return global_tokens, plain_pass(backbone, batch.local_crops, None).cls
 
-    def _scores(self, network: nn.ModuleDict, cls: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
-        crops = cls.split(self.images)
-        return torch.cat([network["dino_head"](crop) for crop in crops]), network["ibot_head"](patches)
+    def _teacher_scores(self, cls: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
+        cls_scores = torch.cat([self.teacher["dino_head"](crop) for crop in cls.split(self.images)])
+        return cls_scores, self.teacher["ibot_head"](patches)
+
+    def _prototype_losses(
+        self, cls: Tensor, patches: Tensor, parts: dict[str, Against]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        scores = torch.cat([self.student["dino_head"](crop) for crop in cls.split(self.images)])
+        patch_scores = self.student["ibot_head"](patches)
+        global_scores, local_scores = scores[: 2 * self.images], scores[2 * self.images :]
+        losses = {
+            name: plain_cross_entropy(own, parts[name])
+            for name, own in (("dino_global", global_scores), ("dino_local", local_scores), ("ibot", patch_scores))
+        }
+        return torch.stack(list(losses.values())).sum(), losses
 
     images = 0
+
+
+def plain_cross_entropy(scores: Tensor, against: Against) -> Tensor:
+    targets = against.targets if against.target_of_row is None else against.targets[against.target_of_row]
+    return -((targets * torch.log_softmax(scores / STUDENT_TEMPERATURE, dim=-1)).sum(-1) * against.weights).sum()
 
 
 def plain_pass(backbone: VisionTransformer, images: Tensor, masks: Tensor | None) -> Tokens:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pretrain.objective.prototype_loss import Against, prototype_loss
 from runtime.config import option
 
 
@@ -40,9 +43,10 @@ class PrototypeLayer(nn.Module):
         bound = 1 / math.sqrt(self.weight_v.shape[1])  # as nn.Linear does
         nn.init.uniform_(self.weight_v, -bound, bound)
 
-    def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight_v * (self.weight_g / self.weight_v.norm(dim=1, keepdim=True))  # [K, bottleneck]
-        return F.linear(x, weight)  # [N, K]
+    def prototypes(self) -> Tensor:
+        """Unit vectors times their magnitudes, [K, bottleneck]."""
+        length: Tensor = self.weight_v.norm(dim=1, keepdim=True)
+        return self.weight_v * (self.weight_g / length)
 
 
 class ProjectionHead(nn.Module):
@@ -65,8 +69,13 @@ class ProjectionHead(nn.Module):
                 nn.init.zeros_(layer.bias)
         self.last_layer.reset_parameters()
 
-    def forward(self, x: Tensor) -> Tensor:
+    @overload
+    def forward(self, x: Tensor) -> Tensor: ...
+    @overload
+    def forward(self, x: Tensor, parts: Sequence[Against]) -> tuple[Tensor, Tensor]: ...
+    def forward(self, x: Tensor, parts: Sequence[Against] | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        """Scores [N, K]; or, with what the rows are compared with, the loss and that of each part."""
         x = self.mlp(x)  # [N, bottleneck]
         x = F.normalize(x, dim=-1)
-        scores: Tensor = self.last_layer(x)  # [N, K]
-        return scores
+        prototypes = self.last_layer.prototypes()  # [K, bottleneck]
+        return F.linear(x, prototypes) if parts is None else prototype_loss(x, prototypes, parts)

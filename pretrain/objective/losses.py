@@ -1,4 +1,4 @@
-"""DINO, iBOT and KoLeo: plain functions of scores and features, in fp32 whatever the compute type."""
+"""What DINO and iBOT compare with what, and at which weight; KoLeo. All in fp32, whatever the compute type."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pretrain.objective.prototype_loss import Against
 from pretrain.parallel.collectives import gather_rows, rank
 from runtime.errors import UserError
 
-STUDENT_TEMPERATURE = 0.1
 _EPSILON = 1e-8
 # Two unit vectors nearer than this are the same frame. KoLeo's force is 1/distance: below the floor it is rounding
 # noise times 1e8 that cancels only in exact arithmetic (in bf16, four equal frames made the backbone's gradient eight
@@ -17,38 +17,30 @@ _EPSILON = 1e-8
 _SAME_FRAME_DISTANCE = 1e-4
 
 
-def cross_entropy(targets: Tensor, scores: Tensor) -> Tensor:
-    """−Σ_k t_k · log softmax(s / 0.1)_k for every row: [..., B, K] → [..., B]. Targets need not sum to 1."""
-    with torch.autocast(scores.device.type, enabled=False):
-        logits = scores.float() / STUDENT_TEMPERATURE  # [..., B, K]
-        targets = targets.float()
-        return targets.sum(dim=-1) * torch.logsumexp(logits, dim=-1) - (targets * logits).sum(dim=-1)
-
-
 def dino_terms(local_crops: int) -> int:
     """Pairs of student and teacher crops: two global crops meet each other, every local crop meets both."""
     return 2 + 2 * local_crops
 
 
-def dino_global_loss(targets: Tensor, scores: Tensor, local_crops: int) -> Tensor:
-    """Student's global crops against the teacher's other global crop. targets, scores: [2, B, K], both crop-major."""
-    swapped = targets.flip(0)  # crop A's student meets crop B's teacher
-    return cross_entropy(swapped, scores).mean() * 2 / dino_terms(local_crops)
+def dino_global(targets: Tensor, local_crops: int, weight: float) -> Against:
+    """Student's global crops against the teacher's other global crop: targets [2, B, K], rows 2B, both crop-major."""
+    swapped = targets.flip(0).flatten(0, 1)  # crop A's student meets crop B's teacher
+    of_row = 2 * weight / dino_terms(local_crops) / len(swapped)
+    return Against(swapped, None, targets.new_full((len(swapped),), of_row))
 
 
-def dino_local_loss(targets: Tensor, scores: Tensor) -> Tensor:
-    """Student's local crops against both of the teacher's global crops. targets [2, B, K], scores [L, B, K]."""
-    local_crops = len(scores)
-    if local_crops == 0:
-        return scores.float().sum()  # 0, and still part of the graph
+def dino_local(targets: Tensor, local_crops: int, weight: float) -> Against:
+    """Student's local crops against both of the teacher's global crops: targets [2, B, K], rows L·B, crop-major."""
     # The cross-entropy is linear in its target: Σ_g CE(t_g, s) = CE(Σ_g t_g, s).
     both = targets.sum(dim=0)  # [B, K]
-    return cross_entropy(both, scores).mean(dim=-1).sum() / dino_terms(local_crops)
+    images = torch.arange(len(both), device=both.device).repeat(local_crops)  # [L·B]
+    of_row = weight / dino_terms(local_crops) / len(both)
+    return Against(both, images, targets.new_full((len(images),), of_row))
 
 
-def ibot_loss(targets: Tensor, scores: Tensor, weights: Tensor, global_crops: int) -> Tensor:
-    """Masked patches: targets, scores [M, K]; weights [M] = 1 / masked patches of that crop; global_crops = 2B."""
-    return (cross_entropy(targets, scores) * weights.float()).sum() / global_crops
+def ibot(targets: Tensor, masked_weights: Tensor, global_crops: int, weight: float) -> Against:
+    """Masked patches: targets [M, K]; masked_weights [M] = 1 / masked patches of that crop; global_crops = 2B."""
+    return Against(targets, None, masked_weights.float() * (weight / global_crops))
 
 
 def koleo_loss(features: Tensor, across_ranks: bool = False) -> Tensor:

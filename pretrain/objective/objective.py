@@ -13,7 +13,8 @@ from pretrain.data.batch import Batch
 from pretrain.objective.anchors import feature_loss, gram_loss
 from pretrain.objective.ema import update_ema
 from pretrain.objective.heads import HeadConfig, ProjectionHead
-from pretrain.objective.losses import dino_global_loss, dino_local_loss, ibot_loss, koleo_loss
+from pretrain.objective.losses import dino_global, dino_local, ibot, koleo_loss
+from pretrain.objective.prototype_loss import Against
 from pretrain.objective.targets import Centering, SinkhornKnopp
 from pretrain.optimizer.schedules import Ramp
 from runtime.config import check_config, option
@@ -116,35 +117,32 @@ class Objective(nn.Module):
         config, B, L = self.config, batch.images, batch.local_crops_per_image
         _check_batch(config, batch)
         dino_targets, ibot_targets = self.targets(batch, teacher_temperature)  # [2, B, K], [M, K']
+        parts = {
+            "dino_global": dino_global(dino_targets, L, config.dino_weight),  # 2B rows
+            "dino_local": dino_local(dino_targets, L, config.dino_weight),  # L·B rows
+            "ibot": ibot(ibot_targets, batch.masked_weights, 2 * B, config.ibot_weight * ramp.ibot),  # M rows
+        }
         with self.autocast(batch.masks.device):
             global_tokens, local_cls = self._student_tokens(batch, drop_path)  # Tokens of 2B crops, [L·B, D]
-            cls_scores, patch_scores = self._scores(
-                self.student,
+            total, losses = self._prototype_losses(
                 torch.cat([global_tokens.cls, local_cls]),  # [2B + L·B, D]
                 _at(global_tokens.patches, batch.masked_positions),  # [M, D]
-            )  # [2B + L·B, K], [M, K']
-        K = cls_scores.shape[1]
-        global_scores = cls_scores[: 2 * B].reshape(2, B, K)  # [2, B, K]
-        local_scores = cls_scores[2 * B :].reshape(L, B, K)  # [L, B, K]
-        losses = {
-            "dino_local": config.dino_weight * dino_local_loss(dino_targets, local_scores),
-            "dino_global": config.dino_weight * dino_global_loss(dino_targets, global_scores, L),
-            "ibot": config.ibot_weight * ramp.ibot * ibot_loss(ibot_targets, patch_scores, batch.masked_weights, 2 * B),
-        }
+                parts,
+            )
+        further = {}
         if config.koleo_weight > 0:
-            losses["koleo"] = config.koleo_weight * self._koleo(global_tokens.cls, batch.microgroups)
+            further["koleo"] = config.koleo_weight * self._koleo(global_tokens.cls, batch.microgroups)
         if self.gram_anchor is not None:
-            losses |= self._anchor_losses(global_tokens, batch, ramp.anchor)
-        losses["total"] = torch.stack(list(losses.values())).sum()
-        return losses
+            further |= self._anchor_losses(global_tokens, batch, ramp.anchor)
+        return {**losses, **further, "total": torch.stack([total, *further.values()]).sum()}
 
     @torch.no_grad()
     def targets(self, batch: Batch, temperature: float) -> tuple[Tensor, Tensor]:
         """Target distributions of the cls tokens [2, B, K] and of the masked patches [M, K']."""
         with self.autocast(batch.masks.device):
             tokens: Tokens = self.teacher["backbone"](batch.global_crops)  # the teacher sees every patch
-            cls_scores, patch_scores = self._scores(
-                self.teacher, tokens.cls, _at(tokens.patches, batch.masked_positions)
+            cls_scores, patch_scores = self._teacher_scores(
+                tokens.cls, _at(tokens.patches, batch.masked_positions)
             )  # [2B, K], [M, K']
         cls_targets: Tensor = self.dino_targets(cls_scores, temperature)  # jointly over both crops, [2B, K]
         return cls_targets.reshape(2, batch.images, -1), self.ibot_targets(patch_scores, temperature)
@@ -178,12 +176,26 @@ class Objective(nn.Module):
         local_cls = members[1].cls if len(members) > 1 else members[0].cls[:0]
         return members[0], local_cls
 
-    def _scores(self, network: nn.ModuleDict, cls: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
+    def _teacher_scores(self, cls: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
         """Prototype scores of cls tokens [N, D] and patches [M, D]: one call per head."""
         if self.config.separate_ibot_head:
-            return network["dino_head"](cls), network["ibot_head"](patches)
-        both = network["dino_head"](torch.cat([cls, patches]))  # [N + M, K]
+            return self.teacher["dino_head"](cls), self.teacher["ibot_head"](patches)
+        both = self.teacher["dino_head"](torch.cat([cls, patches]))  # [N + M, K]
         return both[: len(cls)], both[len(cls) :]
+
+    def _prototype_losses(
+        self, cls: Tensor, patches: Tensor, parts: dict[str, Against]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The student's losses against prototypes: their sum, and each by itself without gradient."""
+        names, against = list(parts), list(parts.values())
+        heads = self.student
+        if self.config.separate_ibot_head:
+            of_cls, by_cls = heads["dino_head"](cls, against[:-1])
+            of_patches, by_patch = heads["ibot_head"](patches, against[-1:])
+            total, by_part = of_cls + of_patches, torch.cat([by_cls, by_patch])
+        else:
+            total, by_part = heads["dino_head"](torch.cat([cls, patches]), against)
+        return total, dict(zip(names, by_part.unbind(), strict=True))
 
     def _anchor_losses(self, tokens: Tokens, batch: Batch, factor: float) -> dict[str, Tensor]:
         """How far the student's view of the global crops is from that of the starting weights."""

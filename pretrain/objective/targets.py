@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from pretrain.objective.prototype_loss import CHUNK
 from pretrain.parallel.collectives import max_over_ranks, sum_over_ranks, world_size
 
 
@@ -17,7 +18,8 @@ class SinkhornKnopp(nn.Module):
             columns /= column sum (local)         # … and every sample is a distribution
 
     Computed on log Q, so that no logit is too large. The constants of the textbook form (the total, K and B) are left
-    out: they cancel at the next normalisation.
+    out: they cancel at the next normalisation. The scores are used up: those of the masked patches are more than a
+    gigabyte, and nobody else wants them.
     """
 
     def __init__(self, iterations: int = 3) -> None:
@@ -27,11 +29,19 @@ class SinkhornKnopp(nn.Module):
     @torch.no_grad()
     def forward(self, scores: Tensor, temperature: float) -> Tensor:
         with torch.autocast(scores.device.type, enabled=False):
-            log_q = scores.float() / temperature  # [B, K]
+            log_q = scores.float().div_(temperature)  # [B, K]
             for _ in range(self.iterations):
-                log_q -= _logsumexp_over_ranks(torch.logsumexp(log_q, dim=0))  # [K]
-                log_q -= torch.logsumexp(log_q, dim=1, keepdim=True)  # [B, 1]
+                log_q -= _logsumexp_over_ranks(_logsumexp(log_q, dim=0))  # [K]
+                log_q -= _logsumexp(log_q, dim=1)[:, None]  # [B, 1]
             return log_q.exp_()  # [B, K]: every sample sums to 1
+
+
+def _logsumexp(x: Tensor, dim: int) -> Tensor:
+    """Over one dimension of [B, K], a part of the other at a time: torch makes a copy of what it is given."""
+    if x.numel() == 0:
+        return torch.logsumexp(x, dim)
+    pieces = max(1, x.numel() // CHUNK)
+    return torch.cat([torch.logsumexp(piece, dim) for piece in x.chunk(pieces, 1 - dim)])
 
 
 def _logsumexp_over_ranks(x: Tensor) -> Tensor:

@@ -10,10 +10,12 @@ from backbone import VisionTransformer, ViTConfig
 from pretrain.config import PretrainConfig
 from pretrain.objective.heads import HeadConfig
 from pretrain.objective.objective import Objective, ObjectiveConfig
+from pretrain.objective.prototype_loss import CHUNK
 from pretrain.parallel.sharding import ShardingConfig, shard_group_size
 from pretrain.plan.rows import Rows
 
 _FLOAT_BYTES = 4
+_CHUNKS_AT_A_TIME = 3  # scores, their exponentials, the targets of the rows
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class MemoryEstimate:
     teacher: int  # and the Gram anchor
     images: int  # the crops of a batch
     activations: int  # of the student's backbone, kept for the backward pass
-    heads: int  # scores, logits and targets, and what the heads' layers keep
+    heads: int  # targets, prototypes and their gradients, a chunk of scores, and what the heads' layers keep
     gathered: int  # whole modules for the moment; with accumulation also the gradients of the parts before
 
     @property
@@ -114,18 +116,18 @@ def _activation_bytes(
 
 
 def _head_bytes(objective: ObjectiveConfig, rows: Rows) -> int:
-    """All in fp32."""
+    """All in fp32. Scores, their logits and gradients exist a chunk of rows at a time only."""
     dino = objective.dino_head
     ibot = objective.ibot_head if objective.separate_ibot_head else dino
-    # Scores and logits of all cls rows; targets, swapped targets, and the sum of both crops' targets.
-    cls = dino.prototypes * (2 * rows.cls_rows + 5 * rows.images)
-    # Scores, logits and targets of the masked patches, and the product of the last two.
-    patch = ibot.prototypes * 4 * rows.patch_rows
+    # Targets, swapped targets, and the sum of both crops' targets; targets of the masked patches.
+    targets = dino.prototypes * 5 * rows.images + ibot.prototypes * rows.patch_rows
+    chunk = min(CHUNK, max(dino.prototypes * rows.cls_rows, ibot.prototypes * rows.patch_rows))
     layers = _layer_outputs(dino) * rows.cls_rows + _layer_outputs(ibot) * rows.patch_rows
-    # The normalised prototypes, a copy of the last layer's weights.
-    heads = {id(head): head for head in (dino, ibot)}.values()
-    prototypes = sum(head.prototypes * head.bottleneck for head in heads)
-    return (cls + patch + layers + prototypes) * _FLOAT_BYTES
+    # The normalised prototypes, copies of the last layers' weights, and their gradients; that of the largest unit
+    # counts as gathered.
+    copies = [head.prototypes * head.bottleneck for head in {id(head): head for head in (dino, ibot)}.values()]
+    prototypes = 2 * sum(copies) - max(copies)
+    return (targets + _CHUNKS_AT_A_TIME * chunk + layers + prototypes) * _FLOAT_BYTES
 
 
 def _layer_outputs(head: HeadConfig) -> int:

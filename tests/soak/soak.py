@@ -216,7 +216,7 @@ def disk_full(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
 def damage_newest_checkpoint(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
     ended = kill_all(soak, run)
     whole = run.whole_checkpoints()
-    if len(whole) >= 2:
+    if len(whole) >= 2 and ended[0] != [0] * RANKS:  # of a run that was quicker than the kill, this is the result
         file = soak.dice.choice(sorted(whole[-1].glob("*.distcp")))
         content = bytearray(file.read_bytes())
         place = soak.dice.randrange(len(content) - 64)

@@ -8,15 +8,28 @@ import pytest
 import torch
 from torch import Tensor
 
+from pretrain.objective import prototype_loss as module
 from pretrain.objective.anchors import gram_loss
 from pretrain.objective.heads import HeadConfig, ProjectionHead
-from pretrain.objective.losses import cross_entropy, dino_global_loss, dino_local_loss, ibot_loss, koleo_loss
+from pretrain.objective.losses import dino_global, dino_local, ibot, koleo_loss
+from pretrain.objective.prototype_loss import Against, prototype_loss
 from pretrain.objective.targets import Centering, SinkhornKnopp
 from runtime.errors import UserError
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def loss_of(scores: Tensor, *parts: Against) -> Tensor:
+    """The loss of given scores [..., K]: with unit vectors as prototypes the features are the scores."""
+    K = scores.shape[-1]
+    return prototype_loss(scores.reshape(-1, K), torch.eye(K), parts)[0]
+
+
+def cross_entropy(targets: Tensor, scores: Tensor) -> Tensor:
+    """By definition: mean over rows of −Σ_k t_k · log softmax(s / 0.1)_k."""
+    return -(targets * torch.log_softmax(scores / 0.1, dim=-1)).sum(-1).mean()
 
 
 def textbook_sinkhorn(scores: Tensor, temperature: float) -> Tensor:
@@ -32,24 +45,33 @@ def textbook_sinkhorn(scores: Tensor, temperature: float) -> Tensor:
 
 def test_sinkhorn_is_the_textbooks() -> None:
     scores = random(12, 30).tanh()
-    torch.testing.assert_close(SinkhornKnopp()(scores, 0.05), textbook_sinkhorn(scores, 0.05), rtol=2e-5, atol=1e-7)
+    expected = textbook_sinkhorn(scores, 0.05)
+    torch.testing.assert_close(SinkhornKnopp()(scores, 0.05), expected, rtol=2e-5, atol=1e-7)
+
+
+def test_sinkhorn_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = random(12, 30).tanh()
+    whole = SinkhornKnopp()(scores.clone(), 0.05)
+    monkeypatch.setattr("pretrain.objective.targets.CHUNK", 50)
+    torch.testing.assert_close(SinkhornKnopp()(scores, 0.05), whole)
 
 
 @pytest.mark.parametrize("scale", [1e2, 1e4, 1e6])
 def test_targets_stay_finite_with_very_large_logits(scale: float) -> None:
     scores = random(12, 30) * scale
     centering = Centering(30)
-    for targets in (SinkhornKnopp()(scores, 0.04), centering(scores, 0.04)):
+    for targets in (SinkhornKnopp()(scores.clone(), 0.04), centering(scores, 0.04)):
         assert torch.isfinite(targets).all()
         torch.testing.assert_close(targets.sum(dim=1), torch.ones(12))
-    assert torch.isfinite(cross_entropy(targets, scores)).all()
+    assert torch.isfinite(loss_of(scores, Against(targets, None, torch.ones(12))))
 
 
 def test_targets_are_fp32_whatever_comes_in() -> None:
     for make in (SinkhornKnopp(), Centering(30)):
         assert make(random(6, 30).bfloat16(), 0.05).dtype == torch.float32
     with torch.autocast("cpu", torch.bfloat16):
-        assert cross_entropy(random(6, 30).softmax(1), random(6, 30).bfloat16()).dtype == torch.float32
+        against = Against(random(6, 30).softmax(1), None, torch.ones(6))
+        assert loss_of(random(6, 30).bfloat16(), against).dtype == torch.float32
         assert koleo_loss(random(6, 30).bfloat16()).dtype == torch.float32
         assert gram_loss(random(2, 6, 30).bfloat16(), random(2, 6, 30).bfloat16()).dtype == torch.float32
 
@@ -67,8 +89,10 @@ def test_uniform_start_values() -> None:
     """With uniform targets and scores: local = (2L/terms)·ln K, global = (2/terms)·ln K."""
     K, B, L = 64, 4, 8
     targets, terms = torch.full((2, B, K), 1 / K), 2 + 2 * L
-    assert dino_local_loss(targets, torch.zeros(L, B, K)).item() == pytest.approx(2 * L / terms * math.log(K))
-    assert dino_global_loss(targets, torch.zeros(2, B, K), L).item() == pytest.approx(2 / terms * math.log(K))
+    local = loss_of(torch.zeros(L, B, K), dino_local(targets, L, 1.0))
+    global_ = loss_of(torch.zeros(2, B, K), dino_global(targets, L, 1.0))
+    assert local.item() == pytest.approx(2 * L / terms * math.log(K))
+    assert global_.item() == pytest.approx(2 / terms * math.log(K))
 
 
 def test_dino_losses_are_the_double_sums() -> None:
@@ -76,22 +100,48 @@ def test_dino_losses_are_the_double_sums() -> None:
     targets = random(2, B, K).softmax(-1)
     local, global_ = random(L, B, K, seed=1), random(2, B, K, seed=2)
 
-    def ce(t: Tensor, s: Tensor) -> Tensor:
-        return -(t * torch.log_softmax(s / 0.1, dim=-1)).sum(-1).mean()
-
-    terms = 2 + 2 * L
+    ce, terms = cross_entropy, 2 + 2 * L
     expected_local = sum(ce(targets[g], local[i]) for g in range(2) for i in range(L)) / terms
     expected_global = (ce(targets[1], global_[0]) + ce(targets[0], global_[1])) / terms
-    torch.testing.assert_close(dino_local_loss(targets, local), expected_local)
-    torch.testing.assert_close(dino_global_loss(targets, global_, L), expected_global)
+    torch.testing.assert_close(loss_of(local, dino_local(targets, L, 1.0)), expected_local)
+    torch.testing.assert_close(loss_of(global_, dino_global(targets, L, 1.0)), expected_global)
 
 
 def test_no_local_crops_and_no_masked_patches_are_zero() -> None:
-    empty = torch.zeros(0, 3, 20, requires_grad=True)
-    loss = dino_local_loss(random(2, 3, 20).softmax(-1), empty)
-    assert loss.item() == 0 and loss.requires_grad
-    scores = torch.zeros(0, 20, requires_grad=True)
-    assert ibot_loss(torch.zeros(0, 20), scores, torch.zeros(0), 6).item() == 0
+    prototypes = torch.eye(20, requires_grad=True)
+    targets = random(2, 3, 20).softmax(-1)
+    loss, by_part = prototype_loss(random(6, 20), prototypes, [dino_global(targets, 0, 1.0), dino_local(targets, 0, 1)])
+    assert by_part[1].item() == 0 and loss.item() > 0
+    nothing, _ = prototype_loss(torch.zeros(0, 20), prototypes, [ibot(torch.zeros(0, 20), torch.zeros(0), 6, 1.0)])
+    nothing.backward()  # still part of the graph: another rank may have masked patches
+    assert nothing.item() == 0 and prototypes.grad is not None and not prototypes.grad.any()
+
+
+@pytest.mark.parametrize("chunk", [1, 70, 1 << 23])
+def test_loss_and_gradients_are_those_of_the_whole_scores(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with targets that several rows share, weights that differ, and a factor on the way back."""
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    B, L, K, D = 3, 2, 30, 8
+    targets, patches = random(2, B, K).softmax(-1), random(5, K, seed=1).softmax(-1)
+    masked_weights = random(5, seed=2).abs()
+    x, prototypes = random(2 * B + L * B + 5, D, seed=3), random(K, D, seed=4)
+    whole = [tensor.clone().requires_grad_() for tensor in (x, prototypes)]
+    scores = whole[0] @ whole[1].T
+    parts = scores.split([2 * B, L * B, 5])
+    terms = 2 + 2 * L
+    expected = [
+        1.5 * 2 / terms * cross_entropy(targets.flip(0).reshape(2 * B, K), parts[0]),
+        1.5 * sum(cross_entropy(t, s) for t in targets for s in parts[1].reshape(L, B, K)) / terms,
+        -0.5 * ((patches * torch.log_softmax(parts[2] / 0.1, -1)).sum(-1) * masked_weights).sum() / (2 * B),
+    ]
+    (3 * torch.stack(expected).sum()).backward()
+    own = [tensor.clone().requires_grad_() for tensor in (x, prototypes)]
+    against = [dino_global(targets, L, 1.5), dino_local(targets, L, 1.5), ibot(patches, masked_weights, 2 * B, 0.5)]
+    loss, by_part = prototype_loss(*own, against)
+    (3 * loss).backward()
+    torch.testing.assert_close(by_part, torch.stack(expected).detach())
+    for mine, theirs in zip(own, whole, strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-5, atol=1e-5)
 
 
 def test_koleo_by_hand() -> None:

@@ -97,7 +97,7 @@ def check_logged_is_optimised(golden: Path) -> None:
 def check_sinkhorn_over_ranks(golden: Path) -> None:
     """Two ranks (threads here, processes in test_several_ranks.py) against all samples at once."""
     scores = torch.randn(10, 24, generator=torch.Generator().manual_seed(0))
-    expected = SinkhornKnopp()(scores, 0.1)
+    expected = SinkhornKnopp()(scores.clone(), 0.1)
     found = on_two_threads(lambda rank: SinkhornKnopp()(scores[5 * rank : 5 * rank + 5], 0.1))
     assert relative(torch.cat(found), expected) < 1e-5
 
@@ -203,10 +203,10 @@ def invert_blur(patch: Patch) -> None:
 
 
 def freeze_weight_g(patch: Patch) -> None:
-    def forward(layer: PrototypeLayer, x: Tensor) -> Tensor:
-        return F.linear(x, F.normalize(layer.weight_v, dim=1) * layer.weight_g.detach())
+    def prototypes(layer: PrototypeLayer) -> Tensor:
+        return F.normalize(layer.weight_v, dim=1) * layer.weight_g.detach()
 
-    patch.setattr(PrototypeLayer, "forward", forward)
+    patch.setattr(PrototypeLayer, "prototypes", prototypes)
 
 
 def leave_tokens_undecayed(patch: Patch) -> None:
@@ -234,13 +234,13 @@ def clip_all_at_once(patch: Patch) -> None:
 
 
 def keep_cls_unswapped(patch: Patch) -> None:
-    real = pretrain.objective.objective.dino_global_loss
-    patch.setattr(pretrain.objective.objective, "dino_global_loss", lambda targets, *rest: real(targets.flip(0), *rest))
+    real = pretrain.objective.objective.dino_global
+    patch.setattr(pretrain.objective.objective, "dino_global", lambda targets, *rest: real(targets.flip(0), *rest))
 
 
 def divide_ibot_by_masked_crops(patch: Patch) -> None:
-    real = pretrain.objective.objective.ibot_loss
-    patch.setattr(pretrain.objective.objective, "ibot_loss", lambda t, s, w, crops: real(t, s, w, float(w.sum())))
+    real = pretrain.objective.objective.ibot
+    patch.setattr(pretrain.objective.objective, "ibot", lambda t, w, crops, weight: real(t, w, float(w.sum()), weight))
 
 
 def log_halves(patch: Patch) -> None:
