@@ -22,7 +22,7 @@ from atlas.corpora import (
     nearest_name,
     same_name,
 )
-from atlas.layouts import Item, read_csv, read_table_of_files
+from atlas.layouts import Item, read_table_of_files
 from atlas.mapping import Mapping, load_mappings
 from atlas.pictures import measure_all
 from atlas.regions import (
@@ -71,7 +71,6 @@ __all__ = [
     "measure_all",
     "nearest_name",
     "overlaps",
-    "read_csv",
     "read_mask",
     "read_regions",
     "read_table_of_files",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import xml.etree.ElementTree as ElementTree
@@ -12,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from atlas.mapping import Mapping
-from runtime.csv_files import unescaped
+from runtime.csv_files import read_csv, unescaped
 from runtime.errors import UserError, naming_path
 from runtime.files import read_text
 from runtime.images import is_image
@@ -273,22 +272,6 @@ READERS: dict[str, Callable[[list[Match], Mapping, Path], list[Item]]] = {
     "vector-lists": _by_vector_lists,
     "case-table": _by_case_table,
 }
-
-
-def read_csv(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
-    """Rows of a CSV (comma or semicolon) that must have the given columns."""
-    with naming_path("read the table", path), path.open(encoding="utf-8-sig", newline="") as stream:
-        try:
-            head = stream.readline()
-            stream.seek(0)
-            rows = list(csv.DictReader(stream, delimiter=";" if head.count(";") > head.count(",") else ","))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"cannot read the table {path}: it is no CSV in UTF-8; save it as one.") from error
-    there = [name.strip() for name in re.split("[;,]", head)]
-    for column in columns:
-        if column not in there:
-            raise UserError(f"{path}: the column '{column}' is missing; there are: {', '.join(there)}.")
-    return rows
 
 
 def read_table_of_files(path: Path) -> list[Item]:

@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from atlas.build import Row
-from atlas.layouts import read_csv
 from atlas.mapping import Mapping, load_mappings
 from atlas.taxonomy import Label, load_taxonomy
+from runtime.csv_files import read_csv
 from runtime.errors import UserError
 from runtime.files import atomic_file, read_json, read_json_lines, read_text
 from runtime.images import is_image

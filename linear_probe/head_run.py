@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,8 @@ from torch import Tensor, nn
 from backbone import device_of
 from backbone.networks import Network
 from linear_probe.head_file import StoredHead, check_fits, load_head, network_of_head, probabilities
-from runtime.csv_files import unescaped
-from runtime.errors import UserError, naming_path
+from runtime.csv_files import read_csv, unescaped
+from runtime.errors import UserError
 from runtime.images import is_image
 
 
@@ -65,8 +64,7 @@ def picture_files(words: Sequence[str]) -> list[Path]:
 
 
 def _listed(path: Path) -> list[Path]:
-    with naming_path("read", path), path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    if not rows or "file" not in rows[0]:
-        raise UserError(f"{path}: there is no column 'file' in it, or no line; list one picture a line.")
+    rows = read_csv(path, ["file"])
+    if not rows:
+        raise UserError(f"{path}: there is no line in it; list one picture a line.")
     return [Path(unescaped(row["file"])) for row in rows]

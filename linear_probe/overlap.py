@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas import datasets_seen, read_csv
+from atlas import datasets_seen
 from linear_probe.samples import Sample
+from runtime.csv_files import read_csv
 from runtime.errors import UserError
 
 

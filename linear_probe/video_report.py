@@ -5,7 +5,6 @@ Research use: it says what a network answers, not what a patient has.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,8 @@ from linear_probe.predict import exclusive_head
 from linear_probe.report_page import report_page, report_text
 from linear_probe.video import frames_at
 from runtime.console import progress, say, table
-from runtime.errors import UserError, naming_path
+from runtime.csv_files import read_csv
+from runtime.errors import UserError
 from runtime.files import make_directory, sha256_of, write_json, write_text
 from scoring.timeline import (
     Segment,
@@ -195,10 +195,8 @@ def _segment(run: HeadRun, seen: _Seen, smooth: NDArray[np.float64], segment: Se
 
 def _against_truth(path: Path, segments: Sequence[Segment], fps: float) -> dict[str, Any]:
     """A CSV start_seconds,end_seconds,label of true events."""
-    with naming_path("read", path), path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = list(csv.DictReader(stream))
     true = []
-    for number, row in enumerate(rows, 2):
+    for number, row in enumerate(read_csv(path), 2):
         try:
             first, end = (round(float(row[k]) * fps) for k in ("start_seconds", "end_seconds"))
             true.append(Segment(first, end, row["label"].strip()))

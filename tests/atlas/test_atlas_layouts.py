@@ -286,5 +286,5 @@ def test_boxes_with_unnamed_classes_are_refused(tmp_path: Path) -> None:
 def test_a_table_that_is_no_text_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("file,label\nä.png,polyp\n".encode("latin-1"))
     (found,) = find_datasets([f"polar:{tmp_path / 't.csv'}"], load_mappings())
-    with pytest.raises(UserError, match=r"t.csv: it is no CSV in UTF-8; save it as one"):
+    with pytest.raises(UserError, match=r"t.csv: it is not UTF-8 text"):
         read_items(found)

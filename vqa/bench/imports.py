@@ -20,7 +20,8 @@ import numpy as np
 
 from runtime.config import option, required
 from runtime.console import say
-from runtime.errors import UserError, naming_path
+from runtime.csv_files import read_csv
+from runtime.errors import UserError
 from runtime.files import atomic_directory
 from runtime.groups import near_duplicate_groups
 from runtime.image_hash import perceptual_hash
@@ -78,14 +79,7 @@ def import_tsv(path: Path, config: ImportConfig) -> None:
 
 def _read(path: Path) -> list[dict[str, str]]:
     csv.field_size_limit(sys.maxsize)  # pictures are fields
-    with naming_path("read the table", path), path.open(encoding="utf-8-sig", newline="") as stream:
-        table = csv.DictReader(stream, delimiter="\t")
-        columns = list(table.fieldnames or ())
-        rows = [{name: value or "" for name, value in row.items() if name is not None} for row in table]
-    for needed in ("index", "image", "question", "A", "B", "answer"):
-        if needed not in columns:
-            there = ", ".join(c for c in columns if len(c) < 40)
-            raise UserError(f"{path}: the column '{needed}' is missing; there are: {there}.")
+    rows = read_csv(path, ("index", "image", "question", "A", "B", "answer"), delimiter="\t")
     if not rows:
         raise UserError(f"{path}: it holds no question.")
     return rows

@@ -5,8 +5,6 @@ Columns: id, decision (keep, drop or fix), answer (the right letter, for fix), n
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,9 +13,9 @@ from pathlib import Path
 
 from runtime import pages
 from runtime.console import warn
-from runtime.csv_files import unescaped
+from runtime.csv_files import read_csv, unescaped
 from runtime.errors import UserError
-from runtime.files import read_text, write_text
+from runtime.files import write_text
 from scoring.replies import LETTERS
 from vqa.bench.items import Bench, Item
 
@@ -35,15 +33,11 @@ class Decision:
 
 
 def read_review(path: Path) -> list[Decision]:
-    rows = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff")))
-    missing = [column for column in COLUMNS[:2] if column not in (rows.fieldnames or ())]
-    if missing:
-        raise UserError(f"{path}: the column '{missing[0]}' is missing; a review has {', '.join(COLUMNS)}.")
     decisions = []
-    for number, row in enumerate(rows, 2):
-        if not (row.get("decision") or "").strip():
+    for number, row in enumerate(read_csv(path, COLUMNS[:2]), 2):
+        if not row["decision"].strip():
             continue  # not looked at yet
-        decision = Decision(*(unescaped((row.get(column) or "").strip()) for column in COLUMNS))
+        decision = Decision(*(unescaped(row.get(column, "").strip()) for column in COLUMNS))
         if decision.decision not in _DECISIONS:
             raise UserError(f"{path}, line {number}: the decision is keep, drop or fix, not '{decision.decision}'.")
         if decision.decision == "fix" and not re.fullmatch("[A-Z]", decision.answer):

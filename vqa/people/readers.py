@@ -6,14 +6,13 @@ who is in which group. No names: a reader is a code such as junior-1.
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtime.csv_files import csv_text
+from runtime.csv_files import csv_text, read_csv
 from runtime.errors import UserError, naming_path
 from runtime.files import make_directory, read_json, read_json_lines, sha256_of, write_json, write_text
 from vqa.bench.items import Bench
@@ -92,8 +91,7 @@ def _note_reader(path: Path, reader: str, group: str) -> None:
 
 
 def _read_readers(path: Path) -> list[dict[str, str]]:
-    with naming_path("read", path), path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = [dict(row) for row in csv.DictReader(stream)]
+    rows = read_csv(path)
     for row in rows:
         if not row.get("reader") or not row.get("group"):
             raise UserError(f"{path}: every line needs reader and group.")
