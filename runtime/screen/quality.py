@@ -13,6 +13,12 @@ from runtime.screen.shrink import shrink
 
 # Sharpness depends on the picture's size, so it is measured at one.
 _MEASURED_PX = 256
+# The share of pixels, at the steepest edges, by which sharpness is judged; smooth mucosa around them says nothing.
+_EDGES = 0.03
+# By how much edges are blurred to see what that takes from them. What is blurred already loses little.
+_BLUR_PX = 3.0
+# Slopes (grey values a pixel) of noise and of compression, which no blurring leaves over.
+_NOISE = 0.3
 
 
 @dataclass
@@ -23,7 +29,9 @@ class QualityConfig:
     washed_out_share: float = option(
         "Share of overexposed pixels from which a frame is washed out.", 0.75, low=0, high=1
     )
-    min_sharpness: float = option("Sharpness below which a frame is blurred.", 0.6, low=0)
+    min_sharpness: float = option(
+        "Sharpness below which a frame is blurred: how often steeper its edges are than after more blur.", 1.5, low=0
+    )
 
 
 @dataclass(frozen=True)
@@ -47,13 +55,24 @@ def measure(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Quality:
         return Quality(0.0, 0.0, 0.0)
     inner = grey[core]
     brightness = float(inner.mean())
-    # The mean size of fine detail, relative to the brightness: a dim picture is not blurred for being dim.
-    detail = np.abs(grey.astype(np.float32) - cv2.GaussianBlur(grey.astype(np.float32), (0, 0), 1.5))[core]
     return Quality(
         brightness=round(brightness, 3),
         washed_out=round(float((inner >= 235).mean()), 5),
-        sharpness=round(100 * float(detail.mean()) / max(brightness, 20.0), 4),
+        sharpness=round(_sharpness(grey.astype(np.float32), core), 4),
     )
+
+
+def _sharpness(grey: NDArray[np.float32], core: NDArray[np.bool_]) -> float:
+    """How often steeper the steepest edges are than after more blur. Brightness and contrast drop out of the ratio."""
+    own = _slopes(grey)[core]  # [pixels inside]
+    blurred = _slopes(cv2.GaussianBlur(grey, (0, 0), _BLUR_PX))[core]
+    edges = own >= np.quantile(own, 1 - _EDGES)
+    return float(own[edges].mean() / (blurred[edges].mean() + _NOISE))
+
+
+def _slopes(grey: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Grey values a pixel, at every pixel."""
+    return np.asarray(cv2.magnitude(*(cv2.Sobel(grey, cv2.CV_32F, dx, 1 - dx, scale=1 / 8) for dx in (1, 0))))
 
 
 def drop_reason(quality: Quality, config: QualityConfig) -> str | None:
