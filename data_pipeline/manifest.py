@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from data_pipeline.config import PipelineConfig
 from data_pipeline.duplicates import DuplicatesConfig, SourceHashes, copies_across
@@ -67,18 +68,29 @@ def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
 
 
 def _hashes_by_source(frames: pa.Table, sources: list[dict[str, Any]]) -> list[SourceHashes]:
-    rows: dict[str, list[bytes]] = {source["source"]: [] for source in sources}
+    rows: dict[str, list[tuple[bytes, float, int]]] = {source["source"]: [] for source in sources}
     single: set[str] = set()
-    columns = (frames.column(name).to_pylist() for name in ("source", "hash", "single"))
-    for source, text, is_single in zip(*columns, strict=True):
-        rows[source].append(bytes.fromhex(text))
+    columns = (frames.column(name).to_pylist() for name in ("source", "hash", "seconds", "frame", "single"))
+    for source, text, seconds, frame, is_single in zip(*columns, strict=True):
+        rows[source].append((bytes.fromhex(text), seconds, frame))
         if is_single:
             single.add(source)
     return [
-        SourceHashes(source, source in single, np.frombuffer(b"".join(hashes), np.uint8).reshape(len(hashes), -1))
-        for source, hashes in rows.items()
-        if hashes
+        SourceHashes(
+            source,
+            source in single,
+            np.frombuffer(b"".join(row[0] for row in inside), np.uint8).reshape(len(inside), -1),
+            _times(inside),
+        )
+        for source, inside in rows.items()
+        if inside
     ]
+
+
+def _times(rows: list[tuple[bytes, float, int]]) -> NDArray[np.float64]:
+    """When the frames were shown; pictures of a sequence have no time but their number."""
+    seconds = np.array([row[1] for row in rows])
+    return seconds if seconds.any() else np.array([row[2] for row in rows], np.float64)
 
 
 def write_manifest(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from runtime.config import option
 from runtime.screen.shrink import shrink
 
-# Sharpness depends on the picture's size, so it is measured at one.
+# Sharpness depends on the picture's size, so it is measured at one; a smaller picture at its own.
 _MEASURED_PX = 256
 # The share of pixels, at the steepest edges, by which sharpness is judged; smooth mucosa around them says nothing.
 _EDGES = 0.03
@@ -45,7 +45,7 @@ class Quality:
 
 def measure(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Quality:
     """Measure the pixels of rgb [H, W, 3] where inside [H, W] is not 0."""
-    scale = _MEASURED_PX / max(inside.shape)
+    scale = min(1.0, _MEASURED_PX / max(inside.shape))  # enlarged, a small picture would look blurred
     size = (max(8, round(inside.shape[1] * scale)), max(8, round(inside.shape[0] * scale)))
     grey = shrink(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), size)
     mask = cv2.resize(inside, size, interpolation=cv2.INTER_NEAREST)
