@@ -45,12 +45,12 @@ from benchmarks.composed import (
     write,
 )
 from data_pipeline import CorpusConfig, PipelineConfig, plan
-from data_pipeline.screen.layout import find_layout
 from data_pipeline.synthesize.media import write_image, write_video
 from data_pipeline.work import process_unit
 from runtime.images import open_image
 from runtime.leakage import build_guard
 from runtime.screen.field_of_view import FieldOfViewConfig, detect_field_of_view
+from runtime.screen.layout import find_layout
 from runtime.screen.text import read_text
 
 Image = NDArray[np.uint8]

@@ -8,13 +8,13 @@ from typing import Literal
 
 from data_pipeline.decode import DecodeConfig
 from data_pipeline.duplicates import DuplicatesConfig
-from data_pipeline.screen.text import TextConfig
 from runtime.config import option, required
 from runtime.errors import UserError
 from runtime.images import MAX_PIXELS
 from runtime.leakage import LeakageConfig
 from runtime.screen.field_of_view import FieldOfViewConfig
 from runtime.screen.quality import QualityConfig
+from runtime.screen.text_filling import TextConfig
 
 
 @dataclass

@@ -11,7 +11,6 @@ import numpy as np
 
 from data_pipeline.cluster import run_tasks
 from data_pipeline.config import PipelineConfig
-from data_pipeline.screen.layout import find_layout
 from data_pipeline.sources import FoundFile, find_files
 from records.shards import GuardedSet, fingerprint
 from runtime.console import track, warn
@@ -20,6 +19,7 @@ from runtime.images import UnreadableImageError, decode_image, is_image, open_im
 from runtime.leakage import Guard, Thumbnail, build_guard, thumbnail_of
 from runtime.leakage.guard import GuardedImage, guarded_image
 from runtime.names import printable
+from runtime.screen.layout import find_layout
 
 _IMAGES_PER_TASK = 200
 # Of a set, when its readability is only to be checked.

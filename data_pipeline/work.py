@@ -31,7 +31,6 @@ from data_pipeline.planning import Unit
 from data_pipeline.reading import SourceReader
 from data_pipeline.registry import is_public_component
 from data_pipeline.screen.audit import Audit, read_jpeg
-from data_pipeline.screen.layout import Layout, find_layout, find_text_places
 from data_pipeline.sources import Source
 from records.shards import FRAME_SCHEMA
 from runtime.errors import UserError
@@ -39,6 +38,7 @@ from runtime.files import atomic_directory, write_json
 from runtime.image_hash import perceptual_hash
 from runtime.leakage import Guard, Match, thumbnail_of
 from runtime.screen.endoscopy import is_endoscopy, measure_colours
+from runtime.screen.layout import Layout, find_layout, find_text_places
 from runtime.screen.quality import drop_reason, measure
 
 # A frame's row while it lies in a part; the last columns say where in it, and mean nothing afterwards.

@@ -9,8 +9,8 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
-from data_pipeline.screen.text import TextConfig
 from runtime.screen.text import TextFinding, read_text
+from runtime.screen.text_filling import TextConfig
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from data_pipeline import PipelineConfig
 from data_pipeline.guarding import read_guarded_images, thumbnail_of_frame
-from data_pipeline.screen.layout import find_layout, find_text_places
 from runtime.leakage import Guard, Match, build_guard
+from runtime.screen.layout import find_layout, find_text_places
 from runtime.screen.text import TextFinding, read_text
 
 Image = NDArray[np.uint8]

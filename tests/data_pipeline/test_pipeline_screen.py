@@ -13,17 +13,17 @@ from data_pipeline import PipelineConfig
 from data_pipeline.decode import probe_frames
 from data_pipeline.duplicates import DuplicatesConfig, RepeatedFrames, SourceHashes, copies_across
 from data_pipeline.guarding import thumbnail_of_frame
-from data_pipeline.screen.layout import find_layout, find_text_places
-from data_pipeline.screen.text import TextConfig
 from data_pipeline.synthesize.devices import TEAL
 from data_pipeline.synthesize.truth import Geometry, Source, Truth, read_truth
 from runtime.leakage import LeakageConfig, build_guard
 from runtime.leakage.guard import guarded_image
 from runtime.screen.field_of_view import FieldOfViewConfig, detect_field_of_view
+from runtime.screen.layout import find_layout, find_text_places
 from runtime.screen.position_box import position_box
 from runtime.screen.quality import QualityConfig, drop_reason, measure
 from runtime.screen.shrink import shrink
 from runtime.screen.text import read_text
+from runtime.screen.text_filling import TextConfig
 
 Image = NDArray[np.uint8]
 

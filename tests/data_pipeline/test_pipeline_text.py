@@ -10,8 +10,8 @@ from benchmarks.composed import Label, detector_label, glittering, mucosa, openi
 from benchmarks.screens import auditing, clip, filling, remains, screened
 from data_pipeline import PipelineConfig
 from data_pipeline.manifest import _text_audit, with_text_left
-from data_pipeline.screen.text import lines_of_text, move
 from runtime.screen.text import Place, count_characters, read_text
+from runtime.screen.text_filling import lines_of_text, move
 
 Image = NDArray[np.uint8]
 

@@ -10,11 +10,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.screen.text import TextConfig, fill, fill_mask, lines_of_text, move
 from runtime.screen.field_of_view import FieldOfView, FieldOfViewConfig, detect_field_of_view
 from runtime.screen.position_box import Box, position_box
 from runtime.screen.shrink import shrink
 from runtime.screen.text import find_text
+from runtime.screen.text_filling import TextConfig, fill, fill_mask, lines_of_text, move
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 Mask = NDArray[np.uint8]  # [H, W], 0 or 255
