@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.image_hash import perceptual_hash
 from runtime.images import UnreadableImageError, open_image
+from runtime.screen.clean import field_of_view_hash
 
 # Quality is measured at one size, so that large and small copies of a picture score alike.
 _QUALITY_SIDE_PX = 256
@@ -37,7 +37,7 @@ class Quality:
 @dataclass(frozen=True)
 class Measured:
     sha256: str
-    perceptual_hash: bytes
+    perceptual_hash: bytes  # of its field of view
     width: int
     height: int
     quality: Quality
@@ -55,7 +55,7 @@ def measure(path: Path) -> Measured | UnreadableImageError:
         return error
     height, width = pixels.shape[:2]
     digest = hashlib.sha256(content).hexdigest()
-    return Measured(digest, perceptual_hash(pixels).tobytes(), width, height, quality_of(pixels))
+    return Measured(digest, field_of_view_hash(pixels).tobytes(), width, height, quality_of(pixels))
 
 
 def quality_of(pixels: NDArray[np.uint8]) -> Quality:

@@ -5,6 +5,7 @@ from backbone.config import ViTConfig, architecture_name, vit_config, vit_names
 from backbone.feature_cache import FeatureCache
 from backbone.features import (
     FeatureKind,
+    cleaned,
     device_of,
     extract_features,
     gather_rows,
@@ -27,6 +28,7 @@ __all__ = [
     "ViTConfig",
     "VisionTransformer",
     "architecture_name",
+    "cleaned",
     "device_of",
     "draw_subsets",
     "ensure_torchvision",

@@ -83,6 +83,11 @@ def _embed_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--block", default=LAST, help="block to read: last, or a number from 1 or from -1 (the last)")
     parser.add_argument("--pooling", default=POOLINGS[0], help="tokens to read: cls, mean (of the patches) or both")
     parser.add_argument("--half", action="store_true", help="compute in bfloat16")
+    parser.add_argument(
+        "--clean",
+        action="store_true",
+        help="read pictures as training frames are: cut to the field of view, without position box and text",
+    )
 
 
 def _embed(arguments: argparse.Namespace, config: Any) -> None:
@@ -105,7 +110,7 @@ def _embed(arguments: argparse.Namespace, config: Any) -> None:
     out = Path(arguments.out)
     if kind != CLS_TOKEN:
         reading = Reading(kind, (FeatureChoice(str(kind.to_dict())),))
-    rows, width = embed(network, images, out, reading, arguments.batch_size, device, arguments.half)
+    rows, width = embed(network, images, out, reading, arguments.batch_size, device, arguments.half, arguments.clean)
     say(f"{out}: {rows} × {width} features")
 
 

@@ -21,6 +21,8 @@ from runtime.console import say
 from runtime.errors import UserError, naming_path
 from runtime.files import atomic_file
 from runtime.images import is_image, open_image
+from runtime.screen.clean import VERSION as CLEANING
+from runtime.screen.clean import Cleaner
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ def embed(
     batch_size: int,
     device: torch.device,
     half_precision: bool = False,
+    clean: bool = False,
 ) -> tuple[int, int]:
     """Write `key` and `features` (a list of float32) of every image; returns rows and feature width."""
     module = network.load().to(device)
@@ -103,6 +106,7 @@ def embed(
         reading.kind,
         half_precision=half_precision,
         label="embed",
+        clean=Cleaner() if clean else None,
     )
     (choice,) = reading.choices
     features = choice.of(computed).numpy()
@@ -115,6 +119,7 @@ def embed(
         "preprocessing": str(network.preprocessing.to_dict()),
         "features": str(reading.kind.to_dict()),
         "reading": choice.name,
+        "cleaned": CLEANING if clean else "no",
     }
     table = pa.table({"key": images.keys, "features": column}).replace_schema_metadata(about)
     with atomic_file(out) as stream:

@@ -1,8 +1,8 @@
 """Features that were computed once: files in a folder, found by what they were computed from.
 
-The key is (checksum of the weights, checksum of the data, pre-processing, kind of feature). Each entry is `DIGEST.npy`
-beside `DIGEST.json`, which says in plain words what the digest stands for. Files are whole or absent; the folder may be
-removed at any time.
+The key is (checksum of the weights, checksum of the data, its cleaning, pre-processing, kind of feature). Each
+entry is `DIGEST.npy` beside `DIGEST.json`, which says in plain words what the digest stands for. Files are whole or
+absent; the folder may be removed at any time.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class FeatureKey:
     preprocessing: Preprocessing
     kind: FeatureKind = CLS_TOKEN
     precision: str = "float32"
+    cleaning: str = ""  # the version of the cleaning; empty: pictures as they came
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        values = {
             "format": FORMAT,
             "weights_sha256": self.weights_sha256,
             "data_sha256": self.data_sha256,
@@ -47,6 +48,7 @@ class FeatureKey:
             "kind": self.kind.to_dict(),
             "precision": self.precision,
         }
+        return values | ({"cleaning": self.cleaning} if self.cleaning else {})
 
     @property
     def digest(self) -> str:

@@ -12,16 +12,20 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from PIL import Image
 from torch import Tensor, nn
 
 from backbone.preprocessing import Preprocessing
 from runtime.console import progress
 from runtime.errors import UserError
-from runtime.images import UnreadableImageError
+from runtime.images import UnreadableImageError, open_image
+from runtime.screen.clean import Cleaner
 
 # Batches that are decoded while the network is busy with an earlier one.
 _BATCHES_AHEAD = 2
@@ -98,12 +102,14 @@ def extract_features(
     half_precision: bool = False,
     label: str = "features",
     group: dist.ProcessGroup | None = None,
+    clean: Cleaner | None = None,
 ) -> Tensor:
     """Features [N, D] (float32, on the CPU) of N pictures; with a process group up, its ranks share the work.
 
     `device` is where batches go (default: where the model's parameters are). `half_precision` computes in bfloat16 by
-    autocast. All ranks run the model equally often, so a model sharded over the ranks (FSDP) works too. A picture that
-    can't be read is a `UserError` on every rank, after all the others have been read.
+    autocast; `clean` makes pictures like training frames first. All ranks run the model equally often, so a model
+    sharded over the ranks (FSDP) works too. A picture that can't be read is a `UserError` on every rank, after all the
+    others have been read.
     """
     if batch_size < 1:
         raise UserError(f"batch_size must be at least 1, not {batch_size}.")
@@ -120,7 +126,7 @@ def extract_features(
     precision: AbstractContextManager[Any] = (
         torch.autocast(device.type, torch.bfloat16) if half_precision else nullcontext()
     )
-    batches = _batches(images, range(first, last), preprocessing, batch_size, threads, unreadable)
+    batches = _batches(images, range(first, last), preprocessing, batch_size, threads, unreadable, clean)
     try:
         with torch.no_grad(), precision, progress(label, len(images), "images") as bar:
             for _ in range(passes):
@@ -137,6 +143,12 @@ def extract_features(
     _raise_together(unreadable, group)
     mine = torch.cat(parts) if parts else torch.empty(0, 0)
     return gather_rows(mine, len(images), group)
+
+
+def cleaned(image: Image.Image | Path | str, clean: Cleaner) -> Image.Image:
+    """A picture, or that of a file, as training frames are."""
+    opened = image if isinstance(image, Image.Image) else open_image(image)
+    return Image.fromarray(clean(np.asarray(opened.convert("RGB"))))
 
 
 def device_of(name: str | None, key: str) -> torch.device:
@@ -164,12 +176,13 @@ def _batches(
     batch_size: int,
     threads: int | None,
     unreadable: list[str],
+    clean: Cleaner | None,
 ) -> Iterator[Tensor]:
     """Decode in threads (Pillow works outside the interpreter's lock), a few batches ahead of the network."""
 
     def read(index: int) -> Tensor:
         try:
-            return preprocessing(images[index])
+            return preprocessing(images[index] if clean is None else cleaned(images[index], clean))
         except UnreadableImageError as error:
             unreadable.append(str(error))
             return torch.zeros(3, preprocessing.crop_px, preprocessing.crop_px)

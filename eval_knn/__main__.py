@@ -13,7 +13,7 @@ import torch.distributed as dist
 from backbone.networks import Network, find_network
 from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, Result, on_first_rank, shown_k
-from eval_knn.report import show_choice, show_comparison, show_details
+from eval_knn.report import show_choice, show_cleaning, show_comparison, show_details
 from eval_knn.run_history import record
 from eval_knn.watch import watch
 from records.evaluation import lone_evaluation_name, pictures_folder, write_evaluation
@@ -62,14 +62,18 @@ def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
     networks = [find_network(word, cache) for word in concrete]
     evaluator = Evaluator(config)
     k = shown_k(config)
-    documents = []
+    documents, uncleaned = [], []
     for network in networks:
         result = evaluator.score(network)
         documents.append(result.document)
+        if config.data.clean:
+            uncleaned.append(evaluator.as_they_came().score(network).document)
         if is_main_process():
             show_details(result.document, k)
         on_first_rank(partial(_store, network, result, evaluator, config, pictures), None)
     show_comparison(documents, k)
+    if uncleaned:
+        show_cleaning(documents, uncleaned, k)
 
 
 def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalConfig, pictures: bool) -> None:

@@ -6,10 +6,12 @@ process group call it together and get the same result.
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -33,6 +35,7 @@ from eval_knn.vote import class_scores
 from records.evaluation import OWN_OUTPUT, Evaluated, EvaluatedData, FiguresAtK, KnnDocument
 from records.shards import Certificate
 from runtime.errors import UserError
+from runtime.screen.clean import Cleaner
 from scoring.intervals import group_weights
 from scoring.spectrum import alpha_req, rankme
 
@@ -65,6 +68,14 @@ class Evaluator:
         self.config, self.group = config, group
         self.cache = config.cache_folder()
         self.images, self.split = on_first_rank(self._open, group)
+        self._cleaner = Cleaner(self.cache) if config.data.clean else None
+
+    def as_they_came(self) -> Evaluator:
+        """The same images and split, with pictures that are not cleaned."""
+        other = copy.copy(self)
+        other.config = replace(self.config, data=replace(self.config.data, clean=False))
+        other._cleaner = None
+        return other
 
     def _open(self) -> tuple[LabelledImages, Split]:
         images = find_images(self.config.data, self.cache)
@@ -89,6 +100,7 @@ class Evaluator:
             threads=options.threads,
             half_precision=options.half_precision,
             group=self.group,
+            clean=self._cleaner,
         )
         chosen = choose_in_gallery(
             reading, features, self.images, self.split, shown_k(self.config), self.config, self.group
@@ -128,6 +140,7 @@ class Evaluator:
             half_precision=options.half_precision,
             label=f"features of {name}",
             group=self.group,
+            clean=self._cleaner,
         )
         return self._figures(network, features, began)
 
@@ -191,6 +204,12 @@ class Evaluator:
         )
         return Result(document, rows, scored.neighbours, scored.scores[shown_k(config)].argmax(axis=1))
 
+    def _comparable(self) -> str:
+        """What two results must share to be compared: the split, and how pictures were read."""
+        if not self.config.data.clean:
+            return self.split.sha256
+        return hashlib.sha256(f"{self.split.sha256} cleaned".encode()).hexdigest()
+
     def _describe_data(self) -> EvaluatedData:
         return EvaluatedData(
             path=self.images.root.resolve().name,
@@ -200,8 +219,9 @@ class Evaluator:
             queries=len(self.split.queries),
             unreadable=len(self.images.skipped),
             split_file=None if self.split.path is None else self.split.path.name,
-            split_sha256=self.split.sha256,
+            split_sha256=self._comparable(),
             leave_one_group_out=self.split.leave_one_group_out,
+            clean=self.config.data.clean,
         )
 
 

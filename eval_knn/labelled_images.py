@@ -26,11 +26,11 @@ from runtime.config import option
 from runtime.console import progress, warn
 from runtime.errors import UserError, naming_path
 from runtime.files import read_json, write_json
-from runtime.image_hash import perceptual_hash
 from runtime.images import IMAGE_SUFFIXES, UnreadableImageError, is_image, open_image
+from runtime.screen.clean import field_of_view_hash
 
 # Change it when records of the same files would be different from before.
-_FORMAT = 1
+_FORMAT = 2
 _SPLIT_NAMES = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "holdout"}
 
 
@@ -45,6 +45,9 @@ class DataConfig:
         "Shards: the key of a sample's .json that names its class (a .cls file is read too).", "label"
     )
     group_key: str = option("Shards: the key of a sample's .json that names its patient or video, if any.", "group")
+    clean: bool = option(
+        "Read pictures as training frames are: cut to the field of view, without position box and text.", False
+    )
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ImageRecord:
     size: int
     label: str
     sha256: str
-    hash: str  # perceptual hash in hexadecimal; empty when the image can't be decoded
+    hash: str  # perceptual hash of the field of view in hexadecimal; empty when the image can't be decoded
     group: str | None = None
     problem: str | None = None
 
@@ -214,7 +217,7 @@ def _record(root: Path, path: Path, name: str, offset: int, size: int, label: st
     content = _read(path, offset, size)
     hashed, problem = "", None
     try:
-        hashed = perceptual_hash(np.asarray(open_image(io.BytesIO(content), name))).tobytes().hex()
+        hashed = field_of_view_hash(np.asarray(open_image(io.BytesIO(content), name))).tobytes().hex()
     except UnreadableImageError as error:
         problem = str(error)
     file = path.relative_to(root).as_posix()

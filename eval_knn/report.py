@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from eval_knn.selection import Choice, Stop
+from eval_knn.evaluator import evaluation_of
+from eval_knn.selection import Choice, Stop, paired_bootstrap
 from records.evaluation import METRICS, KnnDocument
 from runtime.console import say, table
 
@@ -34,8 +35,23 @@ def show_comparison(documents: list[KnnDocument], k: int) -> None:
         )
     data = documents[0].data
     how = ", leave one group out" if data.leave_one_group_out else ""
+    how += ", pictures cleaned" if data.clean else ""
     title = f"kNN on {data.path}: {data.queries} queries, {data.gallery} gallery images{how}"
     table(title, columns, rows)
+
+
+def show_cleaning(cleaned: list[KnnDocument], uncleaned: list[KnnDocument], k: int) -> None:
+    """What the networks owe to what is beside the tissue: each by both ways of reading, and the difference."""
+    confidence = cleaned[0].interval_confidence
+    columns = ["network", f"top-1 k={k} cleaned", "as they came", "difference", f"{100 * confidence:g}% interval"]
+    rows = []
+    for clean, raw in zip(cleaned, uncleaned, strict=True):
+        # The same queries in the same split, so that they are compared one by one.
+        difference, low, high = paired_bootstrap(evaluation_of(clean), evaluation_of(raw), f"top1_k{k}", confidence)
+        values = [f"{document.k[str(k)].top1:.4f}" for document in (clean, raw)]
+        name = clean.path or clean.checkpoint
+        rows.append([name, *values, f"{difference:+.4f}", f"{low:+.4f} to {high:+.4f}"])
+    table("pictures cleaned as training frames are, and as they came", columns, rows)
 
 
 def show_details(document: KnnDocument, k: int) -> None:

@@ -38,8 +38,9 @@ def record(run: RunFolder, document: KnnDocument, selection: SelectionConfig) ->
     for other in read_evaluations(run):
         if other.data.split_sha256 != document.data.split_sha256:
             raise UserError(
-                f"{run.evaluations} holds results on another split or other images ({other.checkpoint}), which this "
-                "one can't be compared with; use the same data and split, or set out=FOLDER to keep it apart."
+                f"{run.evaluations} holds results on another split, on other images or with another data.clean "
+                f"({other.checkpoint}), which this one can't be compared with; use the same data and split, or set "
+                "out=FOLDER to keep it apart."
             )
         if other.features != document.features:
             raise UserError(

@@ -26,6 +26,8 @@ from runtime.groups import linked_groups, near_duplicate_groups
 Integers = NDArray[np.int64]
 
 _FORMAT = 1
+# How near-duplicates are found; splits that are kept in the cache folder are of one way.
+_GROUPING = "field of view"
 
 
 @dataclass
@@ -134,7 +136,7 @@ def _keyed(seed: int, sha256: str) -> str:
 
 
 def _digest(images: LabelledImages, config: SplitConfig) -> str:
-    settings = (images.sha256, config.gallery_fraction, config.near_duplicate_bits, config.seed)
+    settings = (_GROUPING, images.sha256, config.gallery_fraction, config.near_duplicate_bits, config.seed)
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from backbone import FeatureCache, FeatureKind
 from backbone.networks import Network, Reading, network_features
 from linear_probe.samples import Sample
+from runtime.screen.clean import Cleaner
 
 # Blocks whose cls tokens the converged protocol looks at.
 LAST_BLOCKS = 4
@@ -65,6 +66,7 @@ def features_of(
     batch_size: int,
     device: str,
     reading: Reading,
+    clean: bool = False,
 ) -> Read:
     """Features of all samples, from the cache when they are there.
 
@@ -73,7 +75,8 @@ def features_of(
     kind = feature_kind(network, several) if reading.kind == FeatureKind() else reading.kind
     data = hashlib.sha256("\n".join(sample.sha256 for sample in samples).encode()).hexdigest()
     paths = [sample.path for sample in samples]
-    features = network_features(network, paths, data, cache, kind, batch_size, device)
+    cleaner = Cleaner(cache.folder) if clean else None
+    features = network_features(network, paths, data, cache, kind, batch_size, device, clean=cleaner)
     width = features.shape[1]
     if kind.blocks:
         return Read(features, kind, [Columns(choice.name, *choice.columns(width)) for choice in reading.choices])

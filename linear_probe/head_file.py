@@ -63,9 +63,10 @@ class StoredHead:
     architecture: str
     weight: Tensor  # [D, C]
     bias: Tensor  # [C]
+    clean: bool = False  # whether its pictures were cleaned as training frames are
 
 
-def save_head(path: Path, head: Head, task: Task, network: Network, kind: FeatureKind) -> None:
+def save_head(path: Path, head: Head, task: Task, network: Network, kind: FeatureKind, clean: bool = False) -> None:
     about = {
         "format": FORMAT,
         "task": task.name,
@@ -78,6 +79,7 @@ def save_head(path: Path, head: Head, task: Task, network: Network, kind: Featur
         "word": without_folders(network.word),  # a head is given to others
         "weights_sha256": network.weights_sha256,
         "architecture": network.architecture,
+        "clean": clean,
     }
     write_head_file(path, _KEY, about, {"weight": head.weight, "bias": head.bias})
 

@@ -10,12 +10,13 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from backbone import device_of
+from backbone import cleaned, device_of
 from backbone.networks import Network
 from linear_probe.head_file import StoredHead, check_fits, load_head, network_of_head, probabilities
 from runtime.csv_files import read_csv, unescaped
 from runtime.errors import UserError
 from runtime.images import is_image
+from runtime.screen.clean import Cleaner
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class HeadRun:
         return probabilities(self.head, self.features(images))
 
     def prepare(self, pictures: Sequence[Image.Image | Path | str]) -> Tensor:
+        if self.head.clean:
+            pictures = [cleaned(picture, Cleaner()) for picture in pictures]
         return torch.stack([self.network.preprocessing(picture) for picture in pictures])  # [B, 3, H, W]
 
 

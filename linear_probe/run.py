@@ -52,6 +52,9 @@ class ProbeConfig:
     task: str = option("all, the name of a task, or several parted by commas; a task of one's own needs none.", "all")
     data: str = option("The atlas (.parquet), a CSV (file,label) or a folder of class folders.", "atlas.parquet")
     out: str = option("Folder for the results.", "probe_results")
+    clean: bool = option(
+        "Read pictures as training frames are: cut to the field of view, without position box and text.", False
+    )
     protocol: Literal["published", "converged"] = option(
         "published follows the paper; converged adds wider grids, several blocks and logistic regression.", "published"
     )
@@ -227,6 +230,7 @@ def _run_network(
         config.batch_size,
         device,
         reading_of(network, config.block, config.pooling),
+        config.clean,
     )
     place = {row: i for i, row in enumerate(rows.tolist())}
     outcomes = {}
@@ -273,7 +277,7 @@ def _run_task(network: Network, task: Task, read: Read, data: Data, config: Prob
         )
     kind, columns = of_one_block(read.kind, trained.head.columns, features.shape[1])
     path = ProbeFolder(Path(config.out)).head(network.name, task.name)
-    save_head(path, replace(trained.head, columns=columns), task, network, kind)
+    save_head(path, replace(trained.head, columns=columns), task, network, kind, config.clean)
     auc = figures["auc"]
     say(
         f"{network.name}, {task.name}: macro-AUC {with_interval(auc['macro'], auc['low'], auc['high'])} "

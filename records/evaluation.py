@@ -60,6 +60,7 @@ class EvaluatedData:
     split_file: str | None
     split_sha256: str
     leave_one_group_out: bool
+    clean: bool = False  # whether pictures were read as training frames are
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from torch import Tensor
 from backbone.feature_cache import FeatureCache, FeatureKey
 from backbone.features import CLS_TOKEN, FeatureKind, Images, device_of, extract_features
 from backbone.networks.network import Network
+from runtime.screen.clean import VERSION as CLEANING
+from runtime.screen.clean import Cleaner
 
 
 def network_features(
@@ -25,13 +27,16 @@ def network_features(
     threads: int | None = None,
     half_precision: bool = False,
     group: dist.ProcessGroup | None = None,
+    clean: Cleaner | None = None,
 ) -> Tensor:
     """Features [N, D] of all pictures, from the cache when they are there; else the weights are read.
 
     `data_sha256` stands for the pictures and their order; `device_key` is what an error calls the device's setting.
+    `clean` makes pictures like training frames first; features of such are kept apart.
     """
     precision = "bfloat16" if half_precision else "float32"
-    key = FeatureKey(network.weights_sha256, data_sha256, network.preprocessing, kind, precision)
+    cleaning = CLEANING if clean else ""
+    key = FeatureKey(network.weights_sha256, data_sha256, network.preprocessing, kind, precision, cleaning)
 
     def compute() -> Tensor:
         on = device_of(device, device_key)
@@ -46,6 +51,7 @@ def network_features(
             half_precision=half_precision,
             label=f"features of {network.name}",
             group=group,
+            clean=clean,
         )
 
     return cache.load_or_compute(key, compute, group)

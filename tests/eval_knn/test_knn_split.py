@@ -37,7 +37,7 @@ def test_second_look_reads_no_image(own_copy: Path, tmp_path: Path, monkeypatch:
     first = look(own_copy, tmp_path / "cache")
     read: list[str] = []
     monkeypatch.setattr(
-        "eval_knn.labelled_images.perceptual_hash", lambda image: read.append("one") or np.zeros(32, "u1")
+        "eval_knn.labelled_images.field_of_view_hash", lambda image: read.append("one") or np.zeros(32, "u1")
     )
     assert look(own_copy, tmp_path / "cache").sha256 == first.sha256
     assert read == []

@@ -24,8 +24,8 @@ from runtime.csv_files import read_csv
 from runtime.errors import UserError
 from runtime.files import atomic_directory
 from runtime.groups import near_duplicate_groups
-from runtime.image_hash import perceptual_hash
 from runtime.images import UnreadableImageError, decode_image
+from runtime.screen.clean import field_of_view_hash
 from scoring.replies import LETTERS
 from vqa.bench.items import IMAGES, Draft, Item, question_id, write_bench
 from vqa.bench.tasks import SUBTASKS
@@ -107,7 +107,7 @@ def _pictures(rows: list[dict[str, str]], path: Path) -> dict[str, bytes]:
 def _groups(rows: list[dict[str, str]], pictures: dict[str, bytes], column: str) -> list[str]:
     if column and all(row.get(column) for row in rows):
         return [row[column] for row in rows]
-    hashes = np.stack([perceptual_hash(decode_image(pictures[row["index"]], "")) for row in rows])
+    hashes = np.stack([field_of_view_hash(decode_image(pictures[row["index"]], "")) for row in rows])
     return [f"g{number}" for number in near_duplicate_groups(hashes, _NEAR_DUPLICATE_BITS)]
 
 
