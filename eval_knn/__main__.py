@@ -16,7 +16,7 @@ from eval_knn.evaluator import Evaluator, Result, on_first_rank, shown_k
 from eval_knn.report import show_choice, show_cleaning, show_comparison, show_details
 from eval_knn.run_history import record
 from eval_knn.watch import watch
-from records.evaluation import lone_evaluation_name, pictures_folder, write_evaluation
+from records.evaluation import lone_evaluation_name, pictures_folder, read_evaluations, write_evaluation
 from records.run import RunFolder, run_of
 from runtime.command_line import Command, run_stage
 from runtime.console import is_main_process, say
@@ -60,6 +60,8 @@ def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
     cache = config.cache_folder()
     concrete = on_first_rank(lambda: list(dict.fromkeys(w for word in words for w in checkpoints_of(word))), None)
     networks = [find_network(word, cache) for word in concrete]
+    if config.data.clean is None:
+        config.data.clean = on_first_rank(lambda: any(_run_is_cleaned(network) for network in networks), None)
     evaluator = Evaluator(config)
     k = shown_k(config)
     documents, uncleaned = [], []
@@ -74,6 +76,12 @@ def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
     show_comparison(documents, k)
     if uncleaned:
         show_cleaning(documents, uncleaned, k)
+
+
+def _run_is_cleaned(network: Network) -> bool:
+    """Whether the run of a checkpoint was evaluated on cleaned pictures, as its monitor does."""
+    run = None if network.path is None else run_of(network.path)
+    return run is not None and any(document.data.clean for document in read_evaluations(run))
 
 
 def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalConfig, pictures: bool) -> None:

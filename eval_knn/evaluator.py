@@ -221,7 +221,7 @@ class Evaluator:
             split_file=None if self.split.path is None else self.split.path.name,
             split_sha256=self._comparable(),
             leave_one_group_out=self.split.leave_one_group_out,
-            clean=self.config.data.clean,
+            clean=bool(self.config.data.clean),
         )
 
 

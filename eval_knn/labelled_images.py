@@ -45,8 +45,10 @@ class DataConfig:
         "Shards: the key of a sample's .json that names its class (a .cls file is read too).", "label"
     )
     group_key: str = option("Shards: the key of a sample's .json that names its patient or video, if any.", "group")
-    clean: bool = option(
-        "Read pictures as training frames are: cut to the field of view, without position box and text.", False
+    clean: bool | None = option(
+        "Read pictures as training frames are: cut to the field of view, without position box and text. null: as in "
+        "the run's other evaluations; without any, true for --watch and false otherwise.",
+        None,
     )
 
 

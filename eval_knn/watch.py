@@ -14,7 +14,7 @@ from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, shown_k
 from eval_knn.report import show_choice, show_comparison
 from eval_knn.run_history import claim, pending, record
-from records.evaluation import evaluation_path
+from records.evaluation import evaluation_path, read_evaluations
 from records.run import RunFolder
 from runtime.console import say, warn
 from runtime.errors import UserError
@@ -26,6 +26,9 @@ def watch(path: Path, config: EvalConfig) -> None:
     if not path.is_dir():
         raise UserError(f"cannot watch {path}: it is not a folder; check the path.")
     config.features.refuse_choice("--watch")
+    if config.data.clean is None:  # as the monitor that it stands in for
+        earlier = read_evaluations(run)
+        config.data.clean = earlier[0].data.clean if earlier else True
     evaluator = Evaluator(config)
     say(f"watching {run.checkpoints}")
     failed: set[str] = set()

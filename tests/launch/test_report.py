@@ -50,6 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "monitor__every_steps": 4,
         "monitor__early_stopping": "false",
         "monitor__evaluation__data__path": data,
+        "monitor__evaluation__data__clean": "false",
         "monitor__evaluation__cache": folder / "cache",
         "monitor__evaluation__ks": "[5,10]",
         "monitor__evaluation__selection__metric": "top1_k10",

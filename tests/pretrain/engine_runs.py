@@ -113,6 +113,7 @@ def monitored(run: Path, shards: Path, classes: Path, **changes: object) -> list
         "monitor__mode": "inline",
         "monitor__every_steps": 4,
         "monitor__evaluation__data__path": classes,
+        "monitor__evaluation__data__clean": "false",
         "monitor__evaluation__cache": classes.parent / "cache",
         "monitor__evaluation__ks": "[1,3]",
         "monitor__evaluation__features__threads": 1,

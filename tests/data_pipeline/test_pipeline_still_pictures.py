@@ -1,0 +1,44 @@
+"""What a stage reads with `clean` is, byte for byte, what a single picture becomes in the shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import simplejpeg
+from cleaned_pictures import recorded
+from PIL import Image
+
+from data_pipeline import PipelineConfig, load_config, plan
+from data_pipeline.work import PART_FRAMES, process_unit
+from runtime.leakage import build_guard
+from runtime.screen.clean import Cleaner
+
+
+def test_cleaned_pictures_are_those_of_the_shards(tmp_path: Path) -> None:
+    pictures = [recorded(1), recorded(2, box=False), recorded(3, text="Name: Doe 12/03/2019")]
+    (tmp_path / "data").mkdir()
+    for number, picture in enumerate(pictures):
+        Image.fromarray(picture).save(tmp_path / f"data/{number}.png")
+    config = load_config(
+        PipelineConfig,
+        None,
+        [
+            f"data_root={tmp_path}",
+            f"out={tmp_path / 'shards'}",
+            "corpora={mine: {adapter: folder, root: data, licence: CC0}}",
+            "screen.text.reader=none",
+        ],
+    )
+    (unit,) = plan(config).units
+    process_unit(unit, config, build_guard([]), b"key", tmp_path / "part")
+    content = (tmp_path / "part/frames.bin").read_bytes()
+    rows = pq.read_table(tmp_path / "part" / PART_FRAMES).to_pylist()
+    assert len(rows) == len(pictures), "a picture was dropped"
+    for row, picture in zip(rows, pictures, strict=True):
+        cleaned = np.ascontiguousarray(Cleaner(tmp_path / "memory")(picture))
+        assert content[row["offset"] : row["offset"] + row["size"]] == simplejpeg.encode_jpeg(
+            cleaned, quality=config.shards.jpeg_quality, colorsubsampling="420"
+        )
+    assert rows[2]["text_filled"] > 0, "text was looked for on both ways"

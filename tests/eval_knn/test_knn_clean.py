@@ -1,0 +1,71 @@
+"""A score must not come from what stands beside the tissue: both ways of reading, and what lies between them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from cleaned_pictures import recorded
+from PIL import Image
+
+from backbone import FeatureKind, extract_features
+from backbone.embed import ImageList, embed
+from backbone.networks import find_network
+from eval_knn.__main__ import COMMAND
+from pretrain.judging.monitor import MonitorConfig
+from runtime.command_line import run_stage
+from runtime.images import open_image
+from runtime.screen.clean import Cleaner
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two classes of walls that nothing tells apart but the position box."""
+    folder = tmp_path_factory.mktemp("boxes")
+    for name, box in (("cecum", True), ("polyps", False)):
+        (folder / name).mkdir()
+        for number in range(8):
+            picture = recorded(100 + 2 * number + box, box=box)
+            Image.fromarray(picture).save(folder / name / f"{number}.png")
+    return folder
+
+
+def test_the_command_gives_both_ways_and_the_difference(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = [f"data.path={data}", f"cache={tmp_path / 'cache'}", f"out={tmp_path / 'out'}", "bootstrap.samples=50"]
+    keys += ["split.leave_one_group_out=true", "ks=[5,20]", "selection.metric=top1_k5", "selection.tie_breaks=[]"]
+    with pytest.raises(SystemExit) as end:
+        run_stage("eval_knn", [COMMAND], ["pixels", "data.clean=true", *keys])
+    assert not end.value.code
+    said = capsys.readouterr().out
+    row = said[said.index("and as they came") :].splitlines()[2].split()
+    cleaned, raw, difference = row[row.index("pixels") + 1 :][:3]
+    assert float(raw) == 1.0, "the box tells the classes apart"
+    assert float(cleaned) < 0.8, "without it there is little to go by"
+    assert float(difference) == pytest.approx(float(cleaned) - float(raw), abs=2e-4)
+    (document,) = (json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json"))
+    assert document["data"]["clean"] is True and document["k"]["5"]["top1"] == pytest.approx(float(cleaned), abs=1e-4)
+    kept = [json.loads(path.read_text()) for path in (tmp_path / "cache/features").glob("*.json")]
+    assert sorted(entry.get("cleaning", "") for entry in kept) == ["", "1"], "features of both ways are kept apart"
+
+
+def test_the_monitor_reads_pictures_as_training_does() -> None:
+    assert MonitorConfig().evaluation.data.clean is True
+
+
+def test_embed_reads_cleaned_pictures(data: Path, tmp_path: Path) -> None:
+    network = find_network("pixels")
+    images = ImageList([data / "cecum" / "0.png", data / "polyps" / "0.png"])
+    embed(network, images, tmp_path / "f.parquet", FeatureKind(), 2, torch.device("cpu"), clean=True)
+    rows = np.array(pq.read_table(tmp_path / "f.parquet")["features"].to_pylist())
+    pictures = [
+        Image.fromarray(Cleaner()(np.asarray(open_image(data / name / "0.png")))) for name in ("cecum", "polyps")
+    ]
+    expected = extract_features(network.load(), pictures, network.preprocessing).numpy()
+    np.testing.assert_allclose(rows, expected, atol=1e-6)
+    assert pq.read_schema(tmp_path / "f.parquet").metadata[b"cleaned"] == b"1"
