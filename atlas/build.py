@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from atlas.layouts import Found, Item, find_datasets, read_items
+from atlas.layouts import Found, Item, find_datasets, read_items, why_no_pictures
 from atlas.mapping import Mapping, load_mappings
 from atlas.pictures import Measured, measure_all
 from atlas.taxonomy import Label
@@ -23,6 +23,7 @@ from runtime.errors import UserError
 from runtime.files import atomic_file
 from runtime.groups import near_duplicate_groups
 from runtime.images import UnreadableImageError
+from runtime.names import printable
 from runtime.parquet_files import read_parquet
 
 FORMAT = 1
@@ -66,6 +67,7 @@ def build_atlas(roots: list[str], near_duplicate_bits: int, extra_mappings: Path
     found = find_datasets(roots, mappings)
     notes: dict[str, Any] = {"datasets": {}, "absent": [], "unmapped": {}, "unreadable": []}
     pending: list[tuple[Found, Item, tuple[Label, ...]]] = []
+    nothing: list[str] = []
     for dataset in found:
         items, unlabelled = read_items(dataset)
         mapped, unmapped = _harmonise(items, dataset.mapping)
@@ -74,10 +76,15 @@ def build_atlas(roots: list[str], near_duplicate_bits: int, extra_mappings: Path
         entry["folders"].append(str(dataset.source))
         entry["images"] += len(items)
         entry["unlabelled"] += unlabelled
+        if not items:
+            why = f"{dataset.mapping.dataset}: {dataset.source} gave no picture; {why_no_pictures(dataset)}."
+            nothing.append(why)
+            warn(why)
         for label, count in unmapped.items():
             notes["unmapped"].setdefault(dataset.mapping.dataset, Counter())[label] += count
     if not pending:
-        raise UserError(f"{', '.join(roots)}: not one picture with a mapped label was found; check the folders.")
+        why = nothing[0] if nothing else "check the folders."
+        raise UserError(f"{', '.join(roots)}: not one picture with a mapped label was found; {why}")
     notes["absent"] = sorted(set(mappings) - set(notes["datasets"]))
     rows = _measured_rows(pending, near_duplicate_bits, notes)
     return Atlas(rows, {"format": FORMAT, "near_duplicate_bits": near_duplicate_bits, **notes})
@@ -106,7 +113,10 @@ def _measured_rows(
     results = list(track(measure_all(paths), "pictures", len(paths), "images"))
     good: list[tuple[Found, Item, tuple[Label, ...], Measured]] = []
     for (found, item, labels), result in zip(pending, results, strict=True):
-        if isinstance(result, UnreadableImageError):
+        if printable(item.path) != str(item.path):
+            warn(f"{printable(item.path)}: its name can't be kept in a table; rename the file.")
+            notes["unreadable"].append(printable(item.path))
+        elif isinstance(result, UnreadableImageError):
             warn(str(result))
             notes["unreadable"].append(str(item.path))
         else:

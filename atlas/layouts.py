@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from atlas.hints import archives_hint, folders_around, holds_pictures, right_folder
 from atlas.mapping import Mapping
 from runtime.csv_files import read_csv, unescaped
 from runtime.errors import UserError, naming_path
@@ -56,12 +57,47 @@ def find_datasets(roots: list[str], mappings: dict[str, Mapping]) -> list[Found]
             raise UserError(f"cannot read {word}: it is not a folder; check the path, or write DATASET:PATH.")
         here = list(_search(root, mappings, _MAX_DEPTH))
         if not here:
+            hint = _hint_where_nothing_is_known(root, mappings)
             raise UserError(
-                f"{word}: no dataset of the atlas was recognised there; write DATASET:{word}, "
+                f"{word}: no dataset of the atlas was recognised there; {hint}write DATASET:{word}, "
                 f"with one of {', '.join(mappings)}."
             )
         found += here
     return sorted({(f.mapping.dataset, f.source.resolve()): f for f in found}.values(), key=_order)
+
+
+def _hint_where_nothing_is_known(root: Path, mappings: dict[str, Mapping]) -> str:
+    for folder in folders_around(root):
+        known = next((m.dataset for m in mappings.values() if _has_signature(folder, m)), None)
+        if known is not None:
+            return f"{folder} looks like {known}, name that folder; or "
+    packed = archives_hint(root)
+    return "" if packed is None else f"{packed}; or "
+
+
+def why_no_pictures(found: Found) -> str:
+    """Why a dataset gave no picture, and what to do about it."""
+    mapping, folder = found.mapping, found.source
+    if folder.is_file():
+        return "its table lists none"
+
+    def fits(root: Path, relative: str) -> bool:
+        return root != folder.absolute() and any(rule.files.fullmatch(relative) for rule in mapping.rules)
+
+    matches, _ = _match_rules(found)
+    if matches:
+        return f"none of its {len(matches)} pictures has a label: check the files that give them"
+    packed = archives_hint(folder)
+    if packed is not None and not holds_pictures(folder):
+        return packed
+    right = right_folder(folder, fits)
+    if right is not None:
+        return f"its pictures lie as they should below {right}: name that folder"
+    if packed is not None:
+        return packed
+    if not holds_pictures(folder):
+        return "there are no picture files below it: check the download"
+    return "its pictures do not lie where those of this dataset do: check the download"
 
 
 def _order(found: Found) -> tuple[str, str]:

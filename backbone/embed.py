@@ -21,6 +21,7 @@ from runtime.console import say
 from runtime.errors import UserError, naming_path
 from runtime.files import atomic_file
 from runtime.images import is_image, open_image
+from runtime.names import printable
 from runtime.screen.clean import VERSION as CLEANING
 from runtime.screen.clean import Cleaner
 
@@ -121,7 +122,9 @@ def embed(
         "reading": choice.name,
         "cleaned": CLEANING if clean else "no",
     }
-    table = pa.table({"key": images.keys, "features": column}).replace_schema_metadata(about)
+    table = pa.table({"key": [printable(key) for key in images.keys], "features": column}).replace_schema_metadata(
+        about
+    )
     with atomic_file(out) as stream:
         pq.write_table(table, stream)
     return rows, width

@@ -18,7 +18,7 @@ from runtime.console import say, table, warn
 from runtime.errors import UserError
 
 # Part of every fingerprint: a change in what is computed must not meet old intermediate files.
-WORK_FORMAT = 2
+WORK_FORMAT = 3
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class LabelledImages:
     def sha256(self) -> str:
         """Checksum of names, classes and contents, wherever the folder is."""
         lines = "".join(f"{r.name}\0{r.label}\0{r.sha256}\n" for r in self.records)
-        return hashlib.sha256(lines.encode()).hexdigest()
+        return hashlib.sha256(lines.encode(errors="surrogateescape")).hexdigest()
 
 
 def find_images(config: DataConfig, cache: Path) -> LabelledImages:
