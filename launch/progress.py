@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 
 from records.evaluation import DEFAULT_METRIC, read_evaluations, read_selection
 from records.metrics import read_metrics
@@ -33,7 +34,8 @@ def progress_of(run: RunFolder) -> Progress | None:
     # Not every step is logged: the newest checkpoint may be further on.
     step = max([int(lines[-1]["step"]) + 1, *run.steps()])
     recent = [line["speed"] for line in lines[-_RECENT:]]
-    step_seconds = sum(speed["step_seconds"] for speed in recent) / len(recent)
+    # The first steps wait for workers and compilation: they say nothing of those to come.
+    usual = [line["speed"]["step_seconds"] for line in lines[1:][-_RECENT:]]
     selection = read_selection(run)
     metric = selection.metric if selection is not None else DEFAULT_METRIC
     values = {d.checkpoint: d.values.get(metric) for d in read_evaluations(run) if d.step is not None}
@@ -41,7 +43,7 @@ def progress_of(run: RunFolder) -> Progress | None:
         step=step,
         total_steps=total,
         images_per_second=sum(speed["images_per_second"] for speed in recent) / len(recent),
-        seconds_left=(total - step) * step_seconds if total is not None else None,
+        seconds_left=(total - step) * median(usual) if total is not None and usual else None,
         metric=metric,
         last_knn=list(values.values())[-1] if values else None,
         best_knn=values.get(selection.checkpoint) if selection is not None else None,

@@ -9,6 +9,7 @@ All heads see the same batches, so one matrix product serves all of them. The gr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from linear_probe.schedule import warm_restarts
+from linear_probe.schedule import no_progress, warm_restarts
 from linear_probe.tasks import Level
 from runtime.config import option
 
@@ -78,8 +79,12 @@ def train_heads(
     validation_targets: Tensor,
     learning_rates: list[float],
     config: TrainingConfig,
+    advance: Callable[[], object] = no_progress,
 ) -> TrainedHeads:
-    """Train one head per learning rate on features [n, D], targets and weights [n, C]; stop each one by itself."""
+    """Train one head per learning rate on features [n, D], targets and weights [n, C]; stop each one by itself.
+
+    `advance` is called after every epoch.
+    """
     n, depth = features.shape
     classes, heads = targets.shape[1], len(learning_rates)
     device = features.device
@@ -112,6 +117,7 @@ def train_heads(
         for batch in torch.split(order, config.batch_size):
             step += 1
             _adamw_step(w, m, v, gradient(w, x[batch], y[batch], weights[batch]), rates, step, config.weight_decay)
+        advance()
         logits = (x_validation @ w.flatten(1)).view(-1, *w.shape[1:])  # [V, H, C]
         still_training = []
         for position, (head, auc) in enumerate(zip(active, macro_auc(validation_targets, logits), strict=True)):

@@ -14,11 +14,14 @@ L-BFGS therefore starts from its inverse, and from the bias that the shares alon
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from linear_probe.schedule import no_progress
 
 _HISTORY = 10
 # Rows for each unknown that the curvature is estimated from, and the most unknowns for which its inverse, of cubic
@@ -39,9 +42,18 @@ class Solution:
 
 
 def fit_logistic(
-    x: Tensor, targets: Tensor, weights: Tensor, strengths: Tensor, tolerance: float = 1e-6, max_iterations: int = 1000
+    x: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    strengths: Tensor,
+    tolerance: float = 1e-6,
+    max_iterations: int = 1000,
+    advance: Callable[[], object] = no_progress,
 ) -> Solution:
-    """x [n, D]; targets and weights [n, K]; strengths [K]. A column stops when its gradient is below the tolerance."""
+    """x [n, D]; targets and weights [n, K]; strengths [K]. A column stops when its gradient is below the tolerance.
+
+    `advance` is called after every iteration.
+    """
     n, depth = x.shape
     basis: Tensor | None = None
     if n < depth:
@@ -51,7 +63,7 @@ def fit_logistic(
     problem = _Problem(
         torch.cat([x, x.new_ones(n, 1)], dim=1), targets.to(x.dtype), weights.to(x.dtype) / n, strengths.to(x.dtype)
     )
-    theta, objective, size, iterations = _minimise(problem, _curvature(problem), tolerance, max_iterations)
+    theta, objective, size, iterations = _minimise(problem, _curvature(problem), tolerance, max_iterations, advance)
     solution = theta[:-1] if basis is None else basis @ theta[:-1]
     return Solution(solution, theta[-1], objective, size, iterations)
 
@@ -123,7 +135,11 @@ def _curvature(problem: _Problem) -> _Curvature:
 
 
 def _minimise(
-    problem: _Problem, curvature: _Curvature, tolerance: float, max_iterations: int
+    problem: _Problem,
+    curvature: _Curvature,
+    tolerance: float,
+    max_iterations: int,
+    advance: Callable[[], object],
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     rows, columns = problem.x.shape[1], problem.y.shape[1]
     final = problem.x.new_zeros(rows, columns)
@@ -156,6 +172,7 @@ def _minimise(
         following = problem.gradient(theta, logits)
         history = [*history[-_HISTORY + 1 :], (step * direction, following - grad)]
         grad = following
+        advance()
     return final, final_objective, final_size, iteration
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,6 +16,7 @@ from linear_probe.logistic import fit_logistic
 from linear_probe.split import TRAIN, VALIDATION
 from linear_probe.tasks import Task
 from runtime.config import option
+from runtime.console import progress
 from runtime.errors import UserError
 from scoring.calibration import cross_entropy, fit_temperature
 from scoring.classification import Floats, Targets
@@ -85,6 +87,19 @@ def train_probe(
     task: Task, sides: np.ndarray, features: Tensor, columns: list[Columns], protocol: Protocol, config: GridConfig
 ) -> Trained:
     """features [n, width] and sides [n] of the task's rows. The test rows are not looked at."""
+    with progress(f"heads of {task.name}", 0, "epochs and iterations") as bar:
+        return _train(task, sides, features, columns, protocol, config, bar.advance)
+
+
+def _train(
+    task: Task,
+    sides: np.ndarray,
+    features: Tensor,
+    columns: list[Columns],
+    protocol: Protocol,
+    config: GridConfig,
+    advance: Callable[[], object],
+) -> Trained:
     train, validation = sides == TRAIN, sides == VALIDATION
     y, y_validation = task.targets[train], task.targets[validation]
     weights = loss_weights(y, task.levels)
@@ -93,12 +108,12 @@ def train_probe(
         x = features[:, choice.start : choice.stop]
         data = _Data(x[torch.from_numpy(train)], y, x[torch.from_numpy(validation)], y_validation, weights)
         if protocol == "published":
-            tried += _by_gradient(data, choice, config.learning_rates, config.training)
+            tried += _by_gradient(data, choice, config.learning_rates, config.training, advance)
         else:
             mean, spread = data.x.mean(0), data.x.std(0).clamp_min(1e-6)
             scaled = _Data((data.x - mean) / spread, y, (data.x_validation - mean) / spread, y_validation, weights)
-            heads = _by_gradient(scaled, choice, config.converged_learning_rates, config.training)
-            heads += _by_logistic(scaled, choice, config.converged_strengths)
+            heads = _by_gradient(scaled, choice, config.converged_learning_rates, config.training, advance)
+            heads += _by_logistic(scaled, choice, config.converged_strengths, advance)
             tried += [_unscaled(head, mean, spread) for head in heads]
     best = choose(tried)
     logits = best.logits(features[torch.from_numpy(validation)])
@@ -111,7 +126,9 @@ def choose(heads: list[Head]) -> Head:
     return min(heads, key=lambda head: (-round(head.validation_auc, 9), head.validation_loss))
 
 
-def _by_gradient(data: _Data, columns: Columns, rates: list[float], config: TrainingConfig) -> list[Head]:
+def _by_gradient(
+    data: _Data, columns: Columns, rates: list[float], config: TrainingConfig, advance: Callable[[], object]
+) -> list[Head]:
     trained = train_heads(
         data.x,
         torch.from_numpy(data.y),
@@ -120,6 +137,7 @@ def _by_gradient(data: _Data, columns: Columns, rates: list[float], config: Trai
         torch.from_numpy(data.y_validation),
         rates,
         config,
+        advance,
     )
     return [
         _head(data, f"lr {rate:g}, {epochs} epochs", columns, trained.weights[h], trained.biases[h])
@@ -127,7 +145,7 @@ def _by_gradient(data: _Data, columns: Columns, rates: list[float], config: Trai
     ]
 
 
-def _by_logistic(data: _Data, columns: Columns, strengths: list[float]) -> list[Head]:
+def _by_logistic(data: _Data, columns: Columns, strengths: list[float], advance: Callable[[], object]) -> list[Head]:
     classes = data.y.shape[1]
     y, weights = torch.from_numpy(data.y).double(), torch.from_numpy(data.weights)
     # The mean weight of a class's terms is 1, so that a strength means the same in every task.
@@ -138,6 +156,7 @@ def _by_logistic(data: _Data, columns: Columns, strengths: list[float]) -> list[
         weights.repeat(1, len(strengths)),
         torch.tensor(strengths, dtype=torch.float64).repeat_interleave(classes),
         tolerance=1e-5,
+        advance=advance,
     )
     heads = []
     for i, strength in enumerate(strengths):

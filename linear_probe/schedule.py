@@ -16,3 +16,7 @@ def warm_restarts(peak: float, epoch: int, first_cycle_epochs: int, cycle_growth
         into -= length
         length *= cycle_growth
     return floor + (peak - floor) * (1 + math.cos(math.pi * into / length)) / 2
+
+
+def no_progress() -> None:
+    """For who does not want to know how far a training is."""

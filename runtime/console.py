@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from runtime.errors import naming_path
 from runtime.files import make_directory
@@ -101,6 +101,32 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         say("  " + line(row))
 
 
+class Pace:
+    """How long one more will take, from the newer half of what is done.
+
+    What comes first is not like the rest: models are loaded, caches are cold, and several workers begin at once. So
+    the first few count for nothing, and until there are more nothing is said.
+    """
+
+    _FIRST = 4
+    _KEPT = 512
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[int, float]] = []  # how many were done, and when
+
+    def note(self, done: int, now: float) -> None:
+        self._seen.append((done, now))
+        if len(self._seen) > self._KEPT:  # every second one is enough
+            self._seen = self._seen[::2]
+
+    def seconds_each(self) -> float | None:
+        """None while nothing sensible can be said."""
+        if len(self._seen) < 2 * self._FIRST:
+            return None
+        (before, then), (done, now) = self._seen[max(self._FIRST, len(self._seen) // 2) - 1], self._seen[-1]
+        return (now - then) / (done - before) if done > before else None
+
+
 class ProgressBar:
     """Counts towards a total. Get one from `progress`."""
 
@@ -109,12 +135,15 @@ class ProgressBar:
         self.done = 0
         self.rate: str | None = None  # what to show as speed; None counts units
         self._began = self._last_line = time.monotonic()
+        self._pace = Pace()
         self._bar: Progress | None = None
 
     def advance(self, count: int = 1) -> None:
         self.done += count
+        self._pace.note(self.done, time.monotonic())
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self.done, speed=self._speed())
+            left = "" if (seconds := self._left()) is None else f"{duration(seconds)} left"
+            self._bar.update(self._bar.task_ids[0], completed=self.done, speed=self._speed(), left=left)
         elif time.monotonic() - self._last_line >= PROGRESS_EVERY_SECONDS:
             self._last_line = time.monotonic()
             say(self._line())
@@ -125,12 +154,15 @@ class ProgressBar:
         return f"{self.done / max(time.monotonic() - self._began, 1e-9):.1f} {self.unit}/s"
 
     def _line(self) -> str:
-        elapsed = time.monotonic() - self._began
         if not self.total:  # nobody knows how many there will be
             return f"{self.label}: {self.done} {self.unit}, {self._speed()}"
-        left = elapsed / self.done * (self.total - self.done) if self.done else 0.0
         share = f" ({100 * self.done / self.total:.0f}%)"
-        return f"{self.label}: {self.done}/{self.total} {self.unit}{share}, {self._speed()}, {duration(left)} left"
+        left = "" if (seconds := self._left()) is None else f", {duration(seconds)} left"
+        return f"{self.label}: {self.done}/{self.total} {self.unit}{share}, {self._speed()}{left}"
+
+    def _left(self) -> float | None:
+        each = self._pace.seconds_each()
+        return None if each is None else each * max(self.total - self.done, 0)
 
 
 @contextmanager
@@ -147,10 +179,10 @@ def progress(label: str, total: int, unit: str = "items") -> Iterator[ProgressBa
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
         )
         with Progress(*columns, console=_terminal, transient=True) as live:
-            live.add_task(label, total=total, speed="")
+            live.add_task(label, total=total or None, speed="", left="")
             bar._bar, _live = live, live
             try:
                 yield bar

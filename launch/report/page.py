@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 
@@ -81,7 +82,10 @@ def _selection(data: RunData) -> str:
     chosen = data.selection
     body = f"<p><b>{text(chosen.checkpoint)}</b>: {text(chosen.why)}</p>"
     if chosen.stop_why:
-        body += f"<p>{'Stop' if chosen.stop else 'Go on'}: {text(chosen.stop_why)}</p>"
+        # A run that has done all its steps has nothing to go on with.
+        done = data.progress is not None and data.progress.step >= (data.progress.total_steps or math.inf)
+        advice = "Stop: " if chosen.stop else "" if done else "Go on: "
+        body += f"<p>{advice}{text(chosen.stop_why)}</p>"
     rows = [[str(item.get("checkpoint", item.get("other", ""))), str(item["verdict"])] for item in chosen.comparisons]
     return body + (table(["compared with", "verdict"], rows) if any(row[0] for row in rows) else "")
 

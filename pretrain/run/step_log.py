@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 from pretrain.config import PretrainConfig
@@ -15,6 +16,9 @@ from pretrain.run.speed import Clock
 from records.run import RunFolder
 from runtime.console import duration, say
 
+# Logged lines from which the time left is told.
+_RECENT = 10
+
 
 class StepLog:
     """Figures of the steps from `first_step` on. All ranks call every method alike; the first one writes."""
@@ -23,6 +27,7 @@ class StepLog:
         self.config, self.world, self.total_steps = config, world, total_steps
         self.clock = Clock(first_step, config, world.size)
         self._log = RunLog(run, config.log, first_step, asdict(config)) if world.is_first else None
+        self._step_seconds: list[float] = []  # of every logged line
 
     def is_due(self, step: int) -> bool:
         return step % self.config.log.every_steps == 0
@@ -65,10 +70,13 @@ class StepLog:
         return {"keys": [key for part in range(len(parts)) for rank in by_rank for key in rank[part]]}
 
     def _say(self, step: int, loss: float, lr: float, speed: dict[str, float]) -> None:
-        left = (self.total_steps - step - 1) * speed["step_seconds"]
+        # The first steps wait for workers and compilation: they say nothing of those to come.
+        self._step_seconds.append(speed["step_seconds"])
+        usual = self._step_seconds[1:][-_RECENT:]
+        left = f"  {duration((self.total_steps - step - 1) * median(usual))} left" if usual else ""
         mfu = f"MFU {100 * speed['mfu']:.0f}%  " if "mfu" in speed else ""
         say(
             f"step {step:>6,}/{self.total_steps:,}  loss {loss:.4f}  lr {lr:.2e}  "
             f"{speed['images_per_second']:.1f} images/s  data wait {100 * speed['data_wait_share']:.0f}%  "
-            f"{mfu}memory {speed['memory_gb']:.2f} GB  {duration(left)} left"
+            f"{mfu}memory {speed['memory_gb']:.2f} GB{left}"
         )

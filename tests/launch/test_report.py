@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from PIL import Image
 from launch.jobs import Job, record_event
 from launch.progress import progress_of
 from launch.report import write_report
+from launch.report.collect import collect
+from launch.report.page import _selection as selection_part
 from launch.report.pictures import draw_pictures
 from records.run import RunFolder
 from runtime.errors import UserError
@@ -88,6 +91,14 @@ def test_the_report_tells_what_the_run_did(run: Path) -> None:
     assert "dino_head:" in text, "the config"
     assert 'src="data:image/png;base64,' in page and "Confusion matrix of" in text
     assert "Misses:" in page, "the neighbours of the chosen checkpoint"
+    assert selection["stop_why"] in text and "Go on" not in text, "all steps are done: there is nothing to go on with"
+
+
+def test_a_run_with_steps_to_do_may_go_on(run: Path) -> None:
+    data = collect(RunFolder(run))
+    assert data.progress is not None and data.selection is not None
+    halfway = replace(data, progress=replace(data.progress, step=6), selection=replace(data.selection, stop=False))
+    assert "Go on: " in selection_part(halfway)
 
 
 def test_the_page_needs_nothing_from_outside(run: Path) -> None:

@@ -271,3 +271,19 @@ def test_correlated_features_need_few_iterations() -> None:
         np.testing.assert_allclose(solved.weights[:, i].numpy(), theirs.coef_[0], atol=2e-3)
     nothing = fit_logistic(x, y, torch.zeros(600, 1), strengths[:1])
     assert float(nothing.biases[0]) == 0.0 and not nothing.weights.any()
+
+
+def test_a_long_training_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The converged protocol on a real network takes many minutes: a line comes now and then, from both solvers."""
+    from runtime import console
+
+    monkeypatch.setattr(console, "PROGRESS_EVERY_SECONDS", 0.0)
+    sides = np.random.default_rng(1).choice([TRAIN, VALIDATION], 300, p=[0.7, 0.3])
+    task, features = _task(300, sides)
+    config = GridConfig(training=TrainingConfig(max_epochs=15))
+    train_probe(task, sides, features, [Columns("cls", 0, 3)], "converged", config)
+    said = [line for line in capsys.readouterr().out.splitlines() if f"heads of {task.name}: " in line]
+    counts = [int(line.split(": ")[1].split()[0]) for line in said]
+    assert counts == sorted(counts) and counts[-1] > 20, "epochs, then iterations"

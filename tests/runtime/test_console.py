@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.console import duration
+from runtime.console import Pace, duration
 
 SPEAKER = """
 import time
@@ -20,8 +20,8 @@ console.PROGRESS_EVERY_SECONDS = 0.0
 with console.log_to("run/log.txt"):
     console.say("hello [not markup]")
     console.warn("careful")
-    for _ in console.track(range(4), "working", 4, "images"):
-        time.sleep(0.02)
+    for _ in console.track(range(20), "working", 20, "images"):
+        time.sleep(0.004)
     console.table("scores", ["name", "top-1"], [["ours", "0.51"], ["pixels", "0.4"]])
 """
 
@@ -40,8 +40,9 @@ def test_lines_in_a_file_carry_the_time_and_the_log_is_the_same(tmp_path: Path) 
     assert said == (tmp_path / "run" / "log.txt").read_text()
     assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in said.splitlines())
     assert "hello [not markup]" in said
-    assert re.search(r"working: 2/4 images \(50%\), [\d.]+ images/s, [\d.]+ s left", said)
-    assert re.search(r"working: 4 images in [\d.]+ s", said)
+    assert re.search(r"working: 2/20 images \(10%\), [\d.]+ images/s\n", said), "too early to say how long"
+    assert re.search(r"working: 10/20 images \(50%\), [\d.]+ images/s, [\d.]+ s left", said)
+    assert re.search(r"working: 20 images in [\d.]+ s", said)
     assert [line[9:] for line in said.splitlines()][-3:] == ["  name    top-1", "  ours     0.51", "  pixels    0.4"]
 
 
@@ -74,13 +75,33 @@ def test_a_terminal_gets_a_bar_and_the_log_file_none_of_its_codes(tmp_path: Path
     assert process.wait() == 0
     text = shown.decode()
     assert "\x1b[" in text
-    assert "4/4" in text
+    assert "20/20" in text
     assert "━" in text
     log = (tmp_path / "run" / "log.txt").read_text()
     assert "\x1b" not in log
-    assert "working: 4 images" in log
+    assert "working: 20 images" in log
 
 
 def test_durations_read_well() -> None:
     spoken = [duration(s) for s in (0.04, 59.9, 60, 3599.6, 3600, 90000)]
     assert spoken == ["0.0 s", "59.9 s", "1 min 00 s", "1 h 00 min", "1 h 00 min", "1 d 01 h"]
+
+
+def test_time_left_does_not_follow_a_slow_start() -> None:
+    """Two minutes until the first is done, then one a second; four come at once from four workers."""
+    pace, now, said = Pace(), 120.0, []
+    for done in range(4, 404, 4):
+        pace.note(done, now)
+        now += 4.0
+        said.append(pace.seconds_each())
+    assert said[:7] == [None] * 7, "nothing is said while nothing is known"
+    assert all(each is not None and 0.8 <= each <= 1.25 for each in said[7:])
+
+
+def test_time_left_follows_a_change_of_pace_and_stays_small() -> None:
+    pace, now = Pace(), 0.0
+    for done in range(1, 20_001):
+        now += 0.01 if done <= 4000 else 0.1
+        pace.note(done, now)
+    assert pace.seconds_each() == pytest.approx(0.1, rel=0.05)
+    assert len(pace._seen) <= 512
