@@ -46,14 +46,14 @@ class Examples:
         if self._counts[reason] >= self._per_reason:
             return
         self._counts[reason] += 1
-        other = None if beside is None else _thumbnail(beside)
+        other = None if beside is None else thumbnail(beside)
         self.rows.append(
             {
                 "reason": reason,
                 "corpus": corpus,
                 "source": source,
                 "order": order,
-                "jpeg": _thumbnail(picture),
+                "jpeg": thumbnail(picture),
                 "beside": other,
             }
         )
@@ -71,7 +71,7 @@ def choose(table: pa.Table, per_reason: int) -> pa.Table:
     return pa.Table.from_pylist(chosen, EXAMPLE_SCHEMA)
 
 
-def _thumbnail(picture: NDArray[np.uint8]) -> bytes:
+def thumbnail(picture: NDArray[np.uint8]) -> bytes:
     scale = EXAMPLE_PX / max(picture.shape[:2])
     size = (max(1, round(picture.shape[1] * scale)), max(1, round(picture.shape[0] * scale)))
     small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)

@@ -17,7 +17,7 @@ from data_pipeline.config import PipelineConfig
 from data_pipeline.duplicates import DuplicatesConfig, SourceHashes, copies_across
 from data_pipeline.examples import EXAMPLE_SCHEMA, choose
 from data_pipeline.planning import Plan, published_settings
-from data_pipeline.work import PART_COLUMNS, PART_EXAMPLES, PART_FRAMES, PART_SCHEMA
+from data_pipeline.work import PART_COLUMNS, PART_EXAMPLES, PART_FRAMES, PART_PAINTED, PART_SCHEMA
 from records.shards import Certificate, GuardedSet, Manifest, PrivateFolder, ShardFolder, index_name
 from runtime.files import atomic_file, read_json, write_checksums
 from runtime.leakage import COVERED, THUMBNAIL_PX
@@ -34,6 +34,7 @@ class Collected:
     frames: pa.Table  # one row per frame that stays, with the number of its part
     sources: list[dict[str, Any]]  # one per source, in plan order
     examples: pa.Table
+    painted: pa.Table  # with frames as they came: for the private folder only
 
     @property
     def dropped(self) -> Counter[str]:
@@ -47,12 +48,15 @@ def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
     """Read all parts and drop the copies."""
     tables, sources = [], []
     examples = [EXAMPLE_SCHEMA.empty_table()]
+    painted = EXAMPLE_SCHEMA.empty_table()
     for number, part in enumerate(parts):
         table = read_parquet(part / PART_FRAMES, "remove the part", schema=PART_SCHEMA)
         tables.append(table.append_column("part", pa.array([number] * len(table), pa.int32())))
         examples.append(read_parquet(part / PART_EXAMPLES, "remove the part"))
         if len(examples) > 100:  # those of all parts would not fit into memory
             examples = [choose(pa.concat_tables(examples), _EXAMPLES_PER_REASON)]
+        of_part = read_parquet(part / PART_PAINTED, "remove the part")
+        painted = choose(pa.concat_tables([painted, of_part]), _EXAMPLES_PER_REASON) if len(of_part) else painted
         sources += read_json(part / "sources.json")
     frames = pa.concat_tables(tables)
     copies = copies_across(_hashes_by_source(frames, sources), config)
@@ -64,7 +68,7 @@ def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
             source["kept"] = 0
     stays = [source not in copies for source in frames.column("source").to_pylist()]
     shown = choose(pa.concat_tables(examples), _EXAMPLES_PER_REASON)
-    return Collected(frames.filter(pa.array(stays, pa.bool_())), sources, shown)
+    return Collected(frames.filter(pa.array(stays, pa.bool_())), sources, shown, painted)
 
 
 def _hashes_by_source(frames: pa.Table, sources: list[dict[str, Any]]) -> list[SourceHashes]:
@@ -103,7 +107,9 @@ def write_manifest(
     _write_table(frames, files.frames)
     _write_table(collected.examples, files.examples)
     files.write_manifest(_summary(config, made, collected, sets, shards))
-    _write_table(_private_sources(collected), PrivateFolder(config.private_dir).sources)
+    private = PrivateFolder(config.private_dir)
+    _write_table(_private_sources(collected), private.sources)
+    _write_table(collected.painted, private.painted)
     indexes = [index_name(name) for name in shards]
     described = [path.name for path in (files.frames, files.examples, files.manifest)]
     write_checksums(out, [*shards, *indexes, *described], files.checksums.name)

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from data_pipeline.config import PipelineConfig
-from records.shards import Certificate, Manifest, ShardFolder
+from data_pipeline.kept_frames import sample_kept
+from data_pipeline.losses import SourceLoss, losses_of
+from data_pipeline.private_report import losses_table, write_private_report
+from records.shards import Certificate, Manifest, PrivateFolder, ShardFolder
 from runtime import pages
 from runtime.console import say
 from runtime.files import write_text
@@ -31,9 +34,11 @@ REASONS = {
     "duplicate_image": "a copy of another picture",
 }
 
+_KEPT_PER_CORPUS = 48
+
 _STYLE = """
 .sheet { display: flex; flex-wrap: wrap; gap: 4px; } .sheet img { height: 104px; } .pair { margin-right: 14px; }
-svg { margin: .4rem 1.2rem .4rem 0; }
+svg { margin: .4rem 1.2rem .4rem 0; } td { overflow-wrap: anywhere; }
 """
 
 
@@ -44,11 +49,17 @@ def report(config: PipelineConfig) -> Path:
     manifest = files.read_manifest()
     frames = read_parquet(files.frames, "make the shards again, or restore the file")
     examples = read_parquet(files.examples, "make the shards again, or restore the file").to_pylist()
+    private = PrivateFolder(config.private_dir)
+    losses: list[SourceLoss] = []
+    if private.sources.is_file():  # a set that was handed on has none
+        losses = losses_of(read_parquet(private.sources, "make the shards again"), frames)
+        write_private_report(private, losses)
     sections = [
         _head(manifest),
+        _suspicious(losses),
         _corpora(manifest),
         _drops(manifest, examples),
-        _kept(frames, examples),
+        _kept(frames, sample_kept(config.out_dir, frames, _KEPT_PER_CORPUS)),
         _text(manifest, examples),
         _leakage(manifest, examples),
     ]
@@ -104,11 +115,28 @@ def _drops(manifest: Manifest, examples: list[dict[str, Any]]) -> str:
     return "<h2>Dropped frames</h2>" + _table(["reason", *corpora, "all"], rows) + sheets
 
 
-def _kept(frames: Any, examples: list[dict[str, Any]]) -> str:
+def _suspicious(losses: list[SourceLoss]) -> str:
+    """By hashed names; the private report has the real ones."""
+    odd = [loss for loss in losses if loss.why]
+    if not losses:
+        return ""
+    if not odd:
+        return "<h2>Sources to look at</h2><p>None stands out.</p>"
+    return (
+        f"<h2>Sources to look at</h2><p>{len(odd):,} of {len(losses):,} sources, the most suspicious first.</p>"
+        + losses_table(odd, private=False)
+    )
+
+
+def _kept(frames: Any, pictures: dict[str, list[bytes]]) -> str:
     longest = np.maximum(frames.column("width").to_numpy(), frames.column("height").to_numpy())
     original = np.maximum(frames.column("original_width").to_numpy(), frames.column("original_height").to_numpy())
     return (
-        f"<h2>Kept frames</h2>{_sheet(examples, 'kept')}"
+        "<h2>Kept frames</h2><p>Random frames of each corpus, as they are in the shards.</p>"
+        + "".join(
+            f"<h3>{text(corpus)}</h3><div class=sheet>{''.join(map(_image, jpegs))}</div>"
+            for corpus, jpegs in pictures.items()
+        )
         + _histogram("longer side of the source, px", original)
         + _histogram("longer side in the shards, px", longest)
         + _histogram("mean brightness, 0-255", frames.column("brightness").to_numpy())

@@ -1,7 +1,8 @@
 """One unit of work: read its sources, screen their frames, write what passes to a part folder.
 
 A part folder appears whole or not at all. It holds `frames.bin` (JPEGs end to end), `frames.parquet` (one row each),
-`sources.json` (counts, problems, audit) and `pictures.parquet` (small pictures for the report).
+`sources.json` (counts, problems, audit), `pictures.parquet` (small pictures for the report) and `painted.parquet`
+(frames before and after text was painted over: for the private report).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from runtime.screen.quality import drop_reason, measure
 # A frame's row while it lies in a part; the last columns say where in it, and mean nothing afterwards.
 PART_SCHEMA = pa.schema([*FRAME_SCHEMA, ("single", pa.bool_()), ("offset", pa.int64()), ("size", pa.int64())])
 PART_COLUMNS = ("single", "offset", "size")
-PART_FRAMES, PART_EXAMPLES = "frames.parquet", "pictures.parquet"
+PART_FRAMES, PART_EXAMPLES, PART_PAINTED = "frames.parquet", "pictures.parquet", "painted.parquet"
 
 
 @dataclass
@@ -77,6 +78,7 @@ def process_unit(unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, p
                 screened += [screen_source(source, unit, config, guard, key, writer) for source in unit.sources]
             pq.write_table(pa.Table.from_pylist(writer.rows, PART_SCHEMA), folder / PART_FRAMES)
             pq.write_table(pa.Table.from_pylist(writer.examples.rows, EXAMPLE_SCHEMA), folder / PART_EXAMPLES)
+            pq.write_table(pa.Table.from_pylist(writer.painted.rows, EXAMPLE_SCHEMA), folder / PART_PAINTED)
             write_json(folder / "sources.json", [vars(result) for result in screened])
     except (UserError, OSError):
         # A worker of a driver that was killed may still have been at this unit, and have been faster.
@@ -97,6 +99,7 @@ class _PartWriter:
         self._stream = stream
         self.rows: list[dict[str, Any]] = []
         self.examples = Examples(per_reason=3)
+        self.painted = Examples(per_reason=3)  # with what was painted over: never published
 
     def add(self, jpeg: bytes, row: dict[str, Any]) -> None:
         self.rows.append({**row, "offset": self._stream.tell(), "size": len(jpeg)})
@@ -203,6 +206,11 @@ class _SourceScreen:
         )
         if self._config.screen.text.reader == "filter" and read_jpeg(jpeg, self._config.screen.text).found:
             return self._drop("text", finished)
+        if layout.text is not None:
+            order = hashed(self._key, "example", self._id, self._result.seen)
+            self._writer.painted.offer(
+                "painted", self._source.corpus, self._id, order, finished, layout.crop(frame.rgb)
+            )
         self._repeated.keep(picture_hash)
         order = hashed(self._key, "audit", self._id, frame.index)
         self._audit.offer(order, jpeg, lambda: layout.whole_at_output_scale(frame.rgb))

@@ -177,6 +177,16 @@ class PrivateFolder:
         return self.path / "config.yaml"
 
     @property
+    def painted(self) -> Path:
+        """Frames as they came beside their finished form, where text was painted over."""
+        return self.path / "painted.parquet"
+
+    @property
+    def report(self) -> Path:
+        """The page of what must not be published: real names, pictures as they came."""
+        return self.path / "report.html"
+
+    @property
     def finished(self) -> Path:
         """Which plan the finished set is of."""
         return self.path / "run.json"

@@ -13,7 +13,7 @@ from typing import Any
 STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fafafa; margin: 0; }
-main { max-width: 80rem; margin: 0 auto; padding: 1rem; }
+main { max-width: 110rem; margin: 0 auto; padding: 1rem; }
 h1 { margin: 0.5rem 0 0; font-size: 1.6rem; overflow-wrap: anywhere; }
 h2 { margin: 2rem 0 0.5rem; font-size: 1.2rem; }
 .quiet { color: #666; }

@@ -1,0 +1,37 @@
+"""A fair sample of the frames in finished shards, corpus by corpus, as small pictures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import simplejpeg
+
+from data_pipeline.examples import thumbnail
+from records.shards import read_index, shard_name
+
+
+def sample_kept(out: Path, frames: pa.Table, per_corpus: int) -> dict[str, list[bytes]]:
+    """Corpus → small JPEGs. Keys are hashes, so that those with the lowest ones are a random choice."""
+    columns = (frames.column(name).to_pylist() for name in ("key", "corpus", "shard"))
+    chosen: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for key, corpus, shard in sorted(zip(*columns, strict=True)):
+        if len(chosen[corpus]) < per_corpus:
+            chosen[corpus].append((key, shard))
+    wanted = {key for keys in chosen.values() for key, _ in keys}
+    pictures: dict[str, bytes] = {}
+    for shard in sorted({shard for keys in chosen.values() for _, shard in keys}):
+        pictures |= _read(out / shard_name(shard), wanted)
+    return {corpus: [pictures[key] for key, _ in keys] for corpus, keys in sorted(chosen.items())}
+
+
+def _read(tar: Path, wanted: set[str]) -> dict[str, bytes]:
+    found = {}
+    with tar.open("rb") as stream:
+        for key, start, size, _, _ in read_index(tar).samples:
+            if key in wanted:
+                stream.seek(start)
+                found[key] = thumbnail(np.asarray(simplejpeg.decode_jpeg(stream.read(size))))
+    return found

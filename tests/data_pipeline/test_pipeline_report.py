@@ -1,0 +1,98 @@
+"""The report shows what should be looked at; what could show a name is in the private folder only."""
+
+from __future__ import annotations
+
+import base64
+import re
+import stat
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import simplejpeg
+from cleaned_pictures import recorded
+from PIL import Image
+
+from data_pipeline import PipelineConfig, load_config, report, shard
+from records.shards import PrivateFolder
+
+CORPORA = ("good", "spoiled", "written")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> PipelineConfig:
+    """Three corpora: as it should be, two of three pictures blurred, and with a name in the picture."""
+    root = tmp_path_factory.mktemp("report")
+    for number, corpus in enumerate(CORPORA):
+        (root / corpus).mkdir()
+        for i in range(3):
+            picture = recorded(10 * number + i, text="Doe Jane 12/03/2019" if corpus == "written" else "")
+            if corpus == "spoiled" and i:
+                inside = picture.max(axis=2) > 0
+                picture = np.where(inside[..., None], cv2.GaussianBlur(picture, (0, 0), 12), 0).astype(np.uint8)
+            Image.fromarray(picture).save(root / corpus / f"patient-doe-{i}.png")
+    corpora = ", ".join(f"{name}: {{adapter: folder, root: {name}, licence: CC0}}" for name in CORPORA)
+    words = [f"data_root={root}", f"out={root / 'shards'}", f"corpora={{{corpora}}}", "screen.text.reader=none"]
+    made = load_config(PipelineConfig, None, [*words, "ray.workers=2"])
+    shard(made)
+    return made
+
+
+def pictures_in(page: str) -> list[bytes]:
+    return [base64.b64decode(found) for found in re.findall(r"data:image/jpeg;base64,([^\"]+)", page)]
+
+
+def test_painted_text_is_shown_beside_what_it_was_in_the_private_folder_only(config: PipelineConfig) -> None:
+    private = PrivateFolder(config.private_dir)
+    page = private.report.read_text()
+    rows = pq.read_table(private.painted).to_pylist()
+    written = [row for row in rows if row["corpus"] == "written"]  # the detector may err on others
+    assert len(written) == 3
+    for row in written:
+        before, after = (np.asarray(simplejpeg.decode_jpeg(row[part])).astype(int) for part in ("beside", "jpeg"))
+        assert before.shape == after.shape
+        assert np.abs(before - after).max() > 60, "letters are white before"
+        assert row["beside"] in pictures_in(page) and row["jpeg"] in pictures_in(page)
+    published = (config.out_dir / "report.html").read_text()
+    raw = {row["beside"] for row in rows}
+    assert not raw & set(pictures_in(published))
+    for path in config.out_dir.iterdir():
+        assert not any(content in path.read_bytes() for content in raw), path
+    assert "patient-doe" in page and "patient-doe" not in published
+    assert stat.S_IMODE(private.report.stat().st_mode) == stat.S_IMODE(private.painted.stat().st_mode) == 0o600
+
+
+def test_suspicious_sources_come_first(config: PipelineConfig) -> None:
+    page = PrivateFolder(config.private_dir).report.read_text()
+    table = page[page.index("suspicious ones first") :]
+    rows = re.findall(r"<tr><td>([^<]*)</td><td>([^<]*)</td>", table)
+    assert len(rows) == 9
+    assert [corpus for _, corpus in rows[:2]] == ["spoiled", "spoiled"], "what was dropped whole"
+    assert "100% of its frames: blurred" in table
+    published = (config.out_dir / "report.html").read_text()
+    odd = published[published.index("Sources to look at") : published.index("Corpora")]
+    assert odd.count("nothing of it is kept") == 2
+
+
+def test_random_kept_frames_of_every_corpus(config: PipelineConfig) -> None:
+    page = (config.out_dir / "report.html").read_text()
+    kept = page[page.index("<h2>Kept frames") :]
+    sheets = {c: re.search(rf"<h3>{c}</h3><div class=sheet>(.*?)</div>", kept, re.DOTALL) for c in CORPORA}
+    assert {c: len(pictures_in(found[1])) for c, found in sheets.items() if found} == {
+        "good": 3,
+        "spoiled": 1,
+        "written": 3,
+    }
+
+
+def test_a_set_without_its_private_folder_still_has_a_report(config: PipelineConfig, tmp_path: Path) -> None:
+    elsewhere = load_config(
+        PipelineConfig, None, [f"out={config.out_dir}", f"identity.private_dir={tmp_path / 'nothing'}"]
+    )
+    before = (config.out_dir / "report.html").read_text()
+    try:
+        assert "Kept frames" in report(elsewhere).read_text()
+    finally:
+        (config.out_dir / "report.html").write_text(before)
