@@ -38,7 +38,7 @@ _KEPT_PER_CORPUS = 48
 
 _STYLE = """
 .sheet { display: flex; flex-wrap: wrap; gap: 4px; } .sheet img { height: 104px; } .pair { margin-right: 14px; }
-svg { margin: .4rem 1.2rem .4rem 0; } td { overflow-wrap: anywhere; }
+svg { margin: .4rem 1.2rem .4rem 0; }
 """
 
 

@@ -24,9 +24,20 @@ img, svg { max-width: 100%; height: auto; }
 .scroll + .scroll { margin-top: 1rem; }
 table { border-collapse: collapse; font-size: 0.9rem; }
 td, th { text-align: left; padding: 0.25rem 0.75rem 0.25rem 0; border-bottom: 1px solid #eee; vertical-align: top; }
-table.numbers td, table.numbers th { text-align: right; white-space: nowrap; }
-table.numbers td:first-child, table.numbers th:first-child { text-align: left; white-space: pre; }
+td { overflow-wrap: anywhere; min-width: 3rem; }
+table.numbers td, table.numbers th { text-align: right; }
+table.numbers td { white-space: nowrap; min-width: 0; }
+table.numbers td:first-child, table.numbers th:first-child { text-align: left; white-space: pre-wrap; min-width: 6rem; }
 td.best { font-weight: 700; }
+@media (max-width: 50rem) {
+  table { font-size: 0.8rem; }
+  table.numbers td, table.numbers th { padding-right: 0.4rem; }
+  table:not(.numbers) thead { display: none; }
+  table:not(.numbers) tr { display: block; padding: 0.4rem 0; border-bottom: 1px solid #ccc; }
+  table:not(.numbers) td { display: block; border: 0; padding: 0; }
+  table:not(.numbers) td:empty { display: none; }
+  table:not(.numbers) td:not(:first-child)::before { content: attr(data-of) ": "; color: #666; }
+}
 pre { background: #fff; border: 1px solid #e3e3e3; border-radius: 8px; padding: 0.75rem; overflow-x: auto; }
 pre { font-size: 0.8rem; }
 """.strip()
@@ -62,12 +73,19 @@ def table(
     numbers: bool = False,
     best: Sequence[Sequence[bool]] | None = None,
 ) -> str:
-    """`numbers` sets all columns but the first to the right; `best` marks cells."""
+    """`numbers` sets all columns but the first to the right; `best` marks cells.
+
+    On a narrow screen a row of any other table becomes a list, with the columns' names before its cells.
+    """
     head = "".join(f"<th>{text(column)}</th>" for column in columns)
     lines = []
     for number, row in enumerate(rows):
         marks = best[number] if best is not None else [False] * len(row)
-        cells = (f"<td{' class=best' if mark else ''}>{text(c)}</td>" for c, mark in zip(row, marks, strict=True))
+        of = [""] * len(row) if numbers else [f' data-of="{text(column)}"' for column in columns]
+        cells = (
+            f"<td{' class=best' if mark else ''}{named}>{text(c)}</td>"
+            for c, mark, named in zip(row, marks, of, strict=True)
+        )
         lines.append(f"<tr>{''.join(cells)}</tr>")
     kind = ' class="numbers"' if numbers else ""
     body = "\n".join(lines)

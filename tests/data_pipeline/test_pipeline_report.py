@@ -67,7 +67,7 @@ def test_painted_text_is_shown_beside_what_it_was_in_the_private_folder_only(con
 def test_suspicious_sources_come_first(config: PipelineConfig) -> None:
     page = PrivateFolder(config.private_dir).report.read_text()
     table = page[page.index("suspicious ones first") :]
-    rows = re.findall(r"<tr><td>([^<]*)</td><td>([^<]*)</td>", table)
+    rows = re.findall(r"<tr><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)</td>", table)
     assert len(rows) == 9
     assert [corpus for _, corpus in rows[:2]] == ["spoiled", "spoiled"], "what was dropped whole"
     assert "100% of its frames: blurred" in table
