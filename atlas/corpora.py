@@ -51,6 +51,8 @@ OVERLAPS_WITH_EVALUATION = (
     Overlap("endofm-pretrain/Kvasir-Capsule", "kvasircapsule-seg", "the same videos"),
     Overlap("endofm-pretrain/SUN", "sun", "the same frames"),
     Overlap("endofm-pretrain/SUN-SEG", "sun-seg", "the same frames"),
+    Overlap("endofm-pretrain/LDPolypVideo", "ldpolypvideo", "the same videos, cut into clips"),
+    Overlap("ldpolypvideo", "ldpolypvideo", "the same dataset"),
     Overlap("endofm-pretrain/Colonoscopic", "kumc", "PolypsSet re-uses these videos"),
     Overlap("colonoscopicds", "kumc", "PolypsSet re-uses these videos"),
     Overlap("hyperkvasir", "hyperkvasir", "the same dataset"),

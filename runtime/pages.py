@@ -32,11 +32,11 @@ td.best { font-weight: 700; }
 @media (max-width: 50rem) {
   table { font-size: 0.8rem; }
   table.numbers td, table.numbers th { padding-right: 0.4rem; }
-  table:not(.numbers) thead { display: none; }
-  table:not(.numbers) tr { display: block; padding: 0.4rem 0; border-bottom: 1px solid #ccc; }
-  table:not(.numbers) td { display: block; border: 0; padding: 0; }
-  table:not(.numbers) td:empty { display: none; }
-  table:not(.numbers) td:not(:first-child)::before { content: attr(data-of) ": "; color: #666; }
+  table.words thead { display: none; }
+  table.words tr { display: block; padding: 0.4rem 0; border-bottom: 1px solid #ccc; }
+  table.words td { display: block; border: 0; padding: 0; }
+  table.words td:empty { display: none; }
+  table.words td:not(:first-child)::before { content: attr(data-of) ": "; color: #666; }
 }
 pre { background: #fff; border: 1px solid #e3e3e3; border-radius: 8px; padding: 0.75rem; overflow-x: auto; }
 pre { font-size: 0.8rem; }
@@ -87,9 +87,11 @@ def table(
             for c, mark, named in zip(row, marks, of, strict=True)
         )
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    kind = ' class="numbers"' if numbers else ""
+    kind = "numbers" if numbers else "words"
     body = "\n".join(lines)
-    return f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def image(content: bytes, alt: str = "", kind: str = "png") -> str:

@@ -26,7 +26,11 @@ def test_the_table_names_what_exists() -> None:
         (["ers", "colonoscopicds"], {"ers", "kumc"}),
         (["ldpolypvideo"], {"ldpolypvideo"}),
         (["EndoFM-pretrain/SUN"], {"sun"}),
-        (["endofm-pretrain"], {"hyperkvasir", "kvasir-capsule", "kvasircapsule-seg", "sun", "sun-seg", "kumc"}),
+        (
+            ["endofm-pretrain"],
+            {"hyperkvasir", "kvasir-capsule", "kvasircapsule-seg", "ldpolypvideo", "sun", "sun-seg", "kumc"},
+        ),
+        (["endofm-pretrain/LDPolypVideo"], {"ldpolypvideo"}),
         (["gastrovision"], {"gastrovision"}),
     ],
 )
