@@ -27,13 +27,16 @@ VERSION = "1"
 # As long as the sides of frames in shards.
 LONGEST_SIDE_PX = 512
 
+# A smaller one may be a lit patch of a dark picture, whose outline says little.
+_HASHED_AREA = 0.25
+
 # The text detector is one for the process, and is set anew for each picture.
 _detector = Lock()
 
 
 def field_of_view_hash(rgb: Image) -> NDArray[np.uint8]:
     """The perceptual hash of a picture's field of view alone: its border and position box would drive it otherwise."""
-    layout = _layout_of(rgb)
+    layout = find_layout([rgb], FieldOfViewConfig(min_area=_HASHED_AREA), LONGEST_SIDE_PX, mask_position_box=True)
     return perceptual_hash(rgb if layout is None else layout.blank(layout.crop(rgb)))
 
 
