@@ -18,7 +18,7 @@ Hashes = NDArray[np.uint8]  # [N, 32]
 Floats = NDArray[np.float64]
 
 # A copy that plays slower or faster than this can't be told from chance by so few frames.
-_SPEEDS = (0.35, 2.9)
+_SPEEDS = (0.22, 4.5)
 # Through fewer frames a line can always be laid.
 _MIN_FRAMES = 5
 # Frames between which lines are tried; all frames are then measured along the best of them.

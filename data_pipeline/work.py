@@ -105,13 +105,13 @@ class _PartWriter:
         self.rows.append({**row, "offset": self._stream.tell(), "size": len(jpeg)})
         self._stream.write(jpeg)
 
-    def mark(self) -> tuple[int, int, Examples]:
+    def mark(self) -> tuple[int, int, tuple[Examples, Examples]]:
         """Where things stand, for `go_back_to`."""
-        return len(self.rows), self._stream.tell(), copy.deepcopy(self.examples)
+        return len(self.rows), self._stream.tell(), copy.deepcopy((self.examples, self.painted))
 
-    def go_back_to(self, mark: tuple[int, int, Examples]) -> None:
+    def go_back_to(self, mark: tuple[int, int, tuple[Examples, Examples]]) -> None:
         """Forget what was written since."""
-        rows, position, self.examples = mark
+        rows, position, (self.examples, self.painted) = mark
         del self.rows[rows:]
         self._stream.seek(position)
         self._stream.truncate()
@@ -172,7 +172,7 @@ class _SourceScreen:
 
     def _screen(self, frame: Frame) -> str | None:
         """Write the frame to the part, or say why not."""
-        layout = self._layout_for(frame.rgb)
+        source, layout = self._source, self._layout_for(frame.rgb)
         if layout is None:
             # Nothing is cropped here, so text could stand anywhere: the example is too coarse to read.
             return self._drop("no_field_of_view", cv2.resize(frame.rgb, (40, 32), interpolation=cv2.INTER_AREA))
@@ -206,11 +206,6 @@ class _SourceScreen:
         )
         if self._config.screen.text.reader == "filter" and read_jpeg(jpeg, self._config.screen.text).found:
             return self._drop("text", finished)
-        if layout.text is not None:
-            order = hashed(self._key, "example", self._id, self._result.seen)
-            self._writer.painted.offer(
-                "painted", self._source.corpus, self._id, order, finished, layout.crop(frame.rgb)
-            )
         self._repeated.keep(picture_hash)
         order = hashed(self._key, "audit", self._id, frame.index)
         self._audit.offer(order, jpeg, lambda: layout.whole_at_output_scale(frame.rgb))
@@ -219,6 +214,7 @@ class _SourceScreen:
         self._example("kept", finished)
         if filled:
             self._example("text_removed", finished)
+            self._writer.painted.offer("painted", source.corpus, self._id, order, finished, layout.crop(frame.rgb))
         return None
 
     def _layout_for(self, rgb: NDArray[np.uint8]) -> Layout | None:

@@ -26,12 +26,12 @@ def procedure(seed: int, seconds: int = 16) -> Iterator[NDArray[np.uint8]]:
     random = np.random.default_rng(seed)
     wall = sum(
         cv2.resize(
-            random.uniform(-1, 1, (cells, cells, 3)).astype(np.float32), (1200, 1200), interpolation=cv2.INTER_CUBIC
+            random.uniform(-1, 1, (cells, cells)).astype(np.float32), (1200, 1200), interpolation=cv2.INTER_CUBIC
         )
         * size
         for cells, size in ((24, 50), (60, 35), (150, 15))
     )
-    wall = np.clip(wall + np.array([150, 95, 80]), 30, 230).astype(np.uint8)
+    wall = np.clip(wall[..., None] * (1.0, 0.8, 0.7) + (150, 95, 80), 30, 230).astype(np.uint8)
     for _ in range(400):  # vessels
         points = np.cumsum(random.normal(0, 12, (6, 2)), axis=0) + random.uniform(0, 1200, 2)
         cv2.polylines(wall, [points.round().astype(np.int32)], False, (120, 40, 40), 1)
