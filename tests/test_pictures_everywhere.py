@@ -17,9 +17,9 @@ from picture_zoo import scene, write_zoo
 from PIL import Image
 
 from atlas import measure_all
-from backbone import FeatureCache, FeatureKind, extract_features
+from backbone import FeatureCache, extract_features
 from backbone.embed import ImageList, embed
-from backbone.networks import find_network
+from backbone.networks import LAST, POOLINGS, find_network, reading_of
 from data_pipeline import PipelineConfig, load_config, plan
 from data_pipeline.reading import SourceReader
 from eval_knn import EvalConfig, Evaluator
@@ -32,6 +32,7 @@ from runtime.images import UnreadableImageError, decode_image
 
 PIXELS = find_network("pixels")
 SIDE = 32
+READING = reading_of(PIXELS, LAST, POOLINGS[0])
 # What a stage made of a file: its pixels, or a feature that stands for them; None where it refused the file.
 Seen = dict[str, NDArray[np.generic] | None]
 
@@ -112,7 +113,7 @@ def by_linear_probe(folder: Path) -> Seen:
         if not isinstance(found, UnreadableImageError)
     ]
     samples = [Sample(str(i), str(file), ("zoo",), (), ("zoo",), ()) for i, file in enumerate(good)]
-    rows, _ = features_of(PIXELS, samples, False, FeatureCache(folder / "features"), 16, "cpu")
+    rows = features_of(PIXELS, samples, False, FeatureCache(folder / "features"), 16, "cpu", READING).features
     return {file.name: None for file in files} | dict(zip((f.name for f in good), rows.numpy(), strict=True))
 
 
@@ -177,7 +178,7 @@ def test_the_command_names_a_damaged_file_and_writes_nothing(folder: Path, tmp_p
     """`backbone embed` reads all pictures before it refuses, and says how many are damaged."""
     images = ImageList([folder / "data/zoo"])
     with pytest.raises(UnreadableImageError, match=r"bad-.*5 more images"):
-        embed(PIXELS, images, tmp_path / "f.parquet", FeatureKind(), 16, torch.device("cpu"))
+        embed(PIXELS, images, tmp_path / "f.parquet", READING, 16, torch.device("cpu"))
     assert not (tmp_path / "f.parquet").exists()
 
 
@@ -188,7 +189,7 @@ def test_names_that_are_no_text_get_through_the_commands(tmp_path: Path) -> None
     for number in range(3):
         Image.fromarray(scene(20 + number)).save(tmp_path / f"data/other/{number}.png")
     images = ImageList([tmp_path / "data"])
-    rows, _ = embed(PIXELS, images, tmp_path / "f.parquet", FeatureKind(), 16, torch.device("cpu"))
+    rows, _ = embed(PIXELS, images, tmp_path / "f.parquet", READING, 16, torch.device("cpu"))
     keys = pq.read_table(tmp_path / "f.parquet")["key"].to_pylist()
     assert rows == len(keys) == len(set(keys)) == len(images)
     config = EvalConfig(cache=str(tmp_path / "cache"), ks=[3])

@@ -12,9 +12,9 @@ import torch
 from cleaned_pictures import recorded
 from PIL import Image
 
-from backbone import FeatureKind, extract_features
+from backbone import extract_features
 from backbone.embed import ImageList, embed
-from backbone.networks import find_network
+from backbone.networks import LAST, POOLINGS, find_network, reading_of
 from eval_knn.__main__ import COMMAND
 from pretrain.judging.monitor import MonitorConfig
 from runtime.command_line import run_stage
@@ -61,7 +61,15 @@ def test_the_monitor_reads_pictures_as_training_does() -> None:
 def test_embed_reads_cleaned_pictures(data: Path, tmp_path: Path) -> None:
     network = find_network("pixels")
     images = ImageList([data / "cecum" / "0.png", data / "polyps" / "0.png"])
-    embed(network, images, tmp_path / "f.parquet", FeatureKind(), 2, torch.device("cpu"), clean=True)
+    embed(
+        network,
+        images,
+        tmp_path / "f.parquet",
+        reading_of(network, LAST, POOLINGS[0]),
+        2,
+        torch.device("cpu"),
+        clean=True,
+    )
     rows = np.array(pq.read_table(tmp_path / "f.parquet")["features"].to_pylist())
     pictures = [
         Image.fromarray(Cleaner()(np.asarray(open_image(data / name / "0.png")))) for name in ("cecum", "polyps")
