@@ -108,7 +108,7 @@ class Pace:
     the first few count for nothing, and until there are more nothing is said.
     """
 
-    _FIRST = 4
+    _FIRST = 2
     _KEPT = 512
 
     def __init__(self) -> None:

@@ -94,8 +94,8 @@ def test_time_left_does_not_follow_a_slow_start() -> None:
         pace.note(done, now)
         now += 4.0
         said.append(pace.seconds_each())
-    assert said[:7] == [None] * 7, "nothing is said while nothing is known"
-    assert all(each is not None and 0.8 <= each <= 1.25 for each in said[7:])
+    assert said[:3] == [None] * 3, "nothing is said while nothing is known"
+    assert all(each is not None and 0.8 <= each <= 1.25 for each in said[3:])
 
 
 def test_time_left_follows_a_change_of_pace_and_stays_small() -> None:
