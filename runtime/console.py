@@ -104,26 +104,32 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 class Pace:
     """How long one more will take, from the newer half of what is done.
 
-    What comes first is not like the rest: models are loaded, caches are cold, and several workers begin at once. So
-    the first few count for nothing, and until there are more nothing is said.
+    What comes first is not like the rest: models are loaded, caches are cold, and several workers end at once. So time
+    counts from the first one on, and until a good part of what that took has passed again, nothing is said.
     """
 
-    _FIRST = 2
+    _FEWEST = 3
+    _PART = 0.25
     _KEPT = 512
 
-    def __init__(self) -> None:
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self._first: float | None = None
         self._seen: list[tuple[int, float]] = []  # how many were done, and when
 
     def note(self, done: int, now: float) -> None:
+        self._first = now if self._first is None else self._first
         self._seen.append((done, now))
         if len(self._seen) > self._KEPT:  # every second one is enough
             self._seen = self._seen[::2]
 
     def seconds_each(self) -> float | None:
         """None while nothing sensible can be said."""
-        if len(self._seen) < 2 * self._FIRST:
+        if self._first is None or len(self._seen) < self._FEWEST:
             return None
-        (before, then), (done, now) = self._seen[max(self._FIRST, len(self._seen) // 2) - 1], self._seen[-1]
+        (before, then), (done, now) = self._seen[(len(self._seen) - 1) // 2], self._seen[-1]
+        if now - self._first < self._PART * (self._first - self._began):
+            return None
         return (now - then) / (done - before) if done > before else None
 
 
@@ -135,7 +141,7 @@ class ProgressBar:
         self.done = 0
         self.rate: str | None = None  # what to show as speed; None counts units
         self._began = self._last_line = time.monotonic()
-        self._pace = Pace()
+        self._pace = Pace(self._began)
         self._bar: Progress | None = None
 
     def advance(self, count: int = 1) -> None:

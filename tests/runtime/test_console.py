@@ -89,17 +89,17 @@ def test_durations_read_well() -> None:
 
 def test_time_left_does_not_follow_a_slow_start() -> None:
     """Two minutes until the first is done, then one a second; four come at once from four workers."""
-    pace, now, said = Pace(), 120.0, []
+    pace, now, said = Pace(0.0), 120.0, []
     for done in range(4, 404, 4):
         pace.note(done, now)
         now += 4.0
         said.append(pace.seconds_each())
-    assert said[:3] == [None] * 3, "nothing is said while nothing is known"
-    assert all(each is not None and 0.8 <= each <= 1.25 for each in said[3:])
+    assert said[:8] == [None] * 8, "nothing is said while nothing is known"
+    assert all(each is not None and 0.8 <= each <= 1.25 for each in said[8:])
 
 
 def test_time_left_follows_a_change_of_pace_and_stays_small() -> None:
-    pace, now = Pace(), 0.0
+    pace, now = Pace(0.0), 0.0
     for done in range(1, 20_001):
         now += 0.01 if done <= 4000 else 0.1
         pace.note(done, now)
