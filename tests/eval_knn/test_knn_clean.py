@@ -15,8 +15,12 @@ from PIL import Image
 from backbone import extract_features
 from backbone.embed import ImageList, embed
 from backbone.networks import LAST, POOLINGS, find_network, reading_of
+from eval_knn import EvalConfig, Evaluator
 from eval_knn.__main__ import COMMAND
+from eval_knn.watch import watch
 from pretrain.judging.monitor import MonitorConfig
+from records.evaluation import evaluation_path, write_evaluation
+from records.run import RunFolder
 from runtime.command_line import run_stage
 from runtime.images import open_image
 from runtime.screen.clean import Cleaner
@@ -28,16 +32,22 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("boxes")
     for name, box in (("cecum", True), ("polyps", False)):
         (folder / name).mkdir()
-        for number in range(8):
+        for number in range(6):
             picture = recorded(100 + 2 * number + box, box=box)
             Image.fromarray(picture).save(folder / name / f"{number}.png")
     return folder
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all tests: text is looked for once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 def test_the_command_gives_both_ways_and_the_difference(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keys = [f"data.path={data}", f"cache={tmp_path / 'cache'}", f"out={tmp_path / 'out'}", "bootstrap.samples=50"]
+    keys = [f"data.path={data}", f"cache={cache}", f"out={tmp_path / 'out'}", "bootstrap.samples=50"]
     keys += ["split.leave_one_group_out=true", "ks=[5,20]", "selection.metric=top1_k5", "selection.tie_breaks=[]"]
     with pytest.raises(SystemExit) as end:
         run_stage("eval_knn", [COMMAND], ["pixels", "data.clean=true", *keys])
@@ -50,12 +60,30 @@ def test_the_command_gives_both_ways_and_the_difference(
     assert float(difference) == pytest.approx(float(cleaned) - float(raw), abs=2e-4)
     (document,) = (json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json"))
     assert document["data"]["clean"] is True and document["k"]["5"]["top1"] == pytest.approx(float(cleaned), abs=1e-4)
-    kept = [json.loads(path.read_text()) for path in (tmp_path / "cache/features").glob("*.json")]
+    kept = [json.loads(path.read_text()) for path in (cache / "features").glob("*.json")]
     assert sorted(entry.get("cleaning", "") for entry in kept) == ["", "1"], "features of both ways are kept apart"
 
 
 def test_the_monitor_reads_pictures_as_training_does() -> None:
     assert MonitorConfig().evaluation.data.clean is True
+
+
+@pytest.mark.parametrize("earlier", [None, False, True])
+def test_a_watcher_reads_as_the_run_was_read_before(
+    earlier: bool | None, data: Path, cache: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.evaluations.mkdir(parents=True)
+    config = EvalConfig(cache=str(cache), ks=[3])
+    config.data.path, config.selection.metric, config.split.leave_one_group_out = str(data), "top1_k3", True
+    config.bootstrap.samples, config.watch.idle_seconds = 5, 0
+    if earlier is not None:
+        config.data.clean = earlier
+        document = Evaluator(config).score_model(find_network("pixels").load(), "step_0000001", 1).document
+        write_evaluation(evaluation_path(run, "step_0000001"), document)
+        config.data.clean = None
+    watch(run.path, config)
+    assert config.data.clean is (True if earlier is None else earlier)
 
 
 def test_embed_reads_cleaned_pictures(data: Path, tmp_path: Path) -> None:
