@@ -96,13 +96,13 @@ def _clear(mask: Mask, box: Box, crop: Box) -> None:
 def find_text_places(layout: Layout, frames: Sequence[Image], config: TextConfig) -> None:
     """Look for text in the finished form of `frames` and note its places in the layout, and whether it moves.
 
-    A few of the frames are looked at, and the median of all: in it what moves is blurred and what stays is clear.
+    A few of the frames are looked at, and the median of five: in it what moves is blurred and what stays is clear.
     """
     finished = [layout.blank(layout.crop(frame)) for frame in frames]
     count = min(config.probe_frames, len(finished))
     seen = [finished[i * len(finished) // count] for i in range(count)]
-    if len(finished) > 3:
-        seen.append(np.median(np.stack(finished), axis=0).astype(np.uint8))
+    if len(finished) >= 5:
+        seen.append(_median([finished[i * len(finished) // 5] for i in range(5)]))
     places = [find_text(picture, config.detector_px) for picture in seen]
     lines = []
     for number, found in enumerate(places):
@@ -111,6 +111,14 @@ def find_text_places(layout: Layout, frames: Sequence[Image], config: TextConfig
         layout.text_moves |= move(own, others)
         lines += own
     layout.text, layout.text_is_known = fill_mask(lines, layout.out_size), True
+
+
+def _median(five: Sequence[Image]) -> Image:
+    """Of five pictures, pixel by pixel; a network of comparisons takes a hundredth of the time of a sort."""
+    a, b, c, d, e = five
+    low = cv2.max(cv2.min(a, b), cv2.min(c, d))
+    high = cv2.min(cv2.max(a, b), cv2.max(c, d))
+    return np.asarray(cv2.max(cv2.min(low, high), cv2.min(cv2.max(low, high), e)), np.uint8)
 
 
 def _common_box(frames: Sequence[Image]) -> Box | None:

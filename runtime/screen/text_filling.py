@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.config import option
-from runtime.screen.text import Image, Place, overlap
+from runtime.screen.text import Image, Place, is_beside, overlap
 
 Mask = NDArray[np.uint8]  # [H, W], 0 or 255
 
@@ -27,7 +27,9 @@ class TextConfig:
     """What is done about text inside the field of view."""
 
     inside: Literal["fill", "keep"] = option("fill: paint over text inside the field of view; keep: leave it.", "fill")
-    probe_frames: int = option("Frames of a video or sequence in which places of text are looked for.", 3, low=1)
+    probe_frames: int = option(
+        "Frames of a video or sequence in which places of text are looked for, beside the median of five.", 2, low=1
+    )
     detector_px: int = option(
         "Shorter side of the picture for the detector; smaller is faster and misses more.", 736, low=32
     )
@@ -41,7 +43,7 @@ class TextConfig:
         "audit: read a sample of the finished frames and report; filter: read all, drop those with text; none.",
         "audit",
     )
-    audit_frames_per_source: int = option("Finished frames that the audit reads of every video or sequence.", 4, low=0)
+    audit_frames_per_source: int = option("Finished frames that the audit reads of every video or sequence.", 3, low=0)
     audit_image_share: float = option("Share of single pictures that the audit reads.", 0.05, low=0, high=1)
     min_confidence: float = option("How sure the reader must be for text to count.", 0.8, low=0, high=1)
     min_characters: int = option("How long text must be to count.", 3, low=1)
@@ -63,7 +65,7 @@ def lines_of_text(
         for place in places
         if not any(place is line for line in lines)
         and place.height <= limit
-        and any(_is_beside(place, line) for line in lines)
+        and any(is_beside(place, line) for line in lines)
     ]
 
 
@@ -82,15 +84,6 @@ def _stays(place: Place, others: Sequence[Sequence[Place]], limit: float) -> boo
     """Whether it is read, if badly, and stands at the same place in another frame, where anatomy would have moved."""
     badly = place.height <= limit and place.characters >= 1 and place.confidence >= 0.3
     return badly and any(overlap(place, other) >= 0.5 for frame in others for other in frame if other.height <= limit)
-
-
-def _is_beside(place: Place, line: Place) -> bool:
-    """Whether a place not much higher than a line of text is less than two lines away from it."""
-    near = 2 * line.height
-    apart = np.maximum(
-        place.outline.min(axis=0) - line.outline.max(axis=0), line.outline.min(axis=0) - place.outline.max(axis=0)
-    )
-    return place.height <= 1.5 * line.height and bool((apart <= near).all())
 
 
 def move(lines: Sequence[Place], others: Sequence[Sequence[Place]]) -> bool:

@@ -110,7 +110,7 @@ def test_the_audit_reads_several_frames_of_a_source() -> None:
         config.screen.text.inside = "keep"
 
     (outcome,) = screened([half], unfilled)
-    assert outcome.audit["after_read"] == 4 and 1 <= outcome.audit["after_text"] <= 3
+    assert outcome.audit["after_read"] == 3 and 1 <= outcome.audit["after_text"] <= 2
 
 
 def test_a_rarely_shown_text_is_found_by_the_audit_and_then_in_every_frame() -> None:
