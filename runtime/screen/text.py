@@ -86,13 +86,22 @@ def find_text(image: Image, detector_px: int) -> list[Place]:
     done: list[Place] = []
     while found:
         group, found = found[:_READ_AT_ONCE], found[_READ_AT_ONCE:]
-        readings, _ = reader.text_rec(reader.get_crop_img_list(picture, [place.outline for place in group]))
+        readings, _ = reader.text_rec([_upright(reader, picture, place) for place in group])
         read = [replace(p, text=r[0].strip(), confidence=float(r[1])) for p, r in zip(group, readings, strict=True)]
         sure = [place for place in read if place.confidence >= 0.7 and place.characters >= 2]
         beside = [place for place in found if any(is_beside(place, line) for line in sure)]
         found = [place for place in found if not any(place is other for other in beside)]
         done += read + beside
     return done
+
+
+def _upright(reader: Any, picture: Image, place: Place) -> Image:
+    """The place cut out of a BGR picture. What runs upwards or downwards is laid flat, and may then be upside down."""
+    (crop,) = reader.get_crop_img_list(picture, [place.outline])
+    across, along = (np.linalg.norm(place.outline[0] - place.outline[i]) for i in (1, 3))
+    if along >= 1.5 * across:
+        (crop,), _, _ = reader.text_cls([crop])
+    return np.asarray(crop, np.uint8)
 
 
 def _by_score(place: Place) -> float:

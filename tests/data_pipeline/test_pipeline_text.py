@@ -82,6 +82,14 @@ def test_drawn_openings_are_spared_and_text_beside_them_is_not() -> None:
 OPENINGS = [(6, 40), (7, 55)]
 
 
+@pytest.mark.parametrize("degrees", [90, -90])
+def test_text_that_runs_up_or_down_goes(degrees: float) -> None:
+    clean = mucosa(2)
+    text = write(clean, Label("DOE, JANE", 14, degrees=degrees), (240, 300 if degrees > 0 else 100))[0]
+    (outcome,) = screened([text], filling)
+    assert not remains(outcome.kept[0], text, clean)
+
+
 def test_a_faint_name_on_small_frames_goes() -> None:
     """Among the highlights of single frames of 352x240 pixels it is lost here and read there; their median shows it."""
     clean = clip(glittering(0), 9)
