@@ -119,10 +119,11 @@ def remains(kept: Kept, planted: Image, clean: Image) -> bool:
     size = (right - left, bottom - top)
     with_text, without = (x[top:bottom, left:right].astype(np.float32) for x in (planted, clean))
     ink = with_text - without
+    letters = ink - cv2.GaussianBlur(ink, (0, 0), 4)  # what is painted over is smooth, but may be brighter or darker
     finished = cv2.resize(kept.picture, size, interpolation=cv2.INTER_LINEAR).astype(np.float32)
     shown = finished.max(axis=2, keepdims=True) > 12  # elsewhere it was blanked
-    strength = float((ink * ink).sum())
-    return strength > 0 and float(((finished - without) * ink * shown).sum()) / strength > 0.5
+    strength = float((ink * letters).sum())
+    return strength > 0 and float(((finished - without) * letters * shown).sum()) / strength > 0.5
 
 
 def per_group(groups: Iterable[object], hits: Iterable[bool]) -> str:

@@ -23,7 +23,7 @@ from runtime.screen.text_filling import TextConfig
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 
 # What features of cleaned pictures are stored under: change it when a picture would be cleaned otherwise than before.
-VERSION = "1"
+VERSION = "2"
 # As long as the sides of frames in shards.
 LONGEST_SIDE_PX = 512
 
