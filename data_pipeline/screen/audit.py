@@ -45,10 +45,10 @@ class Audit:
         left = []
         for _, jpeg in self._chosen:
             after = read_jpeg(jpeg, self._config)
-            counts.update(after_read=1, after_text=after.found, after_private=after.private)
+            counts.update(after_read=1, after_text=int(after.found), after_private=int(after.private))
             if after.found:
                 left.append(jpeg)
         if self._whole is not None:
             before = read_text(self._whole, self._config.min_confidence, self._config.min_characters)
-            counts.update(before_read=1, before_text=before.found, before_private=before.private)
+            counts.update(before_read=1, before_text=int(before.found), before_private=int(before.private))
         return counts, left

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import simplejpeg
 from numpy.typing import NDArray
 
 from benchmarks.composed import Label, detector_label, glittering, mucosa, opening, write
 from benchmarks.screens import auditing, clip, filling, remains, screened
 from data_pipeline import PipelineConfig
 from data_pipeline.manifest import _text_audit, with_text_left
+from data_pipeline.screen.audit import Audit
 from runtime.screen.text import Place, count_characters, read_text
 from runtime.screen.text_filling import lines_of_text, move
 
@@ -120,6 +122,14 @@ def test_the_audit_reads_several_frames_of_a_source() -> None:
 
     (outcome,) = screened([half], unfilled)
     assert outcome.audit["after_read"] == 3 and 1 <= outcome.audit["after_text"] <= 2
+
+
+def test_counts_of_a_single_audited_frame_are_numbers() -> None:
+    """A table of counts takes no truth values, and an empty Counter keeps what it is given."""
+    audit = Audit(1, PipelineConfig().screen.text)
+    audit.offer("a", simplejpeg.encode_jpeg(np.full((64, 64, 3), 90, np.uint8)), lambda: np.full((64, 64, 3), 90, np.uint8))
+    counts, left = audit.read()
+    assert {type(count) for count in counts.values()} == {int} and counts["after_read"] == 1 and left == []
 
 
 def test_a_rarely_shown_text_is_found_by_the_audit_and_then_in_every_frame() -> None:
