@@ -127,7 +127,8 @@ def test_the_audit_reads_several_frames_of_a_source() -> None:
 def test_counts_of_a_single_audited_frame_are_numbers() -> None:
     """A table of counts takes no truth values, and an empty Counter keeps what it is given."""
     audit = Audit(1, PipelineConfig().screen.text)
-    audit.offer("a", simplejpeg.encode_jpeg(np.full((64, 64, 3), 90, np.uint8)), lambda: np.full((64, 64, 3), 90, np.uint8))
+    grey = np.full((64, 64, 3), 90, np.uint8)
+    audit.offer("a", simplejpeg.encode_jpeg(grey), lambda: grey)
     counts, left = audit.read()
     assert {type(count) for count in counts.values()} == {int} and counts["after_read"] == 1 and left == []
 
