@@ -1,4 +1,4 @@
-"""torch's writer of distributed checkpoints, which takes the checksum of every file while its bytes go by."""
+"""torch's writer of distributed checkpoints, with the checksum of every file that it writes."""
 
 from __future__ import annotations
 
@@ -8,61 +8,37 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
 
-import xxhash
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
 
-_LARGE_BYTES = 1 << 18
+from runtime.files import damage_checksum
 
 
 class ChecksummedWriter(FileSystemWriter):
     """`checksums`: of the files that this rank has written so far, by name; equal to `damage_checksum` of each."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        super().__init__(path, sync_files=False)  # done below
         self.checksums: dict[str, str] = {}
         self.fs = _ChecksummingFiles(self.checksums)
 
 
 class _ChecksummingFiles(FileSystem):
+    """Files are on disk when they are closed; while the disk takes the bytes, their checksum is read from memory."""
+
     def __init__(self, checksums: dict[str, str]) -> None:
         self._checksums = checksums
 
     @contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase, None, None]:
         with super().create_stream(path, mode) as stream:
-            if mode != "wb":
-                yield stream
-                return
-            with ThreadPoolExecutor(1) as beside:
-                counted = _Counted(stream, beside)
-                yield cast(io.IOBase, counted)
-            self._checksums[Path(path).name] = counted.digest.hexdigest()
-
-
-class _Counted:
-    """A stream that is only written forwards, as torch does; all else is the stream's own.
-
-    While the disk takes a large piece, another thread takes its checksum.
-    """
-
-    def __init__(self, stream: Any, beside: ThreadPoolExecutor) -> None:
-        self._stream, self._beside = stream, beside
-        self.digest = xxhash.xxh3_128()
-
-    def write(self, data: Any) -> int:
-        if memoryview(data).nbytes < _LARGE_BYTES:
-            self.digest.update(data)
-            return int(self._stream.write(data))
-        updated = self._beside.submit(self.digest.update, data)
-        try:
-            return int(self._stream.write(data))
-        finally:
-            updated.result()  # the bytes are the caller's again from here on
-
-    def seek(self, *_: object) -> int:
-        raise io.UnsupportedOperation("a checksum is taken of what is written in order")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+            yield stream
+        if mode == "wb":
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                with ThreadPoolExecutor(1) as beside:
+                    checksum = beside.submit(damage_checksum, Path(path))
+                    os.fsync(descriptor)
+                    self._checksums[Path(path).name] = checksum.result()
+            finally:
+                os.close(descriptor)
