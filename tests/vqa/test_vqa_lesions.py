@@ -11,10 +11,8 @@ import pytest
 from chat_server import chat_server
 from vqa_answers import (
     no_box,
-    perfect_box,
     permille_box,
     reversed_box,
-    shifted_box,
     write_contestant,
     write_reader,
 )
@@ -32,6 +30,7 @@ from vqa.score.encoder import answer_with_encoder
 from vqa.score.leaderboard import score_lesions
 from vqa.score.settings import ScoreSettings
 from vqa.score.texts import mentions, named_lesions
+from vqa.synthesize import shifted_box, true_box
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "vqa"
 
@@ -79,7 +78,7 @@ def test_profiles_name_the_same_lesions() -> None:
 def test_answer_files_written_from_the_truth(
     lesion_bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    boxes = {"perfect": perfect_box, "shifted": shifted_box, "reversed": reversed_box, "none": no_box}
+    boxes = {"perfect": true_box, "shifted": shifted_box, "reversed": reversed_box, "none": no_box}
     boxes["permille"] = permille_box
     folders = [write_contestant(tmp_path / name, lesion_bench, box) for name, box in boxes.items()]
     results = score_lesions(lesion_bench, folders, ScoreSettings(tmp_path / "out", draws=100))

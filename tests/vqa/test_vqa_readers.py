@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from chat_server import chat_server
 from sklearn.metrics import f1_score
-from vqa_answers import no_box, perfect_box, write_contestant, write_reader
+from vqa_answers import no_box, write_contestant, write_reader
 
 from atlas.build import Atlas, load_atlas, save_atlas
 from runtime.config import load_config
@@ -32,6 +32,7 @@ from vqa.client.run import ask_bench
 from vqa.people.ratings import DIMENSIONS, texts_to_rate
 from vqa.score.leaderboard import score_lesions
 from vqa.score.settings import ScoreSettings
+from vqa.synthesize import true_box
 
 
 def wrong_letter(item: Item) -> str:
@@ -125,7 +126,7 @@ def write_variants(folder: Path, bench: Bench, variants: list[Variant], right: C
     for item in bench.items:
         for variant in variants:
             good = right(item, variant)
-            reply = item.reference if item.kind == "text" else perfect_box(item) if good else "None"
+            reply = item.reference if item.kind == "text" else true_box(item) if good else "None"
             if item.kind == "choice":
                 reply = item.answer if good else wrong_letter(item)
             lines.append(Answer(item.id, variant, folder.name, reply).to_line())

@@ -11,25 +11,9 @@ from vqa.bench.items import Bench, Item
 from vqa.client.answers import Answer
 from vqa.client.prompts import Variant
 from vqa.people.readers import ReaderFile
+from vqa.synthesize import shifted_box, true_box
 
 BoxOf = Callable[[Item], str]
-
-
-def perfect_box(item: Item) -> str:
-    return str(list(item.regions[0].box)) if item.regions else "None"
-
-
-def shifted_box(item: Item) -> str:
-    """Half of its width or height aside: a third of the union is common. Without room for that, a third of the box."""
-    if not item.regions:
-        return "None"
-    x1, y1, x2, y2 = item.regions[0].box
-    dx, dy = (x2 - x1) / 2, (y2 - y1) / 2
-    for right, down in ((dx, 0.0), (-dx, 0.0), (0.0, dy), (0.0, -dy)):
-        moved = [x1 + right, y1 + down, x2 + right, y2 + down]
-        if moved[0] >= 0 and moved[1] >= 0 and moved[2] <= item.width and moved[3] <= item.height:
-            return str(moved)
-    return str([x1, y1, x1 + 2 * dx / 3, y2])
 
 
 def permille_box(item: Item) -> str:
@@ -49,7 +33,7 @@ def no_box(item: Item) -> str:
 
 
 def write_contestant(
-    folder: Path, bench: Bench, box: BoxOf = perfect_box, letter: Callable[[Item], str] = lambda item: item.answer
+    folder: Path, bench: Bench, box: BoxOf = true_box, letter: Callable[[Item], str] = lambda item: item.answer
 ) -> Path:
     folder.mkdir(parents=True)
     lines = []
@@ -70,7 +54,7 @@ def write_reader(folder: Path, bench: Bench, reader: str, group: str, share: flo
         wrong = "A" if item.answer != "A" else "B"
         reply = (item.answer if right else wrong) if item.kind == "choice" else item.reference
         if item.kind == "box":
-            reply = perfect_box(item) if right else shifted_box(item)
+            reply = true_box(item) if right else shifted_box(item)
         file.append(
             {"id": item.id, "reader": reader, "group": group, "response": reply, "seconds": 5, "order": order,
              "bench_sha256": bench.checksum}
