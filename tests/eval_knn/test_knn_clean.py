@@ -23,6 +23,7 @@ from records.evaluation import evaluation_path, write_evaluation
 from records.run import RunFolder
 from runtime.command_line import run_stage
 from runtime.images import open_image
+from runtime.screen.clean import VERSION as CLEANING
 from runtime.screen.clean import Cleaner
 
 
@@ -61,7 +62,7 @@ def test_the_command_gives_both_ways_and_the_difference(
     (document,) = (json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json"))
     assert document["data"]["clean"] is True and document["k"]["5"]["top1"] == pytest.approx(float(cleaned), abs=1e-4)
     kept = [json.loads(path.read_text()) for path in (cache / "features").glob("*.json")]
-    assert sorted(entry.get("cleaning", "") for entry in kept) == ["", "1"], "features of both ways are kept apart"
+    assert sorted(entry.get("cleaning", "") for entry in kept) == ["", CLEANING], "features of both ways are kept apart"
 
 
 def test_the_monitor_reads_pictures_as_training_does() -> None:
@@ -104,4 +105,4 @@ def test_embed_reads_cleaned_pictures(data: Path, tmp_path: Path) -> None:
     ]
     expected = extract_features(network.load(), pictures, network.preprocessing).numpy()
     np.testing.assert_allclose(rows, expected, atol=1e-6)
-    assert pq.read_schema(tmp_path / "f.parquet").metadata[b"cleaned"] == b"1"
+    assert pq.read_schema(tmp_path / "f.parquet").metadata[b"cleaned"] == CLEANING.encode()
