@@ -41,13 +41,21 @@ def pack(groups: tuple[tuple[int, int], ...], backend: Backend, device: torch.de
     """Prepare a packing once per forward pass, so that the blocks needn't."""
     if backend == "sdpa":
         return Packing(backend, groups)
-    lengths = [tokens for sequences, tokens in groups for _ in range(sequences)]
     if backend == "varlen":
-        starts = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
-        return Packing(backend, groups, starts=starts.to(device, non_blocking=True))
+        return Packing(backend, groups, starts=_starts(groups, device))
     from xformers.ops.fmha.attn_bias import BlockDiagonalMask
 
+    lengths = [tokens for sequences, tokens in groups for _ in range(sequences)]
     return Packing(backend, groups, block_mask=BlockDiagonalMask.from_seqlens(lengths, device=device))
+
+
+def _starts(groups: tuple[tuple[int, int], ...], device: torch.device) -> Tensor:
+    """Where each sequence begins, and the end; int32 [sequences + 1]. Made on the device, so that nobody waits."""
+    parts, first = [], 0
+    for sequences, tokens in (*groups, (1, 1)):
+        parts.append(torch.arange(first, first + sequences * tokens, tokens, dtype=torch.int32, device=device))
+        first += sequences * tokens
+    return torch.cat(parts)
 
 
 def attention(qkv: Tensor, packing: Packing) -> Tensor:

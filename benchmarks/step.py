@@ -147,7 +147,7 @@ def our_step(case: Case, batch: Batch, world: World) -> Callable[[], object]:
     optimizer = build_optimizer(objective.student, OptimizerConfig())
     drop_path = DropPath(vit_config_with(case.vit), case.images, LOCAL_CROPS, seed=0)
     stepper = Stepper(objective, optimizer, 3.0, drop_path, world)
-    return lambda: stepper.run([LoadedBatch(0, range(1), batch, [], [])], VALUES, [])
+    return lambda: stepper.run([LoadedBatch(0, range(1), batch, [], [])], VALUES)
 
 
 def plain_step(case: Case, batch: Batch) -> Callable[[], object]:

@@ -27,6 +27,7 @@ from pretrain.run.resume import refuse_changes, refuse_other_shards, run_lock, w
 from pretrain.run.retention import Retention
 from pretrain.run.signals import StopRequest, stop_signals
 from pretrain.run.step_log import StepLog
+from pretrain.run.unread_steps import RunStep, UnreadSteps
 from records.run import EXIT_REQUEUE, CheckpointInfo, RunFolder
 from runtime.console import log_to, say, warn
 from runtime.errors import UserError
@@ -58,7 +59,7 @@ class Trainer:
         self._prepare_networks(is_new)
         self._prepare_judging()
         self.step = self._saved_step = self._resume()
-        self._stop_requested = False
+        self._stop_requested, self.unread = False, UnreadSteps()
         if world.is_first:
             write_record(config, run, self.total_steps)
 
@@ -149,19 +150,43 @@ class Trainer:
         for line in unreadable:
             warn(f"step {self.step}: unreadable sample replaced: {line}")
         values = self._values()
+        result = self.stepper.run(parts, values)
         to_sum = [float(self.request.signal_name is not None), float(len(unreadable)), loader.wait_seconds]
-        result = self.stepper.run(parts, values, to_sum)
-        stop, replaced_samples, wait_seconds = result.sums
+        stop, replaced_samples, wait_seconds = self.world.sum(to_sum)
         self._stop_requested = stop > 0
-        cause = self.skipped_steps.count(self.step, result, parts)
-        if self.warm_start is not None and not result.skipped:
-            self.warm_start.heads_phase.record(self.step, result.losses["total"])
         further = self._measure(parts, values)
+        is_logged = log.is_due(self.step) or bool(further)
         if replaced_samples:
             further["unreadable_samples"] = int(replaced_samples)
-        if log.is_due(self.step) or result.skipped or "collapse" in further or "knn" in further:
-            log.write(self.step, parts, values, result, wait_seconds / self.world.size, further)
+        keys = [part.keys for part in parts]
+        step = RunStep(self.step, values, keys, wait_seconds / self.world.size, further, is_logged)
+        self.unread.add(step, result)
         self.step += 1
+        return self.read_steps(log) if is_logged or self._must_read() else None
+
+    def _must_read(self) -> bool:
+        """Whether anything that follows depends on what the unread steps did."""
+        step, heads = self.step, None
+        if self.warm_start is not None:
+            heads = self.warm_start.heads_phase.unread_at_most(step - len(self.unread))
+        return (
+            self._stop_requested
+            or step >= self.total_steps
+            or step % self.config.checkpoint.every_steps == 0
+            or self.monitor.due(step, self.total_steps)
+            or len(self.unread) >= self.skipped_steps.unread_at_most
+            or (heads is not None and len(self.unread) >= heads)
+        )
+
+    def read_steps(self, log: StepLog) -> RollbackCause | None:
+        """Wait for the device, and take in what the steps since the last time did; the one place where a run does."""
+        cause = None
+        for step, result in self.unread.read():
+            cause = self.skipped_steps.count(step.number, result, [key for part in step.keys for key in part])
+            if self.warm_start is not None and not result.skipped:
+                self.warm_start.heads_phase.record(step.number, result.losses["total"])
+            if step.is_logged or result.skipped:
+                log.write(step, result)
         return cause
 
     def evaluate(self, log: StepLog, resumed: bool = False) -> Verdict:

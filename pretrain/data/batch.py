@@ -14,6 +14,7 @@ from runtime.errors import UserError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+_BYTE_MEAN, _BYTE_STD = (torch.tensor(values).mul(255).tolist() for values in (IMAGENET_MEAN, IMAGENET_STD))
 
 
 @dataclass
@@ -101,6 +102,9 @@ def normalise(crops: Tensor) -> Tensor:
     """Bytes 0…255 → ImageNet-normalised floats; float crops are taken as normalised already."""
     if crops.dtype != torch.uint8:
         return crops
-    mean = torch.tensor(IMAGENET_MEAN, device=crops.device).mul_(255)[:, None, None]  # [3, 1, 1]
-    std = torch.tensor(IMAGENET_STD, device=crops.device).mul_(255)[:, None, None]
+    # Filled on the device: the host would wait for numbers of its own to get there.
+    mean, std = (
+        torch.stack([torch.full((1, 1), value, device=crops.device) for value in values])  # [3, 1, 1]
+        for values in (_BYTE_MEAN, _BYTE_STD)
+    )
     return crops.float().sub_(mean).div_(std)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from pretrain.data.batch import Batch
-from pretrain.data.loader import LoadedBatch
 from pretrain.judging.regression_guard import RollbackCause
 from pretrain.objective.objective import Objective
 from pretrain.optimizer.step import StepResult
@@ -48,13 +47,18 @@ class SkippedSteps:
         self.max_in_a_row, self.rolls_back, self.store, self.world = max_in_a_row, rolls_back, store, world
         self.total = self.in_a_row = 0
 
-    def count(self, step: int, result: StepResult, parts: list[LoadedBatch]) -> RollbackCause | None:
+    @property
+    def unread_at_most(self) -> int:
+        """Steps that may be run before the next result is looked at: all of them may turn out to be non-finite."""
+        return self.max_in_a_row - self.in_a_row
+
+    def count(self, step: int, result: StepResult, keys: list[str]) -> RollbackCause | None:
+        """Step by step, in order. `keys`: of this rank's samples."""
         if not result.skipped:
             self.in_a_row = 0
             return None
         self.total += 1
         self.in_a_row += 1
-        keys = [key for part in parts for key in part.keys]
         own = None if result.own_loss_is_finite else {"rank": self.world.rank, "samples": keys}
         blamed = [report for report in self.world.gather(own) if report is not None]
         ranks = ", ".join(str(report["rank"]) for report in blamed) or "none (only the gradient)"

@@ -153,11 +153,16 @@ class Objective(nn.Module):
             return torch.stack([koleo_loss(crop, across_ranks=True) for crop in cls.chunk(2)]).sum()
         return torch.stack([koleo_loss(part) for part in cls.chunk(2 * microgroups)]).sum() / microgroups
 
-    def update_teacher(self, momentum: float, backbone_momentum: float | None = None) -> None:
-        """Move the teacher towards the student; its backbone may have a momentum of its own."""
+    def update_teacher(
+        self, momentum: float, backbone_momentum: float | None = None, unless: Tensor | None = None
+    ) -> None:
+        """Move the teacher towards the student, unless a flag on the device says not to.
+
+        Its backbone may have a momentum of its own.
+        """
         for name, part in self.teacher.items():
             own = backbone_momentum if name == "backbone" and backbone_momentum is not None else momentum
-            update_ema(part, self.student[name], own)
+            update_ema(part, self.student[name], own, unless)
 
     def _student_tokens(self, batch: Batch, drop_path: list[Tensor] | None) -> tuple[Tokens, Tensor]:
         """Tokens of the masked global crops and the local crops' cls tokens [L·B, D], from one packed pass."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from pretrain.optimizer.adamw import ShardedAdamW
 from pretrain.optimizer.schedules import StepValues
 from runtime.config import option
 
@@ -82,22 +83,9 @@ def parameter_groups(parameters: Iterable[tuple[str, Tensor]], config: Optimizer
     return list(groups.values())
 
 
-def build_optimizer(student: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
-    """AdamW with its fused kernel, which on sharded parameters spares most of the dispatching of small operations.
-
-    Its state is made at once and not at the first step, so that a checkpoint can be loaded in place.
-    """
+def build_optimizer(student: nn.Module, config: OptimizerConfig) -> ShardedAdamW:
     groups = parameter_groups(student.named_parameters(), config)
-    optimizer = torch.optim.AdamW(groups, lr=0.0, betas=(config.beta1, config.beta2), eps=config.epsilon)
-    with torch.no_grad():
-        for group in optimizer.param_groups:
-            group["fused"] = True
-            for parameter in group["params"]:
-                state: dict[str, Any] = optimizer.state[parameter]
-                state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
-                state["exp_avg"] = torch.zeros_like(parameter)
-                state["exp_avg_sq"] = torch.zeros_like(parameter)
-    return optimizer
+    return ShardedAdamW(groups, (config.beta1, config.beta2), config.epsilon)
 
 
 def set_step_values(optimizer: torch.optim.Optimizer, values: StepValues) -> None:

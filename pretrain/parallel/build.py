@@ -13,6 +13,7 @@ from backbone import Execution, ViTConfig, load_backbone
 from pretrain.config import PretrainConfig
 from pretrain.objective.objective import Objective, ObjectiveConfig
 from pretrain.objective.starting_weights import start_from
+from pretrain.parallel.local import local
 from pretrain.parallel.sharding import ShardingConfig, make_mesh, shard_objective
 from pretrain.parallel.world import World
 from pretrain.randomness import derived_seed
@@ -83,9 +84,9 @@ def starting_objective(config: PretrainConfig, world: World, is_new: bool) -> Ob
 @torch.no_grad()
 def _fill_with_nan(objective: nn.Module) -> None:
     for tensor in [*objective.parameters(), *objective.buffers()]:
-        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-        if local.is_floating_point():
-            local.fill_(math.nan)
+        own = local(tensor)
+        if own.is_floating_point():
+            own.fill_(math.nan)
 
 
 @torch.no_grad()
@@ -103,6 +104,6 @@ def _take_shards(objective: nn.Module, whole: dict[str, Tensor]) -> None:
 
 def _refuse_missed_weights(objective: nn.Module) -> None:
     for name, tensor in [*objective.named_parameters(), *objective.named_buffers()]:
-        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-        if local.is_floating_point() and bool(local.isnan().any()):
+        own = local(tensor)
+        if own.is_floating_point() and bool(own.isnan().any()):
             raise RuntimeError(f"'{name}' was never given its starting values")

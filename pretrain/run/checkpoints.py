@@ -23,9 +23,9 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
-from torch.distributed.tensor import DTensor
 
 from backbone import SafeReader
+from pretrain.parallel.local import local
 from pretrain.parallel.world import World
 from pretrain.run.checksummed_writer import ChecksummedWriter
 from pretrain.run.retention import CheckpointConfig, Retention, remove_checkpoint
@@ -105,14 +105,14 @@ class CheckpointStore:
         return f"could not save a checkpoint to {self.run.checkpoints}: {why}"
 
     def _staged_bytes(self) -> int:
-        return sum(_local(tensor).nbytes for tensor in self._buffers.values())
+        return sum(local(tensor).nbytes for tensor in self._buffers.values())
 
     def _stage(self, state: Mapping[str, Tensor]) -> None:
         """Copy into buffers on the host that are made once: the only part of a save that training waits for."""
         with torch.no_grad():
             for name, tensor in state.items():
                 if name in self._buffers:
-                    _local(self._buffers[name]).copy_(_local(tensor), non_blocking=True)
+                    local(self._buffers[name]).copy_(local(tensor), non_blocking=True)
                 else:
                     self._buffers[name] = tensor.detach().to("cpu", copy=True)
         if self.world.device.type == "cuda":
@@ -153,7 +153,7 @@ class CheckpointStore:
 
     def _refuse_non_finite(self) -> None:
         """Weights that are not finite are never written, nor is anything removed in their favour."""
-        own = next((name for name, tensor in self._buffers.items() if not _is_finite(_local(tensor))), None)
+        own = next((name for name, tensor in self._buffers.items() if not _is_finite(local(tensor))), None)
         found = [name for name in self._gather_while_saving(own) if name is not None]
         if found:
             raise NonFiniteStateError(f"'{found[0]}' holds values that are not finite (NaN or infinity)")
@@ -228,10 +228,6 @@ def _is_finite(tensor: Tensor) -> bool:
         return True
     low, high = tensor.aminmax()
     return bool(low.isfinite() & high.isfinite())
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _reason(error: BaseException | None) -> str | None:

@@ -7,12 +7,11 @@ from statistics import median
 from typing import Any
 
 from pretrain.config import PretrainConfig
-from pretrain.data.loader import LoadedBatch
-from pretrain.optimizer.schedules import StepValues
 from pretrain.optimizer.step import StepResult
 from pretrain.parallel.world import World
 from pretrain.run.logs import RunLog
 from pretrain.run.speed import Clock
+from pretrain.run.unread_steps import RunStep
 from records.run import RunFolder
 from runtime.console import duration, say
 
@@ -32,24 +31,19 @@ class StepLog:
     def is_due(self, step: int) -> bool:
         return step % self.config.log.every_steps == 0
 
-    def write(
-        self,
-        step: int,
-        parts: list[LoadedBatch],
-        values: StepValues,
-        result: StepResult,
-        wait_seconds: float,
-        further: dict[str, Any],
-    ) -> None:
-        """What a step did. `wait_seconds`: spent waiting for data since the start, as a mean over ranks."""
-        keys = self._keys(parts) if self.config.log.sample_keys else {}
+    def write(self, step: RunStep, result: StepResult) -> None:
+        """What a step did. One that has a line only because it was skipped tells no speed: it may be long past."""
+        figures = {**result.losses, "gradient_norm": result.gradient_norms, "schedule": step.values.figures()}
+        figures |= {"skipped": True} if result.skipped else {}
+        figures |= step.further | (self._keys(step.keys) if self.config.log.sample_keys else {})
         if self._log is None:
             return
-        speed = self.clock.speed_at(step + 1, wait_seconds)
-        figures = {**result.losses, "gradient_norm": result.gradient_norms, "schedule": values.figures()}
-        skipped = {"skipped": True} if result.skipped else {}
-        self._log.write(step, {**figures, **skipped, **further, **keys, "speed": speed})
-        self._say(step, result.losses["total"], values.lr, speed)
+        if not step.is_logged:
+            self._log.write(step.number, figures)
+            return
+        speed = self.clock.speed_at(step.number + 1, step.wait_seconds)
+        self._log.write(step.number, {**figures, "speed": speed})
+        self._say(step.number, result.losses["total"], step.values.lr, speed)
 
     def write_evaluation(self, step: int, knn: dict[str, float | None]) -> None:
         """The evaluation after the last step, which has no step's line to stand in."""
@@ -65,8 +59,8 @@ class StepLog:
         if self._log is not None:
             self._log.close()
 
-    def _keys(self, parts: list[LoadedBatch]) -> dict[str, Any]:
-        by_rank = self.world.gather([part.keys for part in parts])
+    def _keys(self, parts: list[list[str]]) -> dict[str, Any]:
+        by_rank = self.world.gather(parts)
         return {"keys": [key for part in range(len(parts)) for rank in by_rank for key in rank[part]]}
 
     def _say(self, step: int, loss: float, lr: float, speed: dict[str, float]) -> None:

@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 from pretrain.data.loader import LoadedBatch
 from pretrain.objective.objective import Objective
 from pretrain.optimizer import step as step_module
+from pretrain.optimizer.adamw import ShardedAdamW
 from runtime.console import rank
 
 BAD_STEP = 3
@@ -53,36 +54,36 @@ def _spoil_losses(at: Any) -> None:
 
 def weights_become_infinite() -> None:
     """At step 5 a weight of the student turns infinite, after gradients that were not."""
-    optimizer_step = torch.optim.AdamW.step
+    optimizer_step = ShardedAdamW.step
     calls = 0
 
-    def step(self: Any) -> None:
+    def step(self: Any, unless: Any = None) -> None:
         nonlocal calls
         calls += 1
-        optimizer_step(self)
+        optimizer_step(self, unless)
         if calls == 6:
             weight = self.param_groups[0]["params"][0].detach()
             (weight.to_local() if isinstance(weight, DTensor) else weight).view(-1)[:1] = torch.inf
 
-    torch.optim.AdamW.step = step  # type: ignore[method-assign, assignment]
+    ShardedAdamW.step = step  # type: ignore[method-assign]
 
 
 def step_three_does_nothing() -> None:
     """What a skipped step should amount to, written another way: neither optimiser nor teacher move at step 3."""
-    optimizer_step, update = torch.optim.AdamW.step, Objective.update_teacher
+    optimizer_step, update = ShardedAdamW.step, Objective.update_teacher
     calls = {"optimizer": 0, "teacher": 0}
 
-    def step(self: Any) -> None:
+    def step(self: Any, unless: Any = None) -> None:
         calls["optimizer"] += 1
         if calls["optimizer"] != BAD_STEP + 1:
-            optimizer_step(self)
+            optimizer_step(self, unless)
 
-    def update_teacher(self: Objective, *momenta: float) -> None:
+    def update_teacher(self: Objective, *arguments: Any) -> None:
         calls["teacher"] += 1
         if calls["teacher"] != BAD_STEP + 1:
-            update(self, *momenta)
+            update(self, *arguments)
 
-    torch.optim.AdamW.step = step  # type: ignore[method-assign, assignment]
+    ShardedAdamW.step = step  # type: ignore[method-assign]
     Objective.update_teacher = update_teacher  # type: ignore[method-assign]
 
 
@@ -129,3 +130,19 @@ def count_compiled_graphs() -> None:
 def no_room_for_large_files() -> None:
     """The kernel refuses to let any file grow past 100 kB, as a full disk would; a checkpoint's are larger."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+
+def decide_on_device() -> None:
+    """Steps as on a GPU: the host does not learn from a step whether it was skipped."""
+    plain = step_module.Stepper.__init__
+
+    def prepare(self: Any, *arguments: Any) -> None:
+        plain(self, *arguments)
+        self.decides_on_device = True
+
+    step_module.Stepper.__init__ = prepare  # type: ignore[method-assign]
+
+
+def nan_on_rank_one_decided_on_device() -> None:
+    decide_on_device()
+    nan_on_rank_one()

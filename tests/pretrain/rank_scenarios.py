@@ -77,7 +77,7 @@ def _steps(
     stepper = stepper_of(objective, this_world(), param_type)
     results: Result = {"losses": [], "norms": []}
     for i, batch in enumerate(batches):
-        result = stepper.run([loaded(batch, i)], step.values, [])
+        result = stepper.run([loaded(batch, i)], step.values).read()
         assert not result.skipped
         results["losses"].append(result.losses)
         results["norms"].append(result.gradient_norms)

@@ -163,7 +163,7 @@ def after_a_step(config: PretrainConfig, world: World, parts: list[LoadedBatch])
         config.model.vit(), config.objective, config.execution, config.sharding, mesh, world.device, seed=0
     )
     optimizer = build_optimizer(objective.student, config.optimizer)
-    Stepper(objective, optimizer, 3.0, drop_path_of(config), world).run(parts, VALUES, [])
+    Stepper(objective, optimizer, 3.0, drop_path_of(config), world).run(parts, VALUES)
     state = training_state(objective, optimizer)
     return {name: (t.full_tensor() if isinstance(t, DTensor) else t).clone() for name, t in state.items()}
 

@@ -205,7 +205,7 @@ def test_registers_from_scratch_on_weights_without_them(step: GoldenStep) -> Non
         start_from(small_objective(), released, new_registers=True)
     before = objective.student["backbone"].register_tokens.detach().clone()
     with joined_world("cpu", 60) as world:
-        stepper_of(objective, world).run([loaded(batch_of(3))], step.values, [])
+        stepper_of(objective, world).run([loaded(batch_of(3))], step.values)
         assert not torch.equal(whole(objective.student["backbone"].register_tokens), before)  # they train
 
 

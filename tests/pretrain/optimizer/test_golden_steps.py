@@ -52,7 +52,7 @@ def test_weights_after_all_steps(golden: Path, name: str) -> None:
     with joined_world("cpu", 60) as world:
         stepper = stepper_of(objective, world)
         for i in range(ONE_RANK[name]):
-            result = stepper.run([loaded(step.batch(f"step{i}/"), i)], step.values, [])
+            result = stepper.run([loaded(step.batch(f"step{i}/"), i)], step.values).read()
             assert not result.skipped
             assert_losses(result.losses, step.losses(f"step{i}/"))
             assert result.gradient_norms == pytest.approx(step.norms(i), rel=1e-5)

@@ -93,7 +93,7 @@ def test_global_batch_with_centering_equals_one_process(golden: Path, ranks: lis
     objective = step.objective()
     with joined_world("cpu", 60) as world:
         stepper = stepper_of(objective, world)
-        alone = [stepper.run([loaded(evenly_masked(step, i), i)], step.values, []) for i in range(2)]
+        alone = [stepper.run([loaded(evenly_masked(step, i), i)], step.values).read() for i in range(2)]
         state = state_of(objective)
     assert state["dino_targets.center"].abs().max() > 0
     for result in (r["global_batch_centering"] for r in ranks):

@@ -17,6 +17,7 @@ from engine_faults import (
     BAD_STEP,
     nan_from_step_three_on,
     nan_on_rank_one,
+    nan_on_rank_one_decided_on_device,
     no_room_for_large_files,
     rank_zero_sleeps,
     step_three_does_nothing,
@@ -150,6 +151,16 @@ def test_a_non_finite_loss_on_one_rank_skips_the_step_on_all(shards: Path, tmp_p
     assert [line.get("skipped", False) for line in lines] == [step == BAD_STEP for step in range(6)]
     assert lines[BAD_STEP]["total"] is None
     assert lines[BAD_STEP + 1]["total"] == metrics_of(tmp_path / "expected")[BAD_STEP + 1]["total"]
+    # Results that stay on the device for five steps: the same weights, the step is named and has its line.
+    said = run_ranks(
+        words_of(tmp_path / "sparse", shards, schedule__total="6 steps", log__every_steps=5, checkpoint__every_steps=6),
+        2,
+        sabotage=nan_on_rank_one_decided_on_device,
+    )
+    assert f"step {BAD_STEP} is skipped on all ranks: non-finite loss or gradient; loss of ranks: 1." in said
+    sparse = tensors_of(tmp_path / "sparse" / "checkpoints" / "step_0000006")
+    assert [name for name in expected if not equal(sparse[name], expected[name])] == []
+    assert metrics_of(tmp_path / "sparse") == [lines[0], lines[BAD_STEP], lines[4], lines[5]]  # 4: collapse figures
 
 
 def test_many_non_finite_steps_end_the_run_with_a_report(shards: Path, tmp_path: Path) -> None:
