@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pretrain.data.augment.photometric import PhotometricPlan, coloured
 from pretrain.data.masking import BoolArray
 from runtime.errors import UserError
 
@@ -26,6 +27,8 @@ class Batch:
     masks: Tensor  # [2B, N] bool
     masked_positions: Tensor  # [M] where masks.flatten() is true; made here, so that the GPU need not be waited for
     masked_weights: Tensor  # [M] 1 / masked patches of the same crop
+    # What is still to be done to the colours of the global and of the local crops, on the device; None: nothing.
+    photometric: tuple[PhotometricPlan, ...] | None = None
     microgroups: int = 1  # of equal size, one after another; KoLeo looks for neighbours within a microgroup
 
     @property
@@ -45,17 +48,21 @@ class Batch:
             masks=self.masks.pin_memory(),
             masked_positions=self.masked_positions.pin_memory(),
             masked_weights=self.masked_weights.pin_memory(),
+            photometric=None if self.photometric is None else tuple(plan.pin_memory() for plan in self.photometric),
         )
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on `device`, its 8-bit crops normalised there: a quarter of the bytes travel."""
+        """The batch on `device`, its 8-bit crops finished and normalised there: a quarter of the bytes travel."""
+        crops = [crops.to(device, non_blocking=True) for crops in (self.global_crops, self.local_crops)]
+        if self.photometric is not None:
+            crops = [coloured(own, plan) for own, plan in zip(crops, self.photometric, strict=True)]
         return Batch(
-            normalise(self.global_crops.to(device, non_blocking=True)),
-            normalise(self.local_crops.to(device, non_blocking=True)),
+            normalise(crops[0]),
+            normalise(crops[1]),
             self.masks.to(device, non_blocking=True),
             self.masked_positions.to(device, non_blocking=True),
             self.masked_weights.to(device, non_blocking=True),
-            self.microgroups,
+            microgroups=self.microgroups,
         )
 
 

@@ -9,8 +9,9 @@ import cv2
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from pretrain.data.augment import AugmentConfig, augment_jpeg
+from pretrain.data.augment import AugmentConfig, AugmentParams, prepare_jpeg
 from pretrain.data.augment.cpu import Crops
+from pretrain.data.augment.photometric import plan_of
 from pretrain.data.batch import Batch, collate
 from pretrain.data.masking import MaskConfig, masks_of_batch
 from pretrain.data.order import DataOrder
@@ -127,12 +128,14 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
 
     def _load(self, request: Request) -> LoadedBatch:
         self.shards.close_removed()
-        samples, keys, unreadable = [], [], []
+        samples, params, keys, unreadable = [], [], [], []
         for row, use, position in zip(request.rows, request.uses, request.positions, strict=True):
             row = int(row)
             for attempt in range(_SUBSTITUTES):
                 try:
-                    samples.append(self._crops(row, int(use)))
+                    crops, drawn = self._crops(row, int(use))
+                    samples.append(crops)
+                    params.append(drawn)
                     keys.append(self.shards.key(row))
                     break
                 except UnreadableSampleError as error:
@@ -145,12 +148,16 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
         )  # [2B, N]
         batch = collate(samples, masks, self.augment.local_px)
         batch.microgroups = len(request.microgroups)
+        if self.augment.where == "gpu":
+            kinds = slice(0, 2), slice(2, None)  # global crops, local crops
+            batch.photometric = tuple(plan_of(params, crops, self.augment) for crops in kinds)
         return LoadedBatch(request.step, request.microgroups, batch, keys, unreadable)
 
-    def _crops(self, row: int, use: int) -> Crops:
+    def _crops(self, row: int, use: int) -> tuple[Crops, AugmentParams]:
+        """A sample's crops, as far as they are made here, and what was drawn for them."""
         data = self.shards.read(row)  # a missing shard is no matter of single samples: its error ends the run
         try:
-            return augment_jpeg(data, self.augment, self.seed, use, self.shards.key(row))
+            return prepare_jpeg(data, self.augment, self.seed, use, self.shards.key(row))
         except UserError as error:
             raise UnreadableSampleError(str(error)) from error
 

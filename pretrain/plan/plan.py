@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from pretrain.config import PretrainConfig
-from pretrain.data.augment import augment_jpeg
+from pretrain.data.augment import prepare_jpeg
 from pretrain.data.shards import open_shards
 from pretrain.optimizer.schedules import steps_of
 from pretrain.plan.hardware import REFERENCE_EFFICIENCY, Gpu
@@ -99,7 +99,10 @@ def corpus_of(shards: str, images: int | None) -> Corpus:
 
 
 def loader_seconds_per_image(config: PretrainConfig, seconds: float) -> float:
-    """Measured here and now, on one core: a frame of 640 × 512 pixels, decoded and cut into all its crops."""
+    """Measured here and now, on one core: a frame of 640 × 512 pixels, decoded and made into all its crops.
+
+    With `augment.where=gpu` only what is left to the workers.
+    """
     random = np.random.default_rng(0)
     shading = cv2.resize(random.integers(0, 255, (20, 16, 3), np.uint8), (640, 512))
     texture = cv2.GaussianBlur(random.normal(0, 18, (512, 640, 3)), (0, 0), 1.0)  # makes it as large as a real frame
@@ -107,11 +110,11 @@ def loader_seconds_per_image(config: PretrainConfig, seconds: float) -> float:
     data = cv2.imencode(".jpg", frame, [cv2.IMWRITE_JPEG_QUALITY, 90])[1].tobytes()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    augment_jpeg(data, config.augment, 0, 0, 0)
+    prepare_jpeg(data, config.augment, 0, 0, 0)
     began, count = time.process_time(), 0
     while time.process_time() - began < seconds:
         count += 1
-        augment_jpeg(data, config.augment, 0, 0, count)
+        prepare_jpeg(data, config.augment, 0, 0, count)
     torch.set_num_threads(threads)
     return (time.process_time() - began) / count
 

@@ -17,6 +17,11 @@ BLUR_PROBABILITIES = {"as_released": (0.0, 0.9, 0.5), "as_documented": (1.0, 0.1
 class AugmentConfig:
     """The defaults are the reference's ViT-L/14 recipe."""
 
+    where: Literal["cpu", "gpu"] = option(
+        "Where jitter, grayscale, blur and solarisation happen: cpu: in the loader's workers, gpu: in batches on the "
+        "device that trains. Same random draws; pixels differ by rounding.",
+        "cpu",
+    )
     global_px: int = option("Side of a global crop.", 224, low=1)
     global_scale_min: float = option("Smallest share of the image's area in a global crop.", 0.32, above=0, high=1)
     global_scale_max: float = option("Largest share of the image's area in a global crop.", 1.0, above=0, high=1)

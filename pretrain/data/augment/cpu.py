@@ -31,20 +31,45 @@ _FIELD_OF_VIEW_SHARE = 0.5
 
 def augment_jpeg(data: bytes, config: AugmentConfig, seed: int, epoch: int, key: int | str) -> Crops:
     """The (global crops, local crops) of an encoded image; a pure function of its arguments."""
-    width, height = _size_of(data, key)
-    image = _decode(data, config, width, height, key)
-    field = find_field_of_view(image) if config.inside_field_of_view else None
-    return crops_of(image, draw_params(config, image.shape[1], image.shape[0], seed, epoch, key, field), config)
+    return crops_of(*_decoded_and_drawn(data, config, seed, epoch, key), config)
+
+
+def prepare_jpeg(
+    data: bytes, config: AugmentConfig, seed: int, epoch: int, key: int | str
+) -> tuple[Crops, AugmentParams]:
+    """What a worker does with an image: all of the above, or with `augment.where=gpu` all but the photometric part.
+
+    With the crops comes what was drawn for them.
+    """
+    image, params = _decoded_and_drawn(data, config, seed, epoch, key)
+    return (cut if config.where == "gpu" else crops_of)(image, params, config), params
 
 
 def crops_of(image: Image, params: AugmentParams, config: AugmentConfig) -> Crops:
     """Apply drawn parameters: 2 crops [global_px, global_px, 3] and L crops [local_px, local_px, 3]."""
-    pixels = torch.from_numpy(image).permute(2, 0, 1)[None]  # [1, 3, H, W], a view
-    crops = [
-        _finish(_resized(pixels, params, i, config.global_px if i < 2 else config.local_px), params, i, config)
-        for i in range(config.crops)
-    ]
+    crops = [_coloured(crop, params, i, config) for i, crop in enumerate(_cut_all(image, params, config))]
     return crops[:2], crops[2:]
+
+
+def cut(image: Image, params: AugmentParams, config: AugmentConfig) -> Crops:
+    """Boxes, resizing, turns and flips only."""
+    crops = _cut_all(image, params, config)
+    return crops[:2], crops[2:]
+
+
+def _cut_all(image: Image, params: AugmentParams, config: AugmentConfig) -> list[Image]:
+    pixels = torch.from_numpy(image).permute(2, 0, 1)[None]  # [1, 3, H, W], a view
+    sides = [config.global_px] * 2 + [config.local_px] * config.local_crops
+    return [_turned(_resized(pixels, params, i, side), params, i) for i, side in enumerate(sides)]
+
+
+def _decoded_and_drawn(
+    data: bytes, config: AugmentConfig, seed: int, epoch: int, key: int | str
+) -> tuple[Image, AugmentParams]:
+    width, height = _size_of(data, key)
+    image = _decode(data, config, width, height, key)
+    field = find_field_of_view(image) if config.inside_field_of_view else None
+    return image, draw_params(config, image.shape[1], image.shape[0], seed, epoch, key, field)
 
 
 def _size_of(data: bytes, key: int | str) -> tuple[int, int]:
@@ -86,13 +111,17 @@ def _resized(pixels: torch.Tensor, params: AugmentParams, i: int, side: int) -> 
     return result
 
 
-def _finish(crop: Image, params: AugmentParams, i: int, config: AugmentConfig) -> Image:
+def _turned(crop: Image, params: AugmentParams, i: int) -> Image:
     if params.transpose[i]:
         crop = cv2.transpose(crop)
     if params.flip_horizontal[i]:
         crop = cv2.flip(crop, 1)
     if params.flip_vertical[i]:
         crop = cv2.flip(crop, 0)
+    return crop
+
+
+def _coloured(crop: Image, params: AugmentParams, i: int, config: AugmentConfig) -> Image:
     if params.jitter[i]:
         factors = params.factors[i].tolist()
         for operation in params.jitter_order[i].tolist():

@@ -57,14 +57,17 @@ def batches_of(
     return loaded
 
 
-def test_workers_change_nothing(shards: Path) -> None:
-    config = config_of(shards)
+@pytest.mark.parametrize("where", ["cpu", "gpu"])
+def test_workers_change_nothing(shards: Path, where: str) -> None:
+    config = config_of(shards, augment__where=where)
     for alone, helped in zip(
         batches_of(config, range(7, 10)), batches_of(config, range(7, 10), workers=2), strict=True
     ):
         assert (alone.step, alone.keys) == (helped.step, helped.keys)
         assert torch.equal(alone.batch.global_crops, helped.batch.global_crops)
         assert torch.equal(alone.batch.masks, helped.batch.masks)
+        finished = [loaded.batch.to("cpu") for loaded in (alone, helped)]
+        assert torch.equal(finished[0].local_crops, finished[1].local_crops)
 
 
 def test_batches_for_a_gpu_are_pinned(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +90,9 @@ def test_batches_for_a_gpu_are_pinned(shards: Path, monkeypatch: pytest.MonkeyPa
     assert (batch.microgroups, loaded.pin_memory().keys) == (loaded.batch.microgroups, loaded.keys)
     assert from_dataloader(loaded).batch.microgroups == loaded.batch.microgroups  # DataLoader's thread finds the method
     assert len(pinned) == 3 * 5
+    (loaded,) = batches_of(config_of(shards, augment__where="gpu"), range(1))
+    assert loaded.pin_memory().batch.photometric is not None
+    assert len(pinned) == 4 * 5 + 4  # and the plans of the global and of the local crops
 
 
 def test_a_missing_shard_is_one_sentence_also_from_a_worker(shards: Path, tmp_path: Path) -> None:
@@ -103,17 +109,18 @@ def test_a_missing_shard_is_one_sentence_also_from_a_worker(shards: Path, tmp_pa
         shutil.copy(shards / "shard-000001.tar", folder)
 
 
-def test_ranks_together_see_the_batch_of_one_rank(shards: Path) -> None:
-    config = config_of(shards, batch__accumulation_steps=2)
+@pytest.mark.parametrize("where", ["cpu", "gpu"])
+def test_ranks_together_see_the_batch_of_one_rank(shards: Path, where: str) -> None:
+    config = config_of(shards, batch__accumulation_steps=2, augment__where=where)
     whole = batches_of(config, range(3))  # two parts a step
     shares = [batches_of(config, range(3), rank, 2) for rank in range(2)]
     for number, expected in enumerate(whole):
         parts = [share[number] for share in shares]
         assert expected.keys == parts[0].keys + parts[1].keys
-        crops = expected.batch.global_crops.unflatten(0, (2, 2, 4))  # [crop, rank, image, …]
+        crops = expected.batch.to("cpu").global_crops.unflatten(0, (2, 2, 4))  # [crop, rank, image, …]
         masks = expected.batch.masks.unflatten(0, (2, 2, 4))
         for rank, part in enumerate(parts):
-            assert torch.equal(crops[:, rank].flatten(0, 1), part.batch.global_crops)
+            assert torch.equal(crops[:, rank].flatten(0, 1), part.batch.to("cpu").global_crops)
             assert torch.equal(masks[:, rank].flatten(0, 1), part.batch.masks)
 
 

@@ -14,6 +14,9 @@ from golden_steps import GoldenStep, load_golden, loaded, stepper_of, whole
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pretrain.data.augment import AugmentConfig, draw_params
+from pretrain.data.augment.photometric import plan_of
+from pretrain.data.batch import Batch
 from pretrain.data.loader import LoadedBatch
 from pretrain.optimizer.step import Stepper, StepResult, read_results
 from pretrain.optimizer.warm_start import HeadsPhase
@@ -78,12 +81,26 @@ class Reads(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+def with_colours_to_change(batch: Batch) -> Batch:
+    """The batch with crops of bytes, as `augment.where=gpu` hands them over."""
+    often = {"grayscale_probability": 0.5, "solarise_probability": 0.9}
+    config = AugmentConfig(local_crops=batch.local_crops_per_image, global_px=56, local_px=28, **often)
+    params = [draw_params(config, 99, 99, 0, 0, key) for key in range(batch.images)]
+    generator = torch.Generator().manual_seed(0)
+    for name in ("global_crops", "local_crops"):
+        crops = torch.randint(0, 256, getattr(batch, name).shape, dtype=torch.uint8, generator=generator)
+        setattr(batch, name, crops)
+    batch.photometric = plan_of(params, slice(0, 2), config), plan_of(params, slice(2, None), config)
+    assert min(sum(batch.photometric[0].counts[:16]), *batch.photometric[0].counts[16:]) > 0  # all are there
+    return batch
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_never_waits_for_the_device(golden: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     step, found = load_golden(golden, name), []
     with joined_world("cpu", 60) as world:
         stepper = stepper_for(step, world, decides_on_device=True)
-        part = loaded(step.batch("step0/"))
+        part = loaded(with_colours_to_change(step.batch("step0/")))
         stepper.run([part], step.values)  # FSDP prepares itself in the first one
 
         def noting(plain: Callable[..., Any], name: str) -> Callable[..., Any]:

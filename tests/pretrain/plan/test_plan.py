@@ -134,6 +134,8 @@ def test_the_loader_is_measured_on_the_crops_of_the_config() -> None:
     many = loader_seconds_per_image(config_of(), seconds=0.3)
     few = loader_seconds_per_image(config_of("augment.local_crops=0"), seconds=0.3)
     assert 0 < few < many < 5
+    cut_only = loader_seconds_per_image(config_of("augment.where=gpu"), seconds=0.3)
+    assert 0 < cut_only < many
 
 
 # Sizes at which different parts of the memory lead: activations, state, recomputed blocks, heads.

@@ -70,6 +70,22 @@ def test_three_kills_change_nothing(shards: Path, undisturbed: Path, tmp_path: P
     assert not list((run / "checkpoints").glob(".*")), "a half-written checkpoint was left behind"
 
 
+def test_a_run_that_colours_on_the_device_is_resumed_exactly(shards: Path, undisturbed: Path, tmp_path: Path) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    on_device = {"augment__where": "gpu", "schedule__total": "8 steps"}
+    run_ranks(words_of(whole, shards, **on_device), 2)
+    run_ranks(words_of(stopped, shards, **on_device, run__stop_at="5 steps", data__workers=1), 2)
+    run_ranks(words_of(stopped, shards, **on_device), 2)
+    assert_same_run(whole, stopped, 8)
+    # The same draws as on the CPU: nearly the same picture, and not quite.
+    ours, theirs = metrics_of(whole)[0], metrics_of(undisturbed)[0]
+    assert ours["keys"] == theirs["keys"]
+    assert ours["total"] == pytest.approx(theirs["total"], rel=1e-3)
+    assert ours["total"] != theirs["total"]
+    said = run_ranks(words_of(stopped, shards, schedule__total="8 steps"), 2, expect=2)
+    assert "can't go on exactly with another augment.where (it was 'gpu', now it is 'cpu')" in said
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_twenty_kills_change_nothing(shards: Path, tmp_path: Path) -> None:
