@@ -1,5 +1,6 @@
 """The ViT, its weights, and features of pictures; see `backbone.networks` for other networks, `backbone.release`."""
 
+from backbone.attention import BACKENDS, Backend, packed_attention, why_unavailable
 from backbone.checkpoint_folder import SafeReader
 from backbone.config import ViTConfig, architecture_name, vit_config, vit_names
 from backbone.feature_cache import FeatureCache
@@ -18,6 +19,8 @@ from backbone.torchvision_shim import ensure_torchvision
 from backbone.vit import Execution, Tokens, VisionTransformer, draw_subsets, subset_size
 
 __all__ = [
+    "BACKENDS",
+    "Backend",
     "Execution",
     "FeatureCache",
     "FeatureKind",
@@ -35,9 +38,11 @@ __all__ = [
     "extract_features",
     "gather_rows",
     "load_backbone",
+    "packed_attention",
     "rank_and_world",
     "share_of",
     "subset_size",
     "vit_config",
     "vit_names",
+    "why_unavailable",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,7 @@ from runtime.errors import UserError
 # xformers: one block-diagonal call (CUDA). varlen: one torch variable-length flash-attention call (CUDA, half
 # precision).
 Backend = Literal["sdpa", "xformers", "varlen"]
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,11 @@ def attention(qkv: Tensor, packing: Packing) -> Tensor:
 
     packed: Tensor = memory_efficient_attention(q[None], k[None], v[None], attn_bias=packing.block_mask)
     return packed[0].flatten(1)
+
+
+def packed_attention(qkv: Tensor, groups: tuple[tuple[int, int], ...], backend: Backend) -> Tensor:
+    """The same for who has no packing at hand."""
+    return attention(qkv, pack(groups, backend, qkv.device))
 
 
 def _sdpa(qkv: Tensor, packing: Packing) -> Tensor:

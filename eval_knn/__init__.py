@@ -14,6 +14,7 @@ from eval_knn.selection import (
     select,
     should_stop,
 )
+from eval_knn.vote import class_scores
 
 __all__ = [
     "Choice",
@@ -25,6 +26,7 @@ __all__ = [
     "Stop",
     "against_start",
     "claim",
+    "class_scores",
     "evaluate",
     "must_stay",
     "paired_bootstrap",

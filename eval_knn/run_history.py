@@ -27,6 +27,7 @@ from records.evaluation import (
 from records.run import RunFolder, is_whole_checkpoint
 from runtime.errors import UserError, naming_path
 from runtime.files import make_directory, replace_link
+from runtime.locks import NO_FLOCK
 
 
 def read_history(run: RunFolder) -> list[Evaluation]:
@@ -91,6 +92,10 @@ def claim(run: RunFolder, name: str, wait: bool = False) -> Iterator[bool]:
         except BlockingIOError:
             yield False
             return
+        except OSError as error:
+            # Without flock two may evaluate the same checkpoint; results are whole and equal, so that only costs time.
+            if error.errno not in NO_FLOCK:
+                raise
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode(), 0)
         yield True

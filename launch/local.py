@@ -17,6 +17,7 @@ from types import FrameType
 from launch.ending import record_end
 from launch.jobs import Job, read_job, record_event
 from records.run import EXIT_REQUEUE
+from runtime.locks import NO_FLOCK
 
 # From the request to end until the ranks are killed.
 GRACE_SECONDS = 60.0
@@ -159,7 +160,11 @@ def start_in_background(job: Job) -> str:
 def _lock(folder: Path) -> Iterator[int]:
     descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in NO_FLOCK:
+                raise
         yield descriptor
     finally:
         os.close(descriptor)
@@ -175,7 +180,21 @@ def is_supervised(folder: Path) -> bool:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
+        except OSError as error:
+            if error.errno not in NO_FLOCK:
+                raise
+            return _lives(folder)
     return False
+
+
+def _lives(folder: Path) -> bool:
+    """Where there is no flock to ask: whether the supervisor's number is that of such a process on this machine."""
+    number = read_job(folder).job_id
+    try:
+        words = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"launch.local" in words and str(folder).encode() in words
 
 
 if __name__ == "__main__":

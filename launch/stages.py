@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,14 @@ def probe_job(
     words = ["linear_probe", *weights, str(_config_file(run, "probe"))]
     job = describe("probe", run, words, cluster, output=ProbeFolder(out).results, after=after)
     return StageJob(job, _stored(config))
+
+
+def doctor_job(config: Any, folder: Path, cluster: ClusterConfig) -> StageJob:
+    """The checks of `launch doctor`, as many processes as a training would have. It is not started again."""
+    words = ["launch.doctor", str(folder.absolute()), str(_config_file(folder, "doctor"))]
+    if cluster.resources("doctor").gpus_per_node:
+        words.append("--gpu")
+    return StageJob(describe("doctor", folder, words, replace(cluster, max_restarts=0)), _stored(config))
 
 
 def _config_file(run: Path, stage: str) -> Path:

@@ -71,6 +71,22 @@ def _probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
     _start(probe_job(config, arguments.weights, cluster), cluster, arguments.dry_run)
 
 
+def _doctor_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cluster", metavar="FILE", help="where to run (default: on this machine)")
+    parser.add_argument("--nodes", type=int, help="machines, instead of the cluster file's number")
+    parser.add_argument("--partition", help="partition, instead of the cluster file's")
+
+
+def _doctor(arguments: argparse.Namespace, config: None) -> int:
+    from launch.doctor.command import default_ranks, load_doctor_config, run_doctor
+
+    examined, is_own = load_doctor_config(arguments.words)
+    overrides = {"nodes": arguments.nodes, "partition": arguments.partition}
+    if arguments.cluster is None:
+        overrides["tasks_per_node"] = default_ranks()
+    return run_doctor(examined, load_cluster(arguments.cluster, "pretrain", **overrides), is_own)
+
+
 def _run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cluster", metavar="FILE", help="where to run (default: here, one after the other)")
     parser.add_argument("--dry-run", action="store_true", help="print the jobs' scripts and submit nothing")
@@ -144,6 +160,13 @@ STAGE_COMMANDS = [
         _run,
         schema=ChainConfig,
         options=_run_options,
+    ),
+    Command(
+        "doctor",
+        "Whether this machine or cluster can train: every part tried, a table with remedies, a JSON for a bug report.",
+        _doctor,
+        ("[WORDS…]",),
+        options=_doctor_options,
     ),
     Command(
         "plan",

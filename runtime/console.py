@@ -27,6 +27,7 @@ PROGRESS_EVERY_SECONDS = 10.0
 
 _terminal = Console(highlight=False, markup=False, soft_wrap=True)
 _log_file: IO[str] | None = None
+_is_quiet = False
 # While a bar is drawn, lines must be printed above it, by the bar's own console.
 _live: Progress | None = None
 
@@ -61,9 +62,20 @@ def log_to(path: Path | str) -> Iterator[None]:
         stream.close()
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Say nothing inside the block, where a stage runs as a part of something else; warnings are still heard."""
+    global _is_quiet
+    before, _is_quiet = _is_quiet, True
+    try:
+        yield
+    finally:
+        _is_quiet = before
+
+
 def say(text: str = "") -> None:
     """One line of what is going on."""
-    if is_main_process():
+    if is_main_process() and not _is_quiet:
         _print(text)
 
 

@@ -6,6 +6,7 @@ that starts after a crash, sees the old content or the new, never a part.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -31,10 +32,13 @@ def _temporary_sibling(path: Path) -> Path:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make a rename inside `directory` survive a power cut."""
+    """Make a rename inside `directory` survive a power cut, where the file system knows how to."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # what some network file systems say of folders
+            raise
     finally:
         os.close(descriptor)
 

@@ -127,8 +127,10 @@ def device_index(local_rank: int, visible: int) -> int:
 
 
 @contextmanager
-def joined_world(device: Literal["auto", "cpu", "cuda"], timeout_seconds: float) -> Iterator[World]:
-    """Connect the processes for the length of the block.
+def joined_world(
+    device: Literal["auto", "cpu", "cuda"], timeout_seconds: float, alone: bool = False
+) -> Iterator[World]:
+    """Connect the processes for the length of the block; `alone`: each of them is a world of its own.
 
     A process of several that fails in the block ends at once, without waiting for the others: its closed connections
     end them too.
@@ -141,6 +143,8 @@ def joined_world(device: Literal["auto", "cpu", "cuda"], timeout_seconds: float)
     if cuda:
         own_device = torch.device("cuda", device_index(place.local_rank, torch.cuda.device_count()))
         torch.cuda.set_device(own_device)
+    if alone:
+        place = ProcessPlace(0, 1, 0, 1, None, None)
     timeout = timedelta(seconds=timeout_seconds)
     backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
     if place.size == 1 and place.port is None:

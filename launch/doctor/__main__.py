@@ -1,0 +1,20 @@
+"""`python -m launch.doctor FOLDER CONFIG [--gpu]`: one rank of the job that `python -m launch doctor` submits."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from launch.doctor.examine import DoctorFolder, examine
+from pretrain import PretrainConfig
+from runtime.config import load_config
+from runtime.errors import exit_code_of
+
+
+def main() -> None:
+    folder, config = DoctorFolder(Path(sys.argv[1])), load_config(PretrainConfig, sys.argv[2])
+    examine(folder, config, wants_gpu="--gpu" in sys.argv[3:])
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code_of(main))
