@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import simplejpeg
 import torch
 
 from launch.doctor import attention, file_system, neighbours, training, versions
 from launch.doctor.rows import Row, read_notes
 from pretrain import PretrainConfig, requirements_of
-from pretrain.data import loader as data_loader
 from pretrain.run import checkpoints, checksummed_writer
 from pretrain.selftest import joined_world, sharding_config, write_pictures
 from runtime.errors import UserError
@@ -253,13 +253,13 @@ def test_sound_steps(tmp_path: Path, config: PretrainConfig) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_a_slow_decoder(tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = data_loader.augment_jpeg
+    sound = simplejpeg.decode_jpeg
 
-    def slow(*words: Any) -> Any:
+    def slow(*words: Any, **named: Any) -> Any:
         time.sleep(0.05)
-        return sound(*words)
+        return sound(*words, **named)
 
-    monkeypatch.setattr(data_loader, "augment_jpeg", slow)
+    monkeypatch.setattr(simplejpeg, "decode_jpeg", slow)
     row = row_of(iter(steps(config, tmp_path / "ten")), "data rate")
     assert row.status == "warn" and row.figures["loaded"] < row.figures["eaten"]
 
