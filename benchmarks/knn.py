@@ -53,7 +53,7 @@ def ours(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> Scores:
     from eval_knn.neighbours import nearest
     from eval_knn.vote import vote
 
-    return dict(vote(nearest(queries, gallery, max(KS), None, KS), labels, CLASSES, KS, 0.07))
+    return dict(vote(nearest(queries, gallery, max(KS)), labels, CLASSES, KS, 0.07))
 
 
 def torch_topk(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> Scores:
@@ -147,6 +147,16 @@ def compare(size: str, width: int, rounds: int, names: list[str], few_queries: i
         values += (f"{np.abs(scores[name, count] - scores['ours', count]).max():.1e}",)
         cells = "".join(f"  {value:>{len(column)}}" for value, column in zip(values, columns, strict=True))
         print(f"{name:22}{cells}")
+    _print_ours_beside_fastest(best)
+
+
+def _print_ours_beside_fastest(best: dict[tuple[str, int], tuple[float, float, float]]) -> None:
+    """How fast ours is next to the fastest of the others with as many queries: 1 or more is at least as fast."""
+    for count in sorted({count for name, count in best if name != "ours"}):
+        times = {name: best[name, queries][1] for name, queries in best if queries == count and name != "ours"}
+        fastest = min(times, key=times.__getitem__)
+        ratio = times[fastest] / best["ours", count][1]
+        print(f"ours / fastest, {count:,} queries: {ratio:.2f} (the fastest other is {fastest}, by cpu seconds)")
 
 
 def _store_features(folder: Path, query_count: int, gallery_count: int, width: int) -> None:

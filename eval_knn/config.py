@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from eval_knn.selection import SelectionConfig
 from eval_knn.split import SplitConfig
 from runtime.config import option
 from runtime.errors import UserError
+from runtime.files import user_cache
 from scoring.intervals import BootstrapConfig
 
 
@@ -81,7 +81,4 @@ class EvalConfig:
                 raise UserError(f"selection uses {name}, but {k} is not among ks {self.ks}; add it there.")
 
     def cache_folder(self) -> Path:
-        if self.cache is not None:
-            return Path(self.cache)
-        base = os.environ.get("XDG_CACHE_HOME")
-        return (Path(base) if base else Path.home() / ".cache") / "panendofm" / "eval_knn"
+        return Path(self.cache) if self.cache is not None else user_cache("eval_knn")

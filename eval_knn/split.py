@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eval_knn.block_search import Exclusions
 from eval_knn.labelled_images import LabelledImages
-from eval_knn.neighbours import Exclusions
 from runtime.config import option
 from runtime.console import say, warn
 from runtime.errors import UserError

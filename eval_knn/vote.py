@@ -15,7 +15,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from backbone import gather_rows, rank_and_world, share_of
-from eval_knn.neighbours import Exclusions, Integers, Neighbours, SearchConfig, nearest, unit_rows
+from eval_knn.block_search import Exclusions, Integers
+from eval_knn.neighbours import Neighbours, SearchConfig, nearest, unit_rows
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def class_scores(
     queries = query_features[first:last]
     if not unit:
         queries, gallery_features = unit_rows(queries), unit_rows(gallery_features)
-    share = nearest(queries, gallery_features, max(ks), search, ks, excluded)
+    share = nearest(queries, gallery_features, max(ks), search, excluded)
     rows = gather_rows(torch.from_numpy(share.rows), len(query_features), group).numpy()
     similarities = gather_rows(torch.from_numpy(share.similarities), len(query_features), group).numpy()
     neighbours = Neighbours(rows, similarities, share.recall)

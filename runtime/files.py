@@ -54,6 +54,12 @@ def make_private_directory(path: Path | str) -> Path:
     return path
 
 
+def user_cache(stage: str) -> Path:
+    """A stage's folder in the user's cache folder; it need not exist."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "panendofm" / stage
+
+
 def make_directory(path: Path | str) -> Path:
     """Create a folder and its parents; it may exist already."""
     path = Path(path)

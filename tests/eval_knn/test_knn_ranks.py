@@ -20,7 +20,7 @@ from torch.distributed.fsdp import fully_shard
 from backbone import VisionTransformer, vit_config
 from eval_knn import EvalConfig, evaluate
 from eval_knn.__main__ import COMMAND
-from eval_knn.neighbours import Exclusions
+from eval_knn.block_search import Exclusions
 from eval_knn.vote import class_scores
 from records.documents import as_document
 from runtime.command_line import run_stage
