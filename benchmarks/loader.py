@@ -34,7 +34,7 @@ VIT = vit_config("vit_large_patch14", drop_path=0.4)
 
 def ours(folder: Path, images: int) -> float:
     shards = open_shards(folder)
-    order = DataOrder(shards.corpus_of, shards.video_of, 0, BATCH, BATCH)
+    order = DataOrder(shards.runs, 0, BATCH, BATCH)
     batches = RankBatches(shards, order, AugmentConfig(), MaskConfig(), VIT.patch_px, BATCH, 0)
     steps = range(images // BATCH)
     began = time.process_time()

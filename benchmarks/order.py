@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pretrain.data.order import DataOrder
+from pretrain.data.sample_runs import sort_samples
 
 SIZES = ((20_000, 200), (1_000_000, 2_000), (10_000_000, 20_000))
 MICROGROUPS = 40
@@ -36,7 +37,7 @@ def measure(samples: int, videos: int, batch: int) -> None:
     corpora = of_sample * 5 // videos  # numbered by corpus, as the shards' are
     before = peak_mb()
     orders: list[DataOrder] = []
-    start = seconds(lambda: orders.append(DataOrder(corpora, of_sample, 0, batch, batch // MICROGROUPS)))
+    start = seconds(lambda: orders.append(DataOrder(sort_samples(corpora, of_sample), 0, batch, batch // MICROGROUPS)))
     order = orders[0]
     first = seconds(lambda: order.batch(0))
     ordinary = statistics.median(seconds(lambda step=step: order.batch(step)) for step in range(1, 12))  # type: ignore[misc]

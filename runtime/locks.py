@@ -101,6 +101,17 @@ def _own_name() -> bytes:
     return json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode()
 
 
+@contextmanager
+def waiting_lock(path: Path | str) -> Iterator[None]:
+    """Hold the file `path`, as soon as no other process does. The kernel frees it when the process ends."""
+    with naming_path("lock", path), Path(path).open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(stream, fcntl.LOCK_UN)  # not left to close(): a process forked meanwhile has the file, too
+
+
 def _holder(path: Path) -> str:
     try:
         holder = json.loads(path.read_text(encoding="utf-8"))

@@ -12,15 +12,22 @@ from runtime.errors import UserError, naming_path
 
 
 def read_parquet(
-    path: Path | str, remedy: str, columns: Sequence[str] | None = None, schema: pa.Schema | None = None
+    path: Path | str,
+    remedy: str,
+    columns: Sequence[str] | None = None,
+    schema: pa.Schema | None = None,
+    dictionaries: Sequence[str] = (),
 ) -> pa.Table:
-    """The table of a Parquet file, with all of `columns` or of `schema`; `remedy` ends an error: «make it again»."""
+    """The table of a Parquet file, with all of `columns` or of `schema`; `remedy` ends an error: «make it again».
+
+    `dictionaries`: columns of few distinct texts, each held once in memory.
+    """
     path = Path(path)
     if not path.is_file():
         raise UserError(f"cannot read {path}: it does not exist; {remedy}.")
     with naming_path("read", path), path.open("rb") as stream:
         try:
-            file = pq.ParquetFile(stream)
+            file = pq.ParquetFile(stream, read_dictionary=list(dictionaries))
             wanted = schema.names if schema is not None else columns
             absent = [name for name in wanted or () if name not in file.schema_arrow.names]
             if absent:

@@ -35,6 +35,19 @@ def shuffled(stream: tuple[int, ...], count: int) -> Ints:
     return np.argsort(random_words(stream, count), kind="stable")
 
 
+def shuffled_stretch(stream: tuple[int, ...], count: int, begin: int, end: int) -> Ints:
+    """The numbers that `shuffled` puts at the places `begin` to `end`, in rising order; in a third of its time."""
+    if (begin, end) == (0, count):
+        return np.arange(count)
+    words = random_words(stream, count)
+    edges = [edge for edge in (begin, end) if edge < count]
+    parted = np.partition(words, edges)
+    inside = (words >= parted[begin]) & (words < parted[end] if end < count else True)
+    if np.count_nonzero(inside) != end - begin:  # equal words at an edge: their order decides
+        return np.sort(shuffled(stream, count)[begin:end])
+    return np.flatnonzero(inside)
+
+
 def words_of(stream: tuple[int, ...], numbers: Ints) -> Words:
     """A random word for each number, whatever the others are."""
     return mix(random_words(stream, 1)[0] ^ mix(numbers.astype(np.uint64)))

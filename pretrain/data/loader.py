@@ -42,6 +42,11 @@ class DataConfig:
         None,
         low=1,
     )
+    index: str | None = option(
+        "Folder for the memory-mapped index of all samples, which is built once per shard set and shared by the ranks "
+        "of a node; null: panendofm/pretrain in the user's cache folder.",
+        None,
+    )
     cache: CacheConfig = option("Whole shards on a local disk, for slow or remote storage.", CacheConfig())
 
 
@@ -62,7 +67,7 @@ class LoadedBatch:
 
 def shards_of(config: DataConfig) -> ShardSet:
     """The shards of a run, cached where that is asked for. A cache that would be too small is refused."""
-    shards = open_shards(config.shards, config.cache)
+    shards = open_shards(config.shards, config.cache, config.index)
     if shards.cache is not None:
         windows = len(shards.shards) if config.window_shards is None else 2 * config.window_shards
         needed = int(np.sort(shards.shard_bytes)[-windows:].sum())
@@ -86,8 +91,7 @@ def order_of(data: DataConfig, batch: BatchConfig, seed: int, shards: ShardSet) 
             )
         weights = [float(data.weights.get(name, 0.0)) for name in shards.corpora]
     return DataOrder(
-        shards.corpus_of,
-        shards.video_of,
+        shards.runs,
         seed,
         batch.images,
         batch.microgroup_images,

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from pretrain.data.border import separate_videos
 from pretrain.data.epoch_part import EpochPart, Members, Runs
-from pretrain.data.keyed_random import Ints, random_words, shuffled, words_of
+from pretrain.data.keyed_random import Ints, random_words, shuffled, shuffled_stretch, words_of
+from pretrain.data.sample_runs import SampleRuns, sorted_by
 from runtime.errors import UserError
 
 # Changes when the same arguments give other batches: a run goes on with the version that it began with.
@@ -53,7 +54,7 @@ class _Selection(NamedTuple):
 
 
 class DataOrder:
-    """The order of a corpus of samples, each of a corpus (`corpora` [N], numbers from 0) and a video (`videos` [N]).
+    """The order of samples, each of a corpus and a video.
 
     `weights` gives every corpus its share of the samples seen; without it each sample is seen once an epoch. With it
     an epoch still has as many samples as the corpora hold, and every corpus runs through permutations of its own.
@@ -62,13 +63,12 @@ class DataOrder:
 
     def __init__(
         self,
-        corpora: Ints,
-        videos: Ints,
+        samples: SampleRuns,
         seed: int,
         batch_images: int,
         microgroup_images: int,
         weights: list[float] | None = None,
-        shards: Ints | None = None,
+        shards: NDArray[np.integer] | None = None,
         window_shards: int | None = None,
     ) -> None:
         if batch_images % microgroup_images:
@@ -76,10 +76,10 @@ class DataOrder:
                 f"batch.images={batch_images} is not a multiple of batch.microgroup_images={microgroup_images}; "
                 "change one."
             )
-        if not len(corpora):
+        if not len(samples.rows):
             raise UserError("there are no samples to train on; check data.shards.")
         self.seed, self.batch_images, self.microgroup_images = seed, batch_images, microgroup_images
-        self._sort(corpora, videos)
+        self._take(samples)
         sizes = np.diff(self._corpus_starts)
         self._is_weighted = weights is not None
         self._counts = sizes if weights is None else _shares(np.asarray(weights, float), sizes)
@@ -88,7 +88,7 @@ class DataOrder:
         self._shards: NDArray[np.int32] | None = None
         if window_shards is not None:
             assert shards is not None
-            self._shards = shards[self._rows].astype(np.int32)
+            self._shards = shards[self._rows].astype(np.int32, copy=False)
             self._shard_count = int(self._shards.max()) + 1
             self._windows = -(-self._shard_count // window_shards)
         self._run_of_place: NDArray[np.int32] | None = None
@@ -98,16 +98,13 @@ class DataOrder:
         self._selections: dict[int, _Selection] = {}
         self._parts: dict[PartName, EpochPart] = {}
 
-    def _sort(self, corpora: Ints, videos: Ints) -> None:
-        """All samples by corpus and video: a sample's place in this order stands for it from here on."""
-        videos, corpus_of_video = _numbered_by_corpus(corpora, videos)
-        order = _sorted_by(videos)
-        self._rows = order.astype(np.int32 if len(order) < 2**31 else np.int64)  # [N], by place
-        sizes = np.bincount(videos)
-        self._run_videos = np.arange(len(sizes))
-        self._run_corpora = corpus_of_video
-        self._run_starts = np.concatenate([[0], np.cumsum(sizes)])
-        corpus_sizes = np.bincount(corpus_of_video, weights=sizes).astype(np.int64)
+    def _take(self, samples: SampleRuns) -> None:
+        """A sample's place among the sorted ones stands for it from here on."""
+        self._rows = samples.rows  # [N], by place
+        self._run_videos = np.arange(len(samples.sizes))
+        self._run_corpora = samples.corpora
+        self._run_starts = np.concatenate([[0], np.cumsum(samples.sizes)])
+        corpus_sizes = np.bincount(samples.corpora, weights=samples.sizes).astype(np.int64)
         self._corpus_starts = np.concatenate([[0], np.cumsum(corpus_sizes)])
 
     def batch(self, step: int) -> OrderedBatch:
@@ -222,12 +219,12 @@ class DataOrder:
             while position < end:
                 cycle, offset = divmod(position, size)
                 taken = min(end - position, size - offset)
-                whole = np.arange(size) if taken == size else shuffled((self.seed, _CYCLE, corpus, cycle), size)
-                places.append(first + np.sort(whole[offset : offset + taken]))
+                stretch = shuffled_stretch((self.seed, _CYCLE, corpus, cycle), size, offset, offset + taken)
+                places.append(first + stretch)
                 uses.append(np.full(taken, cycle, np.int64))
                 position += taken
         all_places, all_uses = np.concatenate(places), np.concatenate(uses)
-        order = _sorted_by(self._run_of_place[all_places])
+        order = sorted_by(self._run_of_place[all_places])
         return all_places[order], all_uses[order]
 
 
@@ -270,32 +267,3 @@ def _shares(weights: NDArray[np.float64], sizes: Ints) -> Ints:
     left = round(float(exact.sum())) - int(counts.sum())
     counts[np.argsort(counts - exact, kind="stable")[:left]] += 1
     return counts
-
-
-def _numbered_by_corpus(corpora: Ints, videos: Ints) -> tuple[Ints, Ints]:
-    """Videos [N] under new numbers without gaps, sorted by corpus, and the corpus of each number [V]."""
-    largest = int(videos.max())
-    if largest < 2 * len(videos) + 1000:  # small enough for a table
-        corpus_of = np.full(largest + 1, -1, np.int64)
-        corpus_of[videos] = corpora
-        if np.array_equal(corpus_of[videos], corpora):  # no video belongs to two corpora
-            known = np.flatnonzero(corpus_of >= 0)
-            known = known[np.argsort(corpus_of[known], kind="stable")]
-            if len(known) == largest + 1 and np.all(np.diff(known) > 0):
-                return videos, corpus_of
-            number = np.empty(largest + 1, np.int64)
-            number[known] = np.arange(len(known))
-            return number[videos], corpus_of[known]
-    pairs, numbers = np.unique(np.stack([corpora, videos]), axis=1, return_inverse=True)
-    return numbers.ravel(), pairs[0]
-
-
-def _sorted_by(values: NDArray[np.integer]) -> Ints:
-    """The order that sorts numbers from 0 on, stable. By digits of 16 bits, for which NumPy has a radix sort."""
-    order: Ints | None = None
-    for shift in range(0, max(int(values.max()).bit_length(), 1), 16):
-        digits = ((values if order is None else values[order]) >> shift & 0xFFFF).astype(np.uint16)
-        by_digit = np.argsort(digits, kind="stable")
-        order = by_digit if order is None else order[by_digit]
-    assert order is not None
-    return order

@@ -39,7 +39,7 @@ def config_of(shards: Path, **changes: object) -> PretrainConfig:
 def parts_of(config: PretrainConfig, steps: range, rank: int = 0, world_size: int = 1) -> tuple[RankBatches, Requests]:
     shards = open_shards(config.data.shards)
     batch = config.batch
-    order = DataOrder(shards.corpus_of, shards.video_of, config.run.seed, batch.images, batch.microgroup_images)
+    order = DataOrder(shards.runs, config.run.seed, batch.images, batch.microgroup_images)
     answers = RankBatches(
         shards, order, config.augment, config.masks, config.model.vit().patch_px, batch.microgroup_images, 0
     )

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pretrain.data.order import DataOrder
+from pretrain.data.sample_runs import sort_samples
 from runtime.errors import UserError
 
 
@@ -38,7 +39,7 @@ def test_every_epoch_is_a_permutation(
     frames: list[int], corpora: int, groups: int, group: int, epoch: int, seed: int
 ) -> None:
     of_corpus, videos = corpus(frames, corpora)
-    order = DataOrder(of_corpus, videos, seed, groups * group, group)
+    order = DataOrder(sort_samples(of_corpus, videos), seed, groups * group, group)
     assert sorted(row for row, _ in epoch_of(order, epoch)) == list(range(len(videos)))
 
 
@@ -48,7 +49,7 @@ def test_no_batch_holds_two_frames_of_a_video_while_there_are_batches_enough(
     frames: list[int], corpora: int, groups: int, group: int, seed: int
 ) -> None:
     of_corpus, videos = corpus(frames, corpora)
-    order = DataOrder(of_corpus, videos, seed, groups * group, group)
+    order = DataOrder(sort_samples(of_corpus, videos), seed, groups * group, group)
     full_batches = order.epoch_images // order.batch_images - 1
     for step in range(order.epoch_images // order.batch_images):
         repeats = Counter(videos[order.batch(step).rows].tolist())
@@ -64,7 +65,7 @@ def test_no_batch_holds_two_frames_of_a_video_while_there_are_batches_enough(
 def test_frames_that_must_share_a_batch_go_to_different_groups(groups: int, group: int, seed: int) -> None:
     # `group` videos, each with one frame per group in every batch: no two of them need to meet in a group.
     videos = np.repeat(np.arange(group), groups * 3)
-    order = DataOrder(np.zeros_like(videos), videos, seed, groups * group, group)
+    order = DataOrder(sort_samples(np.zeros_like(videos), videos), seed, groups * group, group)
     for step in range(6):
         for members in order.batch(step).rows.reshape(groups, group):
             assert len(set(videos[members].tolist())) == group
@@ -73,7 +74,7 @@ def test_frames_that_must_share_a_batch_go_to_different_groups(groups: int, grou
 def test_batches_shared_by_two_epochs_hold_no_video_twice() -> None:
     of_corpus, videos = corpus([6] * 70, 2)  # 420 samples, batches of 32: 13.1 batches an epoch
     for seed in range(20):
-        order = DataOrder(of_corpus, videos, seed, 32, 8)
+        order = DataOrder(sort_samples(of_corpus, videos), seed, 32, 8)
         for epoch in (1, 2, 3):
             rows = order.batch(epoch * 420 // 32).rows
             assert len(set(videos[rows].tolist())) == 32, f"seed {seed}, epoch {epoch}"
@@ -83,7 +84,7 @@ def test_batches_shared_by_two_epochs_hold_no_video_twice() -> None:
 @given(st.lists(st.floats(0.05, 5.0), min_size=3, max_size=3), st.integers(0, 2**63))
 def test_corpora_appear_by_their_weights(weights: list[float], seed: int) -> None:
     of_corpus, videos = corpus([3] * 200, 3)
-    order = DataOrder(of_corpus, videos, seed, 50, 10, weights)
+    order = DataOrder(sort_samples(of_corpus, videos), seed, 50, 10, weights)
     share = np.array(weights) / sum(weights)
     counts = np.array([np.bincount(of_corpus[order.batch(s).rows], minlength=3) for s in range(12)])  # one epoch
     assert np.abs(counts.sum(0) - share * 600).max() <= 1
@@ -92,22 +93,22 @@ def test_corpora_appear_by_their_weights(weights: list[float], seed: int) -> Non
 
 def test_a_weighted_corpus_runs_through_all_its_samples_before_it_repeats_one() -> None:
     of_corpus, videos = np.array([0] * 30 + [1] * 10), np.arange(40)
-    order = DataOrder(of_corpus, videos, 7, 8, 4, [1.0, 3.0])  # corpus 1: 30 of an epoch's 40 samples, from 10
+    order = DataOrder(sort_samples(of_corpus, videos), 7, 8, 4, [1.0, 3.0])  # corpus 1: 30 of 40 samples, from 10
     seen = [(int(r), int(u)) for s in range(20) for r, u in zip(*order.batch(s)[:2], strict=True)]
     assert max(Counter(seen).values()) == 1  # (row, use) never repeats, so no augmentation does
     uses = Counter(row for row, _ in seen)
     assert {uses[row] for row in range(30, 40)} == {12}
     assert {uses[row] for row in range(30)} <= {1, 2}
     with pytest.raises(UserError, match=r"data\.weights"):
-        DataOrder(of_corpus, videos, 7, 8, 4, [0.0, 0.0])
+        DataOrder(sort_samples(of_corpus, videos), 7, 8, 4, [0.0, 0.0])
 
 
 def test_a_step_can_be_asked_for_alone() -> None:
     of_corpus, videos = corpus([5] * 30, 2)
-    forwards = DataOrder(of_corpus, videos, 3, 16, 4)
+    forwards = DataOrder(sort_samples(of_corpus, videos), 3, 16, 4)
     expected = {step: forwards.batch(step) for step in range(40)}
     for step in (33, 0, 39, 20):  # as a resumed run does: nothing before it was asked for
-        alone = DataOrder(of_corpus, videos, 3, 16, 4).batch(step)
+        alone = DataOrder(sort_samples(of_corpus, videos), 3, 16, 4).batch(step)
         for ours, theirs in zip(alone, expected[step], strict=True):
             assert np.array_equal(ours, theirs)
 
@@ -115,7 +116,7 @@ def test_a_step_can_be_asked_for_alone() -> None:
 def test_the_order_is_this_one() -> None:
     """Frozen values: a change of the order breaks every run that is under way and needs another ORDER_VERSION."""
     of_corpus, videos = corpus([4] * 6, 2)
-    order = DataOrder(of_corpus, videos, 0, 6, 3)
+    order = DataOrder(sort_samples(of_corpus, videos), 0, 6, 3)
     assert [order.batch(s).rows.tolist() for s in (0, 5)] == [[11, 21, 1, 6, 14, 18], [10, 21, 18, 19, 22, 1]]
 
 
@@ -125,7 +126,7 @@ def test_videos_are_kept_apart_where_a_turn_lasts_several_rounds(seed: int) -> N
     rng = np.random.default_rng(seed)
     frames = rng.integers(1, 40, 200).tolist()
     of_corpus, videos = corpus(frames, 3)
-    order = DataOrder(of_corpus, videos, seed, 150, 10)
+    order = DataOrder(sort_samples(of_corpus, videos), seed, 150, 10)
     full_batches = order.epoch_images // order.batch_images - 1
     seen: Counter[int] = Counter()
     for step in range(3 * order.epoch_images // order.batch_images):
@@ -143,7 +144,7 @@ def test_a_batch_holds_what_was_dealt_to_it() -> None:
     """Batch to samples and sample to batch are one map, told from both ends, also of batches that sit out rounds."""
     for seed in range(20):
         of_corpus, videos = corpus([3, 50, 7, 1, 20, 9, 9, 130] * 3, 2)
-        order = DataOrder(of_corpus, videos, seed, 96, 8)
+        order = DataOrder(sort_samples(of_corpus, videos), seed, 96, 8)
         for epoch in (0, 1, 2):
             part = order._part((epoch,))
             dealt = [part.positions_of(batch) for batch in range(part.batches)]
@@ -155,7 +156,7 @@ def test_a_batch_holds_what_was_dealt_to_it() -> None:
 def test_equal_videos_meet_others_in_every_batch() -> None:
     """Lengths that divide the number of batches must not put the same videos together in all of them."""
     videos = np.repeat(np.arange(400), 100)  # 200 batches of 200: each holds half of the videos
-    order = DataOrder(np.zeros_like(videos), videos, 0, 200, 10)
+    order = DataOrder(sort_samples(np.zeros_like(videos), videos), 0, 200, 10)
     sets = [frozenset(videos[order.batch(step).rows].tolist()) for step in range(200)]
     assert {len(one) for one in sets} == {200}
     overlaps = [len(a & b) for i, a in enumerate(sets) for b in sets[:i]]
@@ -166,7 +167,7 @@ def test_equal_videos_meet_others_in_every_batch() -> None:
 def test_a_border_where_every_video_is_taken_is_crossed_at_once() -> None:
     """All 200 videos are in the shared batch already: whoever looks for others sample by sample takes a minute."""
     of_corpus, videos = corpus([200] * 200, 2)
-    order = DataOrder(of_corpus, videos, 0, 992, 31)
+    order = DataOrder(sort_samples(of_corpus, videos), 0, 992, 31)
     border = order.epoch_images // 992
     assert len(order.parts_of(border)) == 2
     most = [max(Counter(videos[order.batch(step).rows].tolist()).values()) for step in (border - 1, border, border + 1)]
@@ -175,15 +176,15 @@ def test_a_border_where_every_video_is_taken_is_crossed_at_once() -> None:
 
 def test_a_million_samples_cross_a_border_without_meeting() -> None:
     videos = np.random.default_rng(0).integers(0, 2000, 1_000_000)
-    order = DataOrder(videos % 5, videos, 3, 992, 31)
+    order = DataOrder(sort_samples(videos % 5, videos), 3, 992, 31)
     for step in (0, 1_000_000 // 992, 2_000_000 // 992):
         assert len(set(videos[order.batch(step).rows].tolist())) == 992
 
 
 def test_epochs_and_seeds_differ() -> None:
     of_corpus, videos = corpus([2] * 100, 1)
-    first = DataOrder(of_corpus, videos, 0, 50, 10)
-    other_seed = DataOrder(of_corpus, videos, 1, 50, 10)
+    first = DataOrder(sort_samples(of_corpus, videos), 0, 50, 10)
+    other_seed = DataOrder(sort_samples(of_corpus, videos), 1, 50, 10)
     orders = [first.batch(0).rows.tolist(), first.batch(4).rows.tolist(), other_seed.batch(0).rows.tolist()]
     assert all(a != b for i, a in enumerate(orders) for b in orders[:i])
     # Chance alone: about 50 · 50/200 of the first batch's samples are in the same batch of the next epoch.
@@ -200,7 +201,7 @@ def in_windows(
 ) -> tuple[DataOrder, np.ndarray, np.ndarray]:
     of_corpus, videos = corpus(frames, corpora)
     of_shard = np.arange(len(videos)) % shards  # a fair share of everything in each, as data_pipeline deals them
-    order = DataOrder(of_corpus, videos, seed, groups * group, group, None, of_shard, window)
+    order = DataOrder(sort_samples(of_corpus, videos), seed, groups * group, group, None, of_shard, window)
     return order, videos, of_shard
 
 
@@ -273,7 +274,7 @@ def test_with_windows_the_order_is_this_one() -> None:
 
 def test_substitutes_are_a_function_of_the_position() -> None:
     of_corpus, videos = corpus([2] * 100, 1)
-    order, again = (DataOrder(of_corpus, videos, 0, 50, 10) for _ in range(2))
+    order, again = (DataOrder(sort_samples(of_corpus, videos), 0, 50, 10) for _ in range(2))
     drawn = [order.substitute(position, attempt) for position in range(40) for attempt in range(2)]
     assert drawn == [again.substitute(position, attempt) for position in range(40) for attempt in range(2)]
     assert len(set(drawn)) > 60
@@ -281,4 +282,4 @@ def test_substitutes_are_a_function_of_the_position() -> None:
 
 def test_a_batch_that_does_not_divide_into_groups_is_refused() -> None:
     with pytest.raises(UserError, match=r"batch\.microgroup_images=3"):
-        DataOrder(np.zeros(4, int), np.arange(4), 0, 4, 3)
+        DataOrder(sort_samples(np.zeros(4, int), np.arange(4)), 0, 4, 3)
