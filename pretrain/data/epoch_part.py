@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pretrain.data.keyed_random import Ints, Words, permuted, shuffled, words_of
 
@@ -28,8 +29,8 @@ _BLOCKS = 64
 class Runs:
     """Samples in runs: those of a video are neighbours. `places` None: the numbers 0 … n − 1."""
 
-    places: Ints | None  # [n], where each sample stands in the corpus as sorted by `DataOrder`
-    uses: int | Ints  # of all samples, or [n]
+    places: NDArray[np.integer] | None  # [n], where each sample stands in the corpus as sorted by `DataOrder`
+    uses: int | NDArray[np.integer]  # of all samples, or [n]
     starts: Ints  # [R + 1], where runs begin in `places`
     videos: Ints  # [R]
     corpora: Ints  # [R]
@@ -168,8 +169,8 @@ class EpochPart:
         index = self._first_place[run] + permuted(positions - self.line_starts[run], self.sizes[run], keys)
         uses = self.runs.uses
         return Members(
-            places=index if self.runs.places is None else self.runs.places[index],
-            uses=np.full(len(index), uses) if isinstance(uses, int) else uses[index],
+            places=index if self.runs.places is None else self.runs.places[index].astype(np.int64),
+            uses=np.full(len(index), uses) if isinstance(uses, int) else uses[index].astype(np.int64),
             videos=self.videos[run],
             corpora=self.corpora[run],
         )

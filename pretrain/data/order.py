@@ -48,8 +48,8 @@ class OrderedBatch(NamedTuple):
 class _Selection(NamedTuple):
     """The samples of an epoch, sorted as the corpus is."""
 
-    places: Ints | None  # None: all of them
-    uses: int | Ints
+    places: NDArray[np.integer] | None  # None: all of them
+    uses: int | NDArray[np.int32]
     edges: Ints  # [windows + 1], positions in the run at which windows begin and end
 
 
@@ -209,23 +209,32 @@ class DataOrder:
         part: Ints = np.array_split(shuffled((self.seed, _WINDOW, epoch), self._shard_count), self._windows)[window]
         return part
 
-    def _weighted(self, epoch: int) -> tuple[Ints, Ints]:
+    def _weighted(self, epoch: int) -> tuple[NDArray[np.integer], NDArray[np.int32]]:
         """Samples of an epoch, and how often each was used before: a stretch of each corpus's endless stream."""
-        assert self._run_of_place is not None
-        places, uses = [], []
+        places, uses = np.empty(self.epoch_images, self._rows.dtype), np.empty(self.epoch_images, np.int32)
+        begin = 0
         for corpus, count in enumerate(self._counts.tolist()):
-            first, size = int(self._corpus_starts[corpus]), int(np.diff(self._corpus_starts)[corpus])
-            position, end = epoch * count, (epoch + 1) * count
-            while position < end:
-                cycle, offset = divmod(position, size)
-                taken = min(end - position, size - offset)
-                stretch = shuffled_stretch((self.seed, _CYCLE, corpus, cycle), size, offset, offset + taken)
-                places.append(first + stretch)
-                uses.append(np.full(taken, cycle, np.int64))
-                position += taken
-        all_places, all_uses = np.concatenate(places), np.concatenate(uses)
-        order = sorted_by(self._run_of_place[all_places])
-        return all_places[order], all_uses[order]
+            part = slice(begin, begin + count)
+            self._stretch(corpus, epoch * count, places[part], uses[part])
+            begin += count
+        return places, uses
+
+    def _stretch(self, corpus: int, position: int, places: NDArray[np.integer], uses: NDArray[np.int32]) -> None:
+        """Fill in a stretch of a corpus's stream from a position on, video after video and cycle after cycle."""
+        assert self._run_of_place is not None
+        first, size = int(self._corpus_starts[corpus]), int(np.diff(self._corpus_starts)[corpus])
+        filled = 0
+        while filled < len(places):
+            cycle, offset = divmod(position + filled, size)
+            taken = min(len(places) - filled, size - offset)
+            part = slice(filled, filled + taken)
+            places[part] = shuffled_stretch((self.seed, _CYCLE, corpus, cycle), size, offset, offset + taken)
+            places[part] += first
+            uses[part] = cycle
+            filled += taken
+        if len(places) and uses[0] != uses[-1]:  # each cycle is sorted in itself
+            order = sorted_by(self._run_of_place[places])
+            places[:], uses[:] = places[order], uses[order]
 
 
 def _deal(videos: Ints, capacities: Ints, stream: tuple[int, ...]) -> Ints:

@@ -31,7 +31,7 @@ from runtime.files import atomic_directory, damage_checksum, make_directory, syn
 from runtime.locks import waiting_lock
 
 _FORMAT = 1
-_SAMPLES, _VIDEOS, _DOCUMENT = "samples.arrow", "videos.arrow", "index.json"
+_SAMPLES, _VIDEOS, _DOCUMENT = "samples.arrow", "videos.arrow", "columns.json"
 # An index that nobody has opened for so long goes when another one is built.
 _UNUSED_SECONDS = 30 * 24 * 3600
 # From so many shards on it is shown how the building goes.

@@ -88,7 +88,7 @@ def test_it_is_built_once_and_anew_for_changed_shards(folder: Path, tmp_path: Pa
         open_shards(own, indexes=tmp_path / "i")
 
 
-@pytest.mark.parametrize("name", ["samples.arrow", "videos.arrow", "index.json"])
+@pytest.mark.parametrize("name", ["samples.arrow", "videos.arrow", "columns.json"])
 @pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
 def test_a_damaged_index_is_named_and_built_anew(
     folder: Path, tmp_path: Path, name: str, how: str, capsys: pytest.CaptureFixture[str]
@@ -106,7 +106,7 @@ def test_a_damaged_index_is_named_and_built_anew(
     assert [(again.key(row), again.read(row)) for row in range(len(again))] == expected
     assert damaged.read_bytes() == content
     said = capsys.readouterr()
-    assert (f"{name} is damaged; it is built anew" in said.out + said.err) == (how != "gone" or name != "index.json")
+    assert (f"{name} is damaged; it is built anew" in said.out + said.err) == (how != "gone" or name != "columns.json")
 
 
 def _open_and_report(folder: Path, indexes: Path, answer: multiprocessing.SimpleQueue[tuple[str, list[int]]]) -> None:
