@@ -48,7 +48,13 @@ _HALF_AS_MANY_STEPS = (
     *("warm_start.heads=5 steps", "warm_start.ramp=10 steps"),
 )
 
+_LONGER = (
+    *("schedule.total=160 steps", "monitor.every_steps=40"),
+    *("warm_start.heads=20 steps", "warm_start.ramp=40 steps"),
+)
+
 SEARCH = {
+    "longer": _free("no anchor, momentum from 0.97, 160 steps", 0.001, *_LONGER),
     "free": _free("no anchor, momentum from 0.97", 0.001),
     "free_slow": _free("the same", 0.0003),
     "free_fast": _free("the same", 0.003),
@@ -87,8 +93,23 @@ PARTS = {
     "low_rate": Arm("the recipe at a tenth of the rate", ("warm_start.when=never", "schedule.base_lr=0.0004")),
 }
 
+# What a stage begins with, where that is not the released weights: a run's best checkpoint, or a part of the weights.
+OURS, WITHOUT_REGISTERS = "ours_0", "without_registers"
+STARTS = {"high_resolution": OURS, "high_resolution_gram": OURS, "new_registers": WITHOUT_REGISTERS}
+_HIGH_RESOLUTION = (
+    *("augment.global_px=224", "augment.local_px=84", "batch.images=16", "batch.microgroup_images=16"),
+    *("schedule.total=20 steps", "schedule.warmup=4 steps", "schedule.base_lr=0.001", "monitor.every_steps=10"),
+    *("warm_start.heads=6 steps", "warm_start.ramp=8 steps", "schedule.teacher_temperature_warmup=0 steps"),
+)
+STAGES = {
+    "high_resolution": Arm("112 → 224 pixels, features anchored", _HIGH_RESOLUTION),
+    "high_resolution_gram": Arm("112 → 224 pixels, Gram anchor", (*_HIGH_RESOLUTION, "warm_start.anchor=gram")),
+    "new_registers": Arm("new registers on weights without any", (*_OURS, "init.new_registers=true")),
+}
+
 GROUPS = {
     "search": Group("What was searched for a gain", SEARCH, (100,)),
     "main": Group("The ways", MAIN, (0, 1, 2)),
     "parts": Group("The warm start less one part, and a lower rate", PARTS, (0,)),
+    "stages": Group("Later stages", STAGES, (0,)),
 }

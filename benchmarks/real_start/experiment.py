@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.torch import load_file, save
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedGroupKFold
 
-from backbone import Preprocessing, load_backbone
-from benchmarks.real_start.arms import EVERY_STEPS, GROUPS, GUARD_OFF, STEPS
+from backbone import LoadedBackbone, Preprocessing, load_backbone
+from backbone.release.start import averaged_with_start
+from benchmarks.real_start.arms import EVERY_STEPS, GROUPS, GUARD_OFF, OURS, STARTS, STEPS, WITHOUT_REGISTERS
 from benchmarks.warm_start import source_domain
 from eval_knn import Evaluator, Result
 from pretrain import PretrainConfig, pretrain
@@ -24,12 +26,14 @@ from records.run import RunFolder
 from records.shards import ShardFolder
 from runtime.config import load_config
 from runtime.errors import UserError
-from runtime.files import make_directory, write_json
+from runtime.files import atomic_file, make_directory, read_json, write_json
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 WEIGHTS = "weights/dinov2_vits14_reg4_first8_fp16.safetensors"
 LABELLED, UNLABELLED, ALSO_GUARDED = "kvasir8", "hyperkvasir-unlabelled", "hyperkvasir"
 _PATTERNS_PER_CLASS, _FOLDS = 50, 5
+START_SHARES = (0.3, 0.6)  # of the starting weights in averages with the trained ones
+KEPT = (OURS, "tuned_0", *(f"{arm}_0" for arm in STARTS))  # runs whose best checkpoint stays
 
 
 class Experiment:
@@ -60,30 +64,71 @@ class Experiment:
         result = make_directory(self.folder / "results") / f"{arm}_{seed}.json"
         if not result.exists():
             began, cpu = time.monotonic(), time.process_time()
-            run = RunFolder(self.folder / "runs" / f"{arm}_{seed}")
-            words = [f"run.dir={run.path}", f"run.seed={seed}", GUARD_OFF, *GROUPS[group].arms[arm].words]
-            pretrain(self.config(words))
+            run, start = self.run_folder(arm, seed), self.start_of(arm)
+            words = [f"run.dir={run.path}", f"run.seed={seed}", f"init.weights={start}", GUARD_OFF]
+            config = self.config([*words, *GROUPS[group].arms[arm].words])
+            pretrain(config)
             target = [_point(document) for document in read_evaluations(run)]
-            ends = self.at_the_ends(run.whole_checkpoints()[-1])
+            ends = self.at_the_ends(start, run, target[-1]["step"], config.augment.global_px)
             took = {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu}
             write_json(result, {"arm": arm, "seed": seed, "curves": {"target": target, **ends}, **took})
             self._forget(run)
         return result
 
-    def at_the_ends(self, last: Path) -> dict[str, list[dict[str, Any]]]:
-        """Linear probe of the labelled images and kNN of the patterns: of the start and of the last checkpoint."""
-        found: dict[str, list[dict[str, Any]]] = {"probe": [], "source": []}
-        for step, network in ((0, self.start), (STEPS, last)):
-            result = self.score(network, self.labelled)
-            found["probe"].append({"step": step, **_probe(result, self._evaluator(self.labelled))})
-            found["source"].append({**_point(self.score(network, self.patterns).document), "step": step})
+    def run_folder(self, arm: str, seed: int) -> RunFolder:
+        return RunFolder(self.folder / "runs" / f"{arm}_{seed}")
+
+    def start_of(self, arm: str) -> Path:
+        """The weights that a way goes on from."""
+        name = STARTS.get(arm)
+        if name is None:
+            return self.start
+        if name == WITHOUT_REGISTERS:
+            return self._without_registers()
+        run = RunFolder(self.folder / "runs" / name)
+        if not run.best.exists():
+            raise UserError(f"{arm} goes on from the best checkpoint of {name}; run the group 'main' first.")
+        return run.best.resolve()
+
+    def _without_registers(self) -> Path:
+        path = self.folder / f"{WITHOUT_REGISTERS}.safetensors"
+        if not path.exists():
+            state = load_file(self.start)
+            with atomic_file(path) as stream:
+                stream.write(save({name: tensor for name, tensor in state.items() if name != "register_tokens"}))
+        return path
+
+    def at_the_ends(self, start: Path, run: RunFolder, steps: int, crop_px: int) -> dict[str, list[dict[str, Any]]]:
+        """Of the start and of the last checkpoint: linear probe of the labelled images, kNN of the patterns.
+
+        And kNN of the labelled images with averages of the two: "step" is then the share of the training.
+        """
+        last = run.checkpoint(steps)
+        ends = [(0, self._start_figures(start, crop_px)), (steps, self._figures(load_backbone(last), crop_px))]
+        found = {name: [{**figures[name], "step": step} for step, figures in ends] for name in ("probe", "source")}
+        found["averaged"] = []
+        for share in () if start.name.startswith(WITHOUT_REGISTERS) else START_SHARES:
+            result = self.score(averaged_with_start(load_backbone(last), share, start), self.labelled, crop_px)
+            found["averaged"].append({**_point(result.document), "step": 1 - share})
         return found
 
-    def score(self, network: Path, data: Path) -> Result:
+    def _start_figures(self, start: Path, crop_px: int) -> dict[str, Any]:
+        """The same for all runs, so measured once."""
+        network = load_backbone(start)
+        kept = make_directory(self.folder / "starts") / f"{network.weights_sha256[:12]}_{crop_px}.json"
+        if not kept.exists():
+            write_json(kept, self._figures(network, crop_px))
+        figures: dict[str, Any] = read_json(kept)
+        return figures
+
+    def _figures(self, network: LoadedBackbone, crop_px: int) -> dict[str, Any]:
+        labelled, patterns = (self.score(network, data, crop_px) for data in (self.labelled, self.patterns))
+        return {"probe": _probe(labelled, self._evaluator(self.labelled)), "source": _point(patterns.document)}
+
+    def score(self, network: LoadedBackbone, data: Path, crop_px: int) -> Result:
         """At the size of the training, which the file of the start does not know of."""
-        crop = self.config([]).augment.global_px
-        preprocessing = Preprocessing(resize_px=round(crop * 256 / 224), crop_px=crop)
-        return self._evaluator(data).score_model(load_backbone(network).model, network.name, None, preprocessing)
+        preprocessing = Preprocessing(resize_px=round(crop_px * 256 / 224), crop_px=crop_px)
+        return self._evaluator(data).score_model(network.model, network.weights_sha256[:12], None, preprocessing)
 
     def _evaluator(self, data: Path) -> Evaluator:
         config = self.config([]).monitor.evaluation
@@ -91,17 +136,16 @@ class Experiment:
         return Evaluator(config)
 
     def _forget(self, run: RunFolder) -> None:
-        """Weights and optimiser of 40 runs would fill a disk; what is released is kept."""
+        """Weights and optimiser of 40 runs would fill a disk; what is gone on from or released is kept."""
         kept = run.best.resolve().name
         for checkpoint in run.whole_checkpoints():
-            if checkpoint.name != kept or not (run.path.name.startswith(("ours_", "tuned_"))):
+            if checkpoint.name != kept or run.path.name not in KEPT:
                 shutil.rmtree(checkpoint)
 
     def config(self, words: list[str]) -> PretrainConfig:
         shared = [
             "run.dir=none",
             f"data.shards={self.shards.path}",
-            f"init.weights={self.start}",
             f"schedule.total={STEPS} steps",
             f"monitor.every_steps={EVERY_STEPS}",
             f"monitor.evaluation.data.path={self.labelled}",

@@ -94,7 +94,7 @@ def _ours(history: Sequence[Evaluation]) -> int:
 
 
 def _highest(history: Sequence[Evaluation]) -> int:
-    return int(np.argmax([evaluation.values[METRIC] for evaluation in history]))
+    return int(np.argmax([evaluation.values[METRIC] or 0.0 for evaluation in history]))
 
 
 def _by_rankme_within_noise(history: Sequence[Evaluation]) -> int:

@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.screen.channels import highest_channel
 from runtime.screen.position_box import Box
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
@@ -21,7 +22,7 @@ def plates_in_corners(frames: Sequence[Image], level: Mask) -> Mask:
     height, width = level.shape
     flat = (level > 45).astype(np.uint8)
     for frame in frames:
-        flat[cv2.morphologyEx(frame, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8)).max(axis=2) > 4] = 0
+        flat[highest_channel(cv2.morphologyEx(frame, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8))) > 4] = 0
     plates = np.zeros((height, width), np.uint8)
     count, labels, statistics, _ = cv2.connectedComponentsWithStats(flat, connectivity=4)
     for label in range(1, count):

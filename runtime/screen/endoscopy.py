@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.screen.channels import highest_channel
 from runtime.screen.shrink import shrink
 
 _MEASURED_PX = 128
@@ -42,7 +43,7 @@ def measure_colours(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Colour
     lit = pixels.max(axis=1) > 40
     red, green, blue = pixels[lit].T if lit.any() else pixels.T
     return Colours(
-        flat=_share(cv2.morphologyEx(small, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8)).max(axis=2)[core] <= 2),
+        flat=_share(highest_channel(cv2.morphologyEx(small, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8)))[core] <= 2),
         four=float(np.sort(counts)[-4:].sum() / len(pixels)),
         green=_share((green > 1.1 * red) & (green > 1.3 * blue)),
         sky=_share((blue > 1.1 * red) & (blue >= green)),

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.config import option
+from runtime.screen.channels import highest_channel
 from runtime.screen.corner_labels import covered_corners, plates_in_corners
 from runtime.screen.plain_ground import picture_on_plain_ground
 from runtime.screen.position_box import position_box_mask
@@ -121,7 +122,7 @@ def _brightest(frames: Sequence[Image]) -> tuple[NDArray[np.uint8], NDArray[np.u
     """The brightest value [H, W] that each pixel reaches beside the position box, and where that box was seen."""
     level, position = np.zeros((2, *frames[0].shape[:2]), np.uint8)
     for frame in frames:
-        brightest, box = cv2.max(cv2.max(frame[..., 0], frame[..., 1]), frame[..., 2]), position_box_mask(frame)
+        brightest, box = highest_channel(frame), position_box_mask(frame)
         brightest[box > 0] = 0
         np.maximum(level, brightest, out=level)
         np.maximum(position, box, out=position)

@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.screen.channels import highest_channel
+
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 Mask = NDArray[np.uint8]  # [H, W], 0 or 255
 
@@ -45,10 +47,10 @@ def _largest_part(frames: Sequence[Image]) -> Mask | None:
     ground = np.full((height, width), 255, np.uint8)
     flat = ground.copy()
     for frame in frames:
-        away = cv2.absdiff(frame, np.broadcast_to(colour.astype(np.uint8), frame.shape).copy()).max(axis=2)
+        away = highest_channel(cv2.absdiff(frame, np.broadcast_to(colour.astype(np.uint8), frame.shape).copy()))
         ground[away > 16] = 0
-        spread = cv2.morphologyEx(frame, cv2.MORPH_GRADIENT, np.ones((5, 5), np.uint8)).max(axis=2)
-        flat[(spread > 3) | (frame.max(axis=2) <= DARKEST)] = 0
+        spread = highest_channel(cv2.morphologyEx(frame, cv2.MORPH_GRADIENT, np.ones((5, 5), np.uint8)))
+        flat[(spread > 3) | (highest_channel(frame) <= DARKEST)] = 0
     # Its edge is a mixture of both.
     ground = cv2.dilate(_touching_the_edge(ground), np.ones((3, 3), np.uint8))
     side = max(3, round(max(height, width) * 0.045)) | 1
