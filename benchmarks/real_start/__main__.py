@@ -18,7 +18,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks.real_start.arms import GROUPS
-from benchmarks.real_start.experiment import LABELLED, UNLABELLED, WEIGHTS, Experiment, run_in_process
+from benchmarks.real_start.experiment import LABELLED, UNLABELLED, WEIGHTS, Experiment, end_with_parent, run_in_process
 from benchmarks.real_start.findings import write_findings
 from runtime.console import duration, say
 from runtime.files import read_json
@@ -39,7 +39,8 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # read by the processes, which do all the computing
     Experiment(arguments.folder, arguments.data).prepare()
     chosen = arguments.groups.split(",")
-    with ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(arguments.processes, context, end_with_parent) as pool:
         futures: dict[str, list[Future[Path]]] = {
             name: [
                 pool.submit(run_in_process, arguments.folder, arguments.data, name, arm, seed)

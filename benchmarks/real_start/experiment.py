@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -152,6 +154,18 @@ class Experiment:
             f"monitor.evaluation.cache={self.folder / 'cache'}",
         ]
         return load_config(PretrainConfig, RECIPE, [*shared, *words])
+
+
+def end_with_parent() -> None:
+    """Let this worker not outlive the command: started again, both would write into the same runs."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def run_in_process(folder: Path, data: Path, group: str, arm: str, seed: int) -> Path:

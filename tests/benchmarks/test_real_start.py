@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +85,29 @@ def test_without_its_data_it_is_skipped_with_a_sentence(
     said = capsys.readouterr().out
     assert "skipped:" in said and "kvasir8" in said and "make real-start DATA=" in said
     assert not (tmp_path / "out").exists()
+
+
+_COMMAND = """
+import multiprocessing, os, sys, time
+from concurrent.futures import ProcessPoolExecutor
+from benchmarks.real_start.experiment import end_with_parent
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        pool.submit(time.sleep, 600).result()
+"""
+
+
+def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "command.py"
+    script.write_text(_COMMAND)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=environment) as command:
+        assert command.stdout is not None
+        worker = int(command.stdout.readline())
+        command.kill()
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{worker}").exists() and "Z" not in Path(f"/proc/{worker}/stat").read_text().split()[2]:
+        assert time.monotonic() < deadline, "the worker goes on without its command"
+        time.sleep(0.2)
