@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks.real_start.arms import GROUPS
 from benchmarks.real_start.experiment import LABELLED, UNLABELLED, WEIGHTS, Experiment, end_with_parent, run_in_process
 from benchmarks.real_start.findings import write_findings
+from benchmarks.real_start.release import make_release
 from runtime.console import duration, say
 from runtime.files import read_json
 
@@ -50,7 +51,9 @@ def main() -> None:
             for name in chosen
         }
         results = {name: [read_json(future.result()) for future in own] for name, own in futures.items()}
-    say(f"wrote {write_findings(results, arguments.folder)}")
+    experiment = Experiment(arguments.folder, arguments.data)
+    release = make_release(experiment) if "stages" in chosen else None
+    say(f"wrote {write_findings(results, arguments.folder, release)}")
     say(f"took {duration(time.monotonic() - began)}")
 
 

@@ -107,6 +107,8 @@ STAGES = {
     "new_registers": Arm("new registers on weights without any", (*_OURS, "init.new_registers=true")),
 }
 
+RELEASED = ("ours", 0)  # way and seed
+
 GROUPS = {
     "search": Group("What was searched for a gain", SEARCH, (100,)),
     "main": Group("The ways", MAIN, (0, 1, 2)),

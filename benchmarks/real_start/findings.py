@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.real_start.arms import GROUPS, Group
 from benchmarks.real_start.halves import hits, tuning_half, worth_of_rules
 from benchmarks.warm_start.findings import COLUMNS, difference, draw_curves, rows_of
+from launch.demo import Step
 from runtime import pages
 from runtime.console import duration
 from runtime.files import write_text
@@ -19,6 +20,7 @@ TITLES = {
     "probe": "linear probe on real endoscopy, five folds",
     "source": "kNN top-1 on drawn patterns, the other domain",
 }
+_SHOWN_LINES = 14  # of what a command says
 Table = tuple[str, list[str], list[list[str]]]  # title, columns, rows
 
 
@@ -35,6 +37,7 @@ def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
     if "search" in results:
         found.append(_search_table(GROUPS["search"], results["search"]))
     every = [run for runs in results.values() for run in runs]
+    found.append(_averaged_table(every))
     rule_rows = [
         [w.rule, f"{w.against_start:+.2f}", f"{w.against_best:+.2f}", f"{w.lowest_against_start:+.1f}"]
         for w in worth_of_rules(every)
@@ -59,7 +62,45 @@ def _search_table(group: Group, runs: list[dict[str, Any]]) -> Table:
     return ("The search, by halves of the queries", columns, rows)
 
 
-def write_findings(results: dict[str, list[dict[str, Any]]], folder: Path) -> Path:
+def _averaged_table(runs: list[dict[str, Any]]) -> Table:
+    """The last checkpoint of every way, averaged with its start: kNN against the start, over the way's seeds."""
+    arms = {name: arm for group in GROUPS.values() for name, arm in group.arms.items()}
+    shares = sorted({point["step"] for run in runs for point in run["curves"]["averaged"]})
+    rows = []
+    for name, arm in arms.items():
+        own = [run for run in runs if run["arm"] == name and run["curves"]["averaged"]]
+        if own:
+            cells = [_averaged_cell(own, share) for share in shares]
+            rows.append([arm.title, *cells, difference([_last_and_start(run) for run in own])])
+    columns = ["way", *(f"{100 * share:.0f}% of the training" for share in shares), "the last checkpoint"]
+    return ("Averages with the start: kNN top-1 on real endoscopy, against the start", columns, rows)
+
+
+def _averaged_cell(runs: list[dict[str, Any]], share: float) -> str:
+    found = [
+        (next(point for point in run["curves"]["averaged"] if point["step"] == share), run["curves"]["target"][0])
+        for run in runs
+    ]
+    return difference(found)
+
+
+def _last_and_start(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    return run["curves"]["target"][-1], run["curves"]["target"][0]
+
+
+def _release_section(said: list[tuple[Step, str]], folder: Path) -> str:
+    """Each command, and the last lines of what it said; what it wrote, as a link."""
+    body = ""
+    for step, text in said:
+        lines = "\n".join(text.rstrip().splitlines()[-_SHOWN_LINES:])
+        link = pages.text(str(step.result.relative_to(folder)))
+        body += f"<h3>{pages.text(step.title)}</h3><pre>{pages.text(lines)}</pre><p><a href='{link}'>{link}</a></p>"
+    return pages.section("The released model", body)
+
+
+def write_findings(
+    results: dict[str, list[dict[str, Any]]], folder: Path, release: list[tuple[Step, str]] | None = None
+) -> Path:
     """`index.html`, the curves, and the tables once more as `tables.md`."""
     tables = tables_of(results)
     markdown = "\n\n".join(
@@ -74,13 +115,10 @@ def write_findings(results: dict[str, list[dict[str, Any]]], folder: Path) -> Pa
         body += pages.section(GROUPS[name].title, pages.image(picture.read_bytes(), GROUPS[name].title))
     for title, columns, rows in tables:
         body += pages.section(title, pages.table(columns, rows))
+    if release:
+        body += _release_section(release, folder)
     seconds = [run["cpu_seconds"] for runs in results.values() for run in runs]
     body += f"<p>{len(seconds)} runs, {pages.text(duration(sum(seconds)))} of one core in all.</p>"
     page = folder / "index.html"
     write_text(page, pages.page("Continued pretraining from real weights", body, "section img { max-width: 100%; }"))
     return page
-
-
-def gain(runs: list[dict[str, Any]]) -> str:
-    """Of the last evaluation over the start, over all seeds."""
-    return difference([(run["curves"]["target"][-1], run["curves"]["target"][0]) for run in runs])

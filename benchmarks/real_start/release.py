@@ -1,0 +1,82 @@
+"""The released model: exported from a run's best checkpoint and judged by the commands that a user would type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.real_start.arms import RELEASED, STARTS
+from benchmarks.real_start.experiment import Experiment
+from launch.demo import Step, run_step
+from records.release import ReleaseFolder
+from runtime.console import say
+from runtime.files import make_directory
+
+NAME = "panendofm-mini"
+_LICENCE = "apache-2.0"  # that of the weights it began with; the pictures are CC BY 4.0
+_SHOWN = 6  # pictures
+
+
+def release_folder(experiment: Experiment) -> Path:
+    return experiment.folder / "releases" / NAME
+
+
+def release_steps(experiment: Experiment) -> list[Step]:
+    """Export, then kNN, linear probe, masks and a picture of its patches, each beside those of the start."""
+    release, judged = release_folder(experiment), experiment.folder / "judged"
+    start, labelled, corpus = str(experiment.start), str(experiment.labelled), experiment.folder / "corpus"
+    stages = [str(run.best) for run in (experiment.run_folder(arm, 0) for arm in STARTS) if run.best.exists()]
+    pictures = [str(next(iter(sorted(folder.iterdir())))) for folder in sorted(experiment.labelled.iterdir())]
+    return [
+        Step(
+            "export",
+            (
+                *("backbone", "export", str(experiment.run_folder(*RELEASED).best), "--to", str(release)),
+                *("--name", NAME, "--licence", _LICENCE, "--start", start),
+            ),
+            release,
+            ReleaseFolder(release).checksums,
+        ),
+        Step(
+            "kNN",
+            (
+                *("eval_knn", str(release), start, "pixels", f"data.path={labelled}"),
+                *("split.leave_one_group_out=true", f"cache={experiment.folder / 'cache'}", f"out={judged / 'knn'}"),
+            ),
+            judged / "knn",
+        ),
+        Step(
+            "linear probe",
+            (
+                *("linear_probe", str(release), start, "pixels", "--data", labelled),
+                *("--protocol", "converged", "--out", str(judged / "probe")),
+            ),
+            judged / "probe" / "index.html",
+        ),
+        Step("draw pictures with masks", ("data_pipeline", "synthesize", str(corpus)), corpus),
+        Step(
+            "masks",
+            (
+                *("linear_probe", "dense", str(release), start, *stages, "--data", str(corpus / "Kvasir-SEG")),
+                *("--out", str(judged / "dense"), "side_px=224", "heads=[linear]"),
+            ),
+            judged / "dense" / "index.html",
+        ),
+        Step(
+            "patches",
+            ("backbone", "show", str(release), *pictures[:_SHOWN], "--out", str(judged / "patches.png")),
+            judged / "patches.png",
+        ),
+    ]
+
+
+def make_release(experiment: Experiment) -> list[tuple[Step, str]]:
+    """Each command with what it said."""
+    logs = make_directory(experiment.folder / "judged" / "logs")
+    said = []
+    for number, step in enumerate(release_steps(experiment), 1):
+        log = logs / f"{number}.log"
+        if not step.result.exists():
+            say(f"{step.title}: {step.command}")
+            run_step(step, log)
+        said.append((step, log.read_text(encoding="utf-8") if log.exists() else ""))
+    return said
