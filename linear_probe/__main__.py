@@ -19,7 +19,7 @@ from atlas import (
     save_regions,
 )
 from linear_probe.dense.command import DENSE_COMMANDS
-from linear_probe.export.tables import main_table
+from linear_probe.export.tables import CLEANING_TITLE, cleaning_table, main_table
 from linear_probe.export.write import write_results
 from linear_probe.predict import predict
 from linear_probe.run import ProbeConfig, run_benchmark, split_path
@@ -59,6 +59,9 @@ def _probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
             [f"*{c}" if b else c for c, b in zip(row, bold, strict=True)] for row, bold in zip(rows, best, strict=True)
         ]
         table(f"macro-AUC (95% interval over groups), protocol {config.protocol}; * best", head, marked)
+        head, rows = cleaning_table(benchmark)
+        if rows:
+            table(CLEANING_TITLE, head, rows)
         say(f"results: {files.page}, {files.table.name}, table.tex, summary.csv, classes.csv, {files.results.name}")
 
 

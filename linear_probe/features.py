@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -36,6 +36,10 @@ class Read:
     features: Tensor  # [N, width]
     kind: FeatureKind
     columns: list[Columns]
+
+    def only(self, rows: Tensor) -> Read:
+        """`rows`: numbers of samples [M]."""
+        return replace(self, features=self.features[rows])
 
 
 def feature_kind(network: Network, several: bool) -> FeatureKind:

@@ -30,7 +30,7 @@ from linear_probe.head_file import save_head
 from linear_probe.label_fractions import label_fraction_curve
 from linear_probe.official_split import Crossing, has_official_split, official_split
 from linear_probe.overlap import overlapping
-from linear_probe.probe import GridConfig, Protocol, train_probe
+from linear_probe.probe import GridConfig, Head, Protocol, train_probe
 from linear_probe.samples import Sample, custom_samples, samples_of
 from linear_probe.split import SPLITS, TEST, Split, SplitConfig, load_split, make_split, save_split
 from linear_probe.tasks import Task, build_task, custom_task, evaluable, task_counts, task_specs, why_not_runnable
@@ -43,7 +43,7 @@ from runtime.errors import UserError
 from runtime.files import safe_name
 from runtime.names import without_folders
 from scoring.classification import Floats, Targets
-from scoring.intervals import paired_p_value, with_interval
+from scoring.intervals import paired_p_value, percentile_interval, with_interval
 from scoring.paired_tests import holm
 
 
@@ -53,7 +53,9 @@ class ProbeConfig:
     data: str = option("The atlas (.parquet), a CSV (file,label) or a folder of class folders.", "atlas.parquet")
     out: str = option("Folder for the results.", "probe_results")
     clean: bool = option(
-        "Read pictures as training frames are: cut to the field of view, without position box and text.", False
+        "Read pictures as training frames are: cut to the field of view, without position box and text. The table then "
+        "gives the figures of pictures as they came beside them.",
+        False,
     )
     protocol: Literal["published", "converged"] = option(
         "published follows the paper; converged adds wider grids, several blocks and logistic regression.", "published"
@@ -221,26 +223,54 @@ def _run_network(
     network: Network, tasks: list[Task], data: Data, config: ProbeConfig, device: str
 ) -> dict[str, Outcome]:
     rows = np.unique(np.concatenate([task.rows for task in tasks]))
-    cache = FeatureCache(config.cache or ProbeFolder(Path(config.out)).features)
-    read = features_of(
-        network,
-        [data.samples[i] for i in rows.tolist()],
-        config.protocol == "converged",
-        cache,
-        config.batch_size,
-        device,
-        reading_of(network, config.block, config.pooling),
-        config.clean,
-    )
+    samples = [data.samples[i] for i in rows.tolist()]
+    read = _read(network, samples, config, device, config.clean)
+    as_they_came = _read(network, samples, config, device, clean=False) if config.clean else None
     place = {row: i for i, row in enumerate(rows.tolist())}
     outcomes = {}
     for task in tasks:
         inside = torch.tensor([place[row] for row in task.rows.tolist()])
-        outcomes[task.name] = _run_task(network, task, replace(read, features=read.features[inside]), data, config)
+        head, outcome = _run_task(task, read.only(inside), data, config)
+        kind, columns = of_one_block(read.kind, head.columns, read.features.shape[1])
+        path = ProbeFolder(Path(config.out)).head(network.name, task.name)
+        save_head(path, replace(head, columns=columns), task, network, kind, config.clean)
+        if as_they_came is not None:
+            _, uncleaned = _run_task(task, as_they_came.only(inside), data, config)
+            outcome.figures["as_they_came"] = _beside(uncleaned, outcome)
+        auc = outcome.figures["auc"]
+        say(
+            f"{network.name}, {task.name}: macro-AUC {with_interval(auc['macro'], auc['low'], auc['high'])} "
+            f"over {auc['classes']} classes; {head.description}"
+        )
+        outcomes[task.name] = outcome
     return outcomes
 
 
-def _run_task(network: Network, task: Task, read: Read, data: Data, config: ProbeConfig) -> Outcome:
+def _read(network: Network, samples: list[Sample], config: ProbeConfig, device: str, clean: bool) -> Read:
+    return features_of(
+        network,
+        samples,
+        config.protocol == "converged",
+        FeatureCache(config.cache or ProbeFolder(Path(config.out)).features),
+        config.batch_size,
+        device,
+        reading_of(network, config.block, config.pooling),
+        clean,
+    )
+
+
+def _beside(uncleaned: Outcome, cleaned: Outcome) -> dict[str, float | None]:
+    """The macro-AUC of pictures as they came, and what cleaning changes. Both are drawn by the same groups."""
+    auc, between = uncleaned.figures["auc"], percentile_interval(cleaned.draws - uncleaned.draws)
+    return {
+        **{name: auc[name] for name in ("macro", "low", "high")},
+        "difference": cleaned.figures["auc"]["macro"] - auc["macro"],
+        "difference_low": None if between is None else between.low,
+        "difference_high": None if between is None else between.high,
+    }
+
+
+def _run_task(task: Task, read: Read, data: Data, config: ProbeConfig) -> tuple[Head, Outcome]:
     """`read` holds the features of the task's rows."""
     sides, features = data.split.sides[task.rows], read.features
     trained = train_probe(task, sides, features, read.columns, config.protocol, config.grid)
@@ -275,15 +305,7 @@ def _run_task(network: Network, task: Task, read: Read, data: Data, config: Prob
             config.bootstrap_replicates,
             config.seed,
         )
-    kind, columns = of_one_block(read.kind, trained.head.columns, features.shape[1])
-    path = ProbeFolder(Path(config.out)).head(network.name, task.name)
-    save_head(path, replace(trained.head, columns=columns), task, network, kind, config.clean)
-    auc = figures["auc"]
-    say(
-        f"{network.name}, {task.name}: macro-AUC {with_interval(auc['macro'], auc['low'], auc['high'])} "
-        f"over {auc['classes']} classes; {trained.head.description}"
-    )
-    return Outcome(figures, draws, side.targets, logits)
+    return trained.head, Outcome(figures, draws, side.targets, logits)
 
 
 def paired_tests(outcomes: dict[str, dict[str, Outcome]], models: list[str]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linear_probe.export.tables import main_table
+from linear_probe.export.tables import CLEANING_TITLE, cleaning_table, main_table
 from linear_probe.run import Benchmark
 from runtime import pages
 from runtime.pages import text
@@ -15,6 +15,9 @@ def page(benchmark: Benchmark, pictures: dict[str, bytes]) -> str:
     head, rows, best = main_table(benchmark)
     parts += ["<h2>Macro-AUC with 95% intervals over groups</h2>", _table(head, rows, best)]
     parts += [f'<p class="quiet">Not evaluable: {text(n)} ({text(w)}).</p>' for n, w in benchmark.skipped.items()]
+    head, rows = cleaning_table(benchmark)
+    if rows:
+        parts += [f"<h2>{text(CLEANING_TITLE)}</h2>", _table(head, rows)]
     parts += ["<h2>Networks</h2>", _models(benchmark)]
     if benchmark.paired:
         tests = [

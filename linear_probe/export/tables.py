@@ -46,6 +46,26 @@ def _cell(value: dict[str, Any]) -> str:
     return with_interval(value["macro"], value["low"], value["high"])
 
 
+def cleaning_table(benchmark: Benchmark) -> tuple[list[str], list[list[str]]]:
+    """Head and cells: cleaned pictures, the same as they came, and the difference. No rows if nothing was cleaned."""
+    rows = []
+    for task in benchmark.tasks:
+        for name, outcome in benchmark.outcomes[task.name].items():
+            raw = outcome.figures.get("as_they_came")
+            if raw is not None:
+                rows.append([task.title, name, _cell(outcome.figures["auc"]), _cell(raw), _change(raw)])
+    return ["task", "network", "cleaned", "as they came", "difference"], rows
+
+
+def _change(raw: dict[str, Any]) -> str:
+    if raw["difference_low"] is None:
+        return f"{raw['difference']:+.3f}"
+    return f"{raw['difference']:+.3f} ({raw['difference_low']:+.3f} to {raw['difference_high']:+.3f})"
+
+
+CLEANING_TITLE = "Macro-AUC: pictures cleaned as training frames are, and as they came"
+
+
 def markdown(benchmark: Benchmark) -> str:
     head, rows, best = main_table(benchmark)
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -53,6 +73,10 @@ def markdown(benchmark: Benchmark) -> str:
         lines.append("| " + " | ".join(f"**{c}**" if b else c for c, b in zip(row, bold, strict=True)) + " |")
     lines += ["", _caption(benchmark)]
     lines += [f"Not evaluable: {name} ({why})." for name, why in benchmark.skipped.items()]
+    head, rows = cleaning_table(benchmark)
+    if rows:
+        lines += ["", f"{CLEANING_TITLE}:", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 

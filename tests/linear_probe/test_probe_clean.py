@@ -1,7 +1,8 @@
-"""A head that was trained on cleaned pictures says so, and is shown such ones whoever uses it."""
+"""Cleaned pictures: both figures stand in the tables; a head says that it was trained so, and is shown such ones."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,15 @@ from PIL import Image
 
 from backbone import FeatureCache, FeatureKind
 from backbone.networks import LAST, POOLINGS, find_network, reading_of
+from linear_probe.__main__ import COMMANDS
 from linear_probe.features import Columns, features_of
 from linear_probe.head_file import load_head, save_head
 from linear_probe.head_run import HeadRun
 from linear_probe.probe import Head
 from linear_probe.samples import Sample
 from linear_probe.tasks import Level, Task
+from records.probe import ProbeFolder
+from runtime.command_line import run_stage
 from runtime.screen.clean import Cleaner
 
 PIXELS = find_network("pixels")
@@ -40,3 +44,27 @@ def test_training_and_use_see_the_same_pictures(clean: bool, tmp_path: Path) -> 
     torch.testing.assert_close(run.features(run.prepare([tmp_path / "a.png"])), trained_on)
     shown = Image.fromarray(Cleaner()(picture) if clean else picture)
     torch.testing.assert_close(run.prepare([tmp_path / "a.png"])[0], PIXELS.preprocessing(shown))
+
+
+def test_the_tables_give_both_ways_and_the_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two classes of walls that nothing tells apart but the position box."""
+    for name, box in (("cecum", True), ("polyps", False)):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for number in range(12):
+            picture = Image.fromarray(recorded(100 + 2 * number + box, box=box))
+            picture.save(tmp_path / "data" / name / f"{number}.png")
+    out = tmp_path / "out"
+    keys = ["clean=true", "bootstrap_replicates=100", "split.train=0.4", "split.validation=0.2", "split.test=0.4"]
+    words = ["pixels", "--data", str(tmp_path / "data"), "--out", str(out), "--protocol", "converged"]
+    with pytest.raises(SystemExit) as end:
+        run_stage("linear_probe", COMMANDS, [*words, *keys])
+    assert not end.value.code
+    figures = json.loads(ProbeFolder(out).results.read_text())["results"]["data"]["pixels"]
+    raw, cleaned = figures["as_they_came"], figures["auc"]["macro"]
+    assert raw["macro"] == 1.0, "the box tells the classes apart"
+    assert cleaned < 0.95, "without it there is little to go by"
+    assert raw["difference"] == pytest.approx(cleaned - raw["macro"])
+    assert raw["difference_low"] <= raw["difference"] <= raw["difference_high"]
+    row = f"{raw['difference']:+.3f}"
+    for shown in (capsys.readouterr().out, ProbeFolder(out).table.read_text(), ProbeFolder(out).page.read_text()):
+        assert "as they came" in shown and row in shown
