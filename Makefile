@@ -6,7 +6,7 @@ STAMP := $(VENV)/.locked
 TORCH := $(shell grep '^torch==' requirements.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help setup demo warm-start real-start test test-slow fuzz soak lint format lock clean
+.PHONY: help setup demo warm-start real-start test test-slow test-gpu fuzz soak lint format lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ test: $(STAMP)  ## all tests but the slow ones
 
 test-slow: $(STAMP)  ## only the slow tests
 	@$(BIN)/python -m pytest -m slow
+
+test-gpu: $(STAMP)  ## only the tests that need a GPU; elsewhere it says which those are
+	@$(BIN)/python -m pytest -m gpu -v
 
 MINUTES ?= 30
 HOURS ?= 1

@@ -2,6 +2,7 @@
 
 from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, Result, evaluate
+from eval_knn.neighbours import SearchConfig
 from eval_knn.run_history import claim, read_history, record, update_best
 from eval_knn.selection import (
     Choice,
@@ -22,6 +23,7 @@ __all__ = [
     "Evaluation",
     "Evaluator",
     "Result",
+    "SearchConfig",
     "SelectionConfig",
     "Stop",
     "against_start",

@@ -83,7 +83,7 @@ def _doctor(arguments: argparse.Namespace, config: None) -> int:
     examined, is_own = load_doctor_config(arguments.words)
     overrides = {"nodes": arguments.nodes, "partition": arguments.partition}
     if arguments.cluster is None:
-        overrides["tasks_per_node"] = default_ranks()
+        overrides["tasks_per_node"] = default_ranks(examined)
     return run_doctor(examined, load_cluster(arguments.cluster, "pretrain", **overrides), is_own)
 
 

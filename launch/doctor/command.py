@@ -44,9 +44,9 @@ def load_doctor_config(words: list[str]) -> tuple[PretrainConfig, bool]:
     return load_config(PretrainConfig, files[0] if files else DEFAULT_CONFIG, [*own, *overrides]), not files
 
 
-def default_ranks() -> int:
-    """One process per GPU; two where there is none, so that there is something to be said about several."""
-    return torch.cuda.device_count() or 2
+def default_ranks(config: PretrainConfig) -> int:
+    """One process per GPU; two on a CPU, so that there is something to be said about several."""
+    return (torch.cuda.device_count() if config.run.device != "cpu" else 0) or 2
 
 
 def run_doctor(config: PretrainConfig, cluster: ClusterConfig, is_own_config: bool) -> int:

@@ -72,6 +72,8 @@ def _device(device: torch.device, wants_gpu: bool) -> Row:
         )
         remedy = "train with objective.compute_type=float32 and sharding.param_type=float32"
         return judged("device", torch.cuda.is_bf16_supported(including_emulation=False), found, remedy, "warn")
+    if torch.cuda.is_available():
+        return judged("device", not wants_gpu, "the GPU is not used: run.device=cpu", "set run.device=auto")
     driver = _driver()
     if driver is not None:
         built = f"is built for CUDA {torch.version.cuda}" if torch.version.cuda else "is a CPU build"

@@ -2,20 +2,22 @@
 shape and a type, and no content. An operation on tensors of two devices fails as it would on a GPU, and so does a step
 that looks at a number, for which it would have to wait.
 
-    python fake_cuda.py CONFIG ATTENTION [FAULT]
+    python fake_cuda.py CONFIG FAULT key=value …
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from backbone import Execution
 from pretrain.config import PretrainConfig
+from pretrain.data.augment import draw_params
+from pretrain.data.augment.photometric import plan_of
 from pretrain.data.batch import Batch, make_batch
 from pretrain.objective.drop_path import DropPath
 from pretrain.objective.objective import Objective
@@ -34,7 +36,12 @@ def batch_of(config: PretrainConfig) -> Batch:
         torch.zeros(count * IMAGES, 3, side, side, dtype=torch.uint8)
         for count, side in ((2, augment.global_px), (augment.local_crops, augment.local_px))
     ]
-    return make_batch(crops[0], crops[1], masks)
+    batch = make_batch(crops[0], crops[1], masks)
+    if augment.where == "gpu":
+        drawn = [draw_params(augment, 640, 512, 0, 0, key, None) for key in range(IMAGES)]
+        parts = slice(0, 2), slice(2, 2 + augment.local_crops)
+        batch.photometric = tuple(plan_of(drawn, part, augment) for part in parts)
+    return batch
 
 
 def forward(config: PretrainConfig, fault: str) -> dict[str, Any]:
@@ -45,6 +52,11 @@ def forward(config: PretrainConfig, fault: str) -> dict[str, Any]:
     with FakeTensorMode(allow_non_fake_inputs=False) as fake:
         for name in ("global_crops", "local_crops", "masks", "masked_positions", "masked_weights"):
             setattr(batch, name, fake.from_tensor(getattr(batch, name)))
+        if batch.photometric is not None:
+            batch.photometric = tuple(
+                replace(plan, rows=fake.from_tensor(plan.rows), values=fake.from_tensor(plan.values))
+                for plan in batch.photometric
+            )
         objective._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=CUDA))
         on_device = batch.to(CUDA)
         if fault == "mask in main memory":
@@ -57,11 +69,10 @@ def forward(config: PretrainConfig, fault: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    words = ["run.dir=x", "data.shards=y", f"execution.attention={sys.argv[2]}"]
+    words = ["run.dir=x", "data.shards=y", *sys.argv[3:]]
     shipped = load_config(PretrainConfig, sys.argv[1], words)
-    assert isinstance(shipped.execution, Execution)
     began = time.process_time()
-    devices = forward(shipped, sys.argv[3] if len(sys.argv) > 3 else "")
+    devices = forward(shipped, sys.argv[2])
     assert set(devices.values()) == {CUDA}, devices
     seconds = time.process_time() - began
     print(f"torch {torch.__version__}: {shipped.model.name}, {IMAGES} images, {len(devices)} losses, {seconds:.1f} s")

@@ -28,12 +28,21 @@ def python() -> str:
     return interpreter
 
 
-def forward(python: str, config: Path = CONFIG, fault: str = "") -> subprocess.CompletedProcess[str]:
+def forward(
+    python: str, config: Path = CONFIG, fault: str = "none", where: str = "cpu"
+) -> subprocess.CompletedProcess[str]:
     """Its own packages come first, then ours for all that it lacks."""
     code = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
     own = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     path = os.pathsep.join([str(ROOT), own, sysconfig.get_paths()["purelib"]])
-    command = [python, str(HERE / "fake_cuda.py"), str(config), "sdpa", *filter(None, [fault])]
+    command = [
+        python,
+        str(HERE / "fake_cuda.py"),
+        str(config),
+        fault,
+        "execution.attention=sdpa",
+        f"augment.where={where}",
+    ]
     environment = os.environ | {"PYTHONPATH": path}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
 
@@ -44,6 +53,11 @@ def test_the_whole_forward_stays_on_the_device(python: str, name: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     print(done.stdout)
     assert "+cu" in done.stdout and "vit_large" in done.stdout
+
+
+def test_so_does_the_augmentation_in_batches(python: str) -> None:
+    done = forward(python, where="gpu")
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_a_tensor_on_another_device_fails(python: str) -> None:

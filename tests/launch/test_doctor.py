@@ -39,7 +39,7 @@ def doctor(folder: Path, *words: str, **environment: str) -> subprocess.Complete
 def test_this_machine_passes(tmp_path: Path) -> None:
     folder = tmp_path / "secret-project" / "DR_SCHMIDT"
     folder.mkdir(parents=True)
-    done = doctor(folder)
+    done = doctor(folder, "run.device=cpu")
     assert done.returncode == 0, done.stdout + done.stderr
     text = (folder / "doctor" / "doctor.json").read_text()
     document = json.loads(text)
@@ -72,7 +72,7 @@ def test_a_rank_that_is_killed_is_a_row(tmp_path: Path) -> None:
         "if os.environ.get('RANK') == '1':\n"
         "    threading.Thread(target=kill, daemon=True).start()\n"
     )
-    done = doctor(tmp_path, PYTHONPATH=f"{ROOT}:{tmp_path / 'fault'}")
+    done = doctor(tmp_path, "run.device=cpu", PYTHONPATH=f"{ROOT}:{tmp_path / 'fault'}")
     assert done.returncode == 1, done.stdout + done.stderr
     rows = {row["check"]: row for row in json.loads((tmp_path / "doctor" / "doctor.json").read_text())["rows"]}
     assert rows["sharding"]["status"] == "fail" and "ended during 'sharding'" in rows["sharding"]["found"]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 import pytest
 import simplejpeg
@@ -102,7 +103,16 @@ def test_a_search_in_too_few_bits(monkeypatch: pytest.MonkeyPatch) -> None:
         torch, "mm", lambda a, b, out=None: out.copy_(sound(a.bfloat16().float(), b.bfloat16().float()))
     )
     row = row_of(neighbours.check_neighbours(), "kNN")
-    assert row.status == "fail" and row.figures["wrong"] > 0
+    assert row.status == "fail" and row.figures["wrong"]["torch"] > 0 and row.figures["wrong"]["faiss"] == 0
+
+
+def test_a_search_that_forgets_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = faiss.knn
+    monkeypatch.setattr(
+        faiss, "knn", lambda queries, gallery, k, metric: sound(queries, gallery[:-1], k, metric=metric)
+    )
+    row = row_of(neighbours.check_neighbours(), "kNN")
+    assert row.status == "fail" and "search.backend=faiss" in row.found
 
 
 # ---- versions

@@ -91,7 +91,9 @@ def optimizer_of(objective: Objective) -> torch.optim.AdamW:
 
 def stepper_of(objective: Objective, world: World, param_type: torch.dtype | None = None) -> Stepper:
     """What a run steps with: networks sharded over its ranks, fused AdamW."""
-    shard_objective(objective, make_mesh(ShardingConfig(), world.size, world.size, "cpu"), param_type)
+    objective.to(world.device)
+    mesh = make_mesh(ShardingConfig(), world.size, world.size, world.device.type)
+    shard_objective(objective, mesh, param_type)
     drop_path = DropPath(objective.student["backbone"].config, microgroup_images=1, local_crops=0, seed=0)
     return Stepper(objective, optimizer_of(objective), CLIP_NORM, drop_path, world)
 
