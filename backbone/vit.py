@@ -148,8 +148,9 @@ def _add(x: Tensor, branch: Tensor, rows: Tensor | None, packing: Packing, scale
     if rows is None:
         return x + branch
     parts = zip(torch.split(rows, packing.sizes), torch.split(branch.to(x.dtype), packing.sizes), scales, strict=True)
-    for group_rows, group_branch, scale in parts:
-        x = x.index_add(0, group_rows, group_branch, alpha=scale)
+    for number, (group_rows, group_branch, scale) in enumerate(parts):
+        add = x.index_add_ if number else x.index_add  # the first makes a copy, which belongs to nobody else
+        x = add(0, group_rows, group_branch, alpha=scale)
     return x
 
 

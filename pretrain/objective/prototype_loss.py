@@ -66,7 +66,7 @@ class _PrototypeLoss(torch.autograd.Function):
                 gradient = logits.sub_(level[:, None]).exp_().mul_(mass[:, None]).sub_(targets)  # [C, K]
                 gradient = gradient.mul_((weights / STUDENT_TEMPERATURE)[:, None]).to(scores.dtype)
                 grad_x[rows] = (gradient @ prototypes.to(scores.dtype)).to(x.dtype)
-                grad_prototypes += gradient.T @ x[rows].to(scores.dtype)
+                _add_product(grad_prototypes, gradient.T, x[rows].to(scores.dtype))
         if grad_x is not None and grad_prototypes is not None:
             # Not saved by torch, which would forbid to scale them in place: they are no part of anything else.
             ctx.gradients = grad_x, grad_prototypes.to(prototypes.dtype)
@@ -79,6 +79,14 @@ class _PrototypeLoss(torch.autograd.Function):
         grad_x, grad_prototypes = ctx.gradients
         del ctx.gradients
         return grad_x.mul_(grad), grad_prototypes.mul_(grad), None
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """total += a @ b. In one go where the types are the same: a product of all prototypes' size is no small thing."""
+    if a.dtype == total.dtype:
+        total.addmm_(a, b)
+    else:
+        total += a @ b
 
 
 def _chunks(parts: Sequence[Against], prototypes: int) -> Iterator[tuple[int, slice, Tensor, Tensor]]:

@@ -14,7 +14,7 @@ from pretrain.config import PretrainConfig
 from pretrain.objective.objective import Objective, ObjectiveConfig
 from pretrain.objective.starting_weights import start_from
 from pretrain.parallel.local import local
-from pretrain.parallel.sharding import ShardingConfig, make_mesh, shard_objective
+from pretrain.parallel.sharding import ShardingConfig, make_mesh, shard_objective, torch_type_of
 from pretrain.parallel.world import World
 from pretrain.randomness import derived_seed
 from runtime.console import say
@@ -26,8 +26,7 @@ def sharded_on_meta(
     """The objective without memory for its tensors, sharded."""
     with torch.device("meta"):
         objective = Objective(vit, config, execution)
-    param_type = torch.bfloat16 if sharding.param_type == "bfloat16" else None
-    shard_objective(objective, mesh, param_type, sharding.reshard_after_forward)
+    shard_objective(objective, mesh, torch_type_of(sharding), sharding.reshard_after_forward)
     return objective
 
 

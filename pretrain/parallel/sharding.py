@@ -55,6 +55,16 @@ def make_mesh(config: ShardingConfig, world_size: int, local_size: int, device_t
     return init_device_mesh(device_type, (world_size // group, group), mesh_dim_names=("replicate", "shard"))
 
 
+def torch_type_of(config: ShardingConfig) -> torch.dtype | None:
+    """The type in which FSDP gathers parameters; None: that of the shards."""
+    return torch.bfloat16 if config.param_type == "bfloat16" else None
+
+
+def is_left_whole(world_size: int, param_type: torch.dtype | None) -> bool:
+    """Whether networks run as they are, without FSDP. It is needed by one rank, too, where it casts parameters."""
+    return world_size == 1 and param_type is None
+
+
 def shard_objective(
     objective: Objective, mesh: DeviceMesh, param_type: torch.dtype | None = None, reshard_after_forward: bool = True
 ) -> None:
@@ -63,7 +73,11 @@ def shard_objective(
     `param_type` (e.g. bfloat16) is the type in which parameters are gathered and used; the shards themselves, the
     gradient reduction and the losses stay fp32. `reshard_after_forward` false keeps the student's blocks gathered
     between forward and backward: faster, more memory. The teacher always reshards: its average runs on the shards.
+
+    One rank alone has nothing to gather or to reduce: its networks stay as they are and are spared FSDP's copies.
     """
+    if is_left_whole(mesh.size(), param_type):
+        return
     # The backbone returns slices of one tensor. That matters only to code that changes them in place; there is none.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     policy = MixedPrecisionPolicy(param_dtype=param_type, reduce_dtype=torch.float32)

@@ -11,7 +11,7 @@ from pretrain.config import PretrainConfig
 from pretrain.objective.heads import HeadConfig
 from pretrain.objective.objective import Objective, ObjectiveConfig
 from pretrain.objective.prototype_loss import CHUNK
-from pretrain.parallel.sharding import ShardingConfig, shard_group_size
+from pretrain.parallel.sharding import ShardingConfig, is_left_whole, shard_group_size, torch_type_of
 from pretrain.plan.rows import Rows
 
 _FLOAT_BYTES = 4
@@ -62,8 +62,9 @@ def memory_of(
     if objective.gram_anchor is not None:
         frozen += _sharded_bytes(objective.gram_anchor, ranks)
     pixels = 2 * augment.global_px**2 + augment.local_crops * augment.local_px**2
-    # The largest module whole, its gradient, and the next module on its way.
-    gathered = 3 * max(_module_sizes(objective.student)) * _parameter_bytes(sharding)
+    # The largest module whole, its gradient, and the next module on its way; of a rank alone the gradient only.
+    units = 1 if is_left_whole(world_size, torch_type_of(sharding)) else 3
+    gathered = units * max(_module_sizes(objective.student)) * _parameter_bytes(sharding)
     return MemoryEstimate(
         parameters=student,
         gradients=student,

@@ -18,9 +18,11 @@ from golden_steps import (
     without_key_bias,
 )
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.parameter_groups import set_step_values
+from pretrain.parallel import sharding
 from pretrain.parallel.world import joined_world
 
 ONE_RANK = {"step_sinkhorn_separate_heads": 1, "step_centering_shared_head_2steps": 2}
@@ -59,6 +61,21 @@ def test_weights_after_all_steps(golden: Path, name: str) -> None:
         for network in ("student", "teacher"):
             state = {n: whole(tensor) for n, tensor in getattr(objective, network).state_dict().items()}
             assert_close(without_key_bias(state), without_key_bias(step.tensors(f"final/{network}/")), 5e-4)
+
+
+def test_one_rank_alone_is_spared_fsdp_and_steps_alike(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = load_golden(golden, "step_centering_shared_head_2steps")
+    states = []
+    with joined_world("cpu", 60) as world:
+        for alone in (True, False):
+            monkeypatch.setattr(sharding, "is_left_whole", lambda *_, alone=alone: alone)
+            objective = step.objective()
+            stepper = stepper_of(objective, world)
+            assert isinstance(objective.student["backbone"], FSDPModule) is not alone
+            for i in range(2):
+                stepper.run([loaded(step.batch(f"step{i}/"), i)], step.values)
+            states.append({n: whole(tensor) for n, tensor in objective.state_dict().items()})
+    assert_close(without_key_bias(states[0]), without_key_bias(states[1]), 1e-5)
 
 
 @pytest.mark.parametrize("name", [*ONE_RANK, "step_sinkhorn_2ranks"])
