@@ -84,7 +84,7 @@ class _PrototypeLoss(torch.autograd.Function):
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
     """total += a @ b. In one go where the types are the same: a product of all prototypes' size is no small thing."""
     if a.dtype == total.dtype:
-        total.addmm_(a, b)
+        torch.addmm(total, a, b, out=total)
     else:
         total += a @ b
 
