@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from dataclasses import replace
@@ -26,6 +27,7 @@ from runtime.errors import UserError
 DEFAULT_CONFIG = CONFIGS / "pretrain" / "doctor.yaml"
 EXIT_FAILED = 1
 _DRAWN_IMAGES = 64
+_MOST_WORKERS = 4
 _POLL_SECONDS = 0.5
 
 
@@ -54,7 +56,9 @@ def run_doctor(config: PretrainConfig, cluster: ClusterConfig, is_own_config: bo
     resources = cluster.resources("doctor")
     ranks = resources.nodes * resources.tasks
     if is_own_config:
+        cores = resources.cpus_per_task if cluster.kind == "slurm" else (os.cpu_count() or 1) // ranks
         config.batch = replace(config.batch, images=config.batch.microgroup_images * ranks)
+        config.data = replace(config.data, workers=min(max(cores - 1, 1), _MOST_WORKERS))
     config.batch.images_per_rank(ranks)
     run = Path(config.run.dir).absolute()
     folder = DoctorFolder(run if is_own_config else run.with_name(f"{run.name}-doctor"))

@@ -27,6 +27,8 @@ _SECTIONS = ("batch", "augment", "masks", "model", "execution", "objective", "op
 _PATH = re.compile(r"(?<![\w.])(?:~|/)[\w.~+@%-]*(?:/[\w.~+@%-]+)+/?|\b[A-Za-z]:\\\S+")
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 _WIDTH = 118
+# How a rank puts it that it has lost another one.
+_OF_ANOTHER_RANK = re.compile(r"by peer|remote (?:worker|process)|Broken pipe|another rank|timed? ?out", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -75,19 +77,27 @@ def _disagreements(notes: list[RankNotes]) -> list[Row]:
 
 
 def _lost(notes: list[RankNotes], ended_badly: str | None) -> list[Row]:
-    """Ranks that ended in the middle, or never began."""
-    reported = any(row.status == "fail" and row.check in FAMILIES for note in notes for row in note.rows)
+    """Ranks that ended in the middle without a word, or never began."""
     rows = []
     silent = [str(rank) for rank, note in enumerate(notes) if not note.begun]
     if silent:
         found = f"rank{'s' if len(silent) > 1 else ''} {', '.join(silent)} left no notes"
         remedy = "look into the job's logs; the run's folder must be on a file system that all nodes share"
         rows.append(Row("ranks", "fail", f"{found}{f' ({ended_badly})' if ended_badly else ''}", remedy))
-    unfinished = sorted({note.unfinished for note in notes if note.unfinished})
-    if unfinished and not reported:
-        found = f"a process ended during '{unfinished[0]}'{f': {ended_badly}' if ended_badly else ''}"
-        rows.append(Row(unfinished[0], "fail", found, "look into the job's logs; report it with doctor.json"))
-    elif ended_badly and not reported and not silent:
+    errors = [row for note in notes for row in note.rows if row.status == "fail" and row.check in FAMILIES]
+    if any(not _OF_ANOTHER_RANK.search(row.found) for row in errors):
+        return rows  # one rank has said why it ended; the others ended for want of it
+    ended = [
+        (rank, note.unfinished)
+        for rank, note in enumerate(notes)
+        if note.unfinished and note.unfinished not in {row.check for row in note.rows}
+    ]
+    if ended:
+        rank, family = ended[0]
+        found = f"rank {rank} ended without a word during '{family}'{f' ({ended_badly})' if ended_badly else ''}"
+        remedy = "look into that rank's log; a killed process often had too little memory"
+        rows.append(Row(f"rank {rank}", "fail", found, remedy))
+    elif ended_badly and not errors and not silent:
         rows.append(Row("job", "fail", ended_badly, "look into the job's logs"))
     return rows
 

@@ -13,16 +13,23 @@ from launch.doctor.page_cache import unflushed_pages
 from launch.doctor.rows import Row, judged
 from pretrain import GPUS, REFERENCE_EFFICIENCY, PretrainConfig, Requirements, requirements_of
 from pretrain.selftest import RunFigures, Training, World
+from runtime.errors import UserError
 
 STEPS = 10
 _FEW_STEPS = 4
 _LONGEST_SECONDS = 240.0
 _LOADER_SECONDS = 3.0
 _MATMUL_SIDE, _MATMUL_SECONDS = 1024, 0.5
-# Of the peak, what the smallest networks still reach; below that something is wrong.
+# Of the plan, what the smallest networks still reach; below that something is wrong.
 _SLOW_SHARE = 0.3
+# A planned step that is shorter than this says nothing about the device: starting its operations takes longer.
+_JUDGED_SECONDS = 0.02
 # The plan's estimate is good to 15%; on the CPU the allocator adds to that.
 _MEMORY_SLACK, _MEMORY_SLACK_BYTES = 1.25, 300e6
+_LESS_MEMORY = (
+    "use more GPUs or fewer images, execution.checkpoint_blocks=true, sharding.param_type=bfloat16 or more "
+    "batch.accumulation_steps"
+)
 _DATA_WAIT_SHARE = 0.25
 _TRAFFIC_SHARE = 0.5
 
@@ -58,17 +65,20 @@ def check_training(world: World, config: PretrainConfig, folder: Path, bytes_per
         return
     if needs.memory.peak > available:
         found = f"a rank needs {needs.memory.peak / 1e9:.1f} GB and has {available / 1e9:.1f} GB"
-        remedy = (
-            "use more GPUs, execution.checkpoint_blocks=true, sharding.param_type=bfloat16 or more "
-            "batch.accumulation_steps"
-        )
-        yield Row("memory", "fail", found, remedy)
+        yield Row("memory", "fail", found, _LESS_MEMORY)
         return
     training = Training(config, world)
-    figures = training.run()
+    try:
+        figures = training.run()
+    except torch.OutOfMemoryError:
+        raise UserError(
+            f"the GPU's memory was used up by a step that was planned to take {needs.memory.peak / 1e9:.1f} of "
+            f"{available / 1e9:.1f} GB; {_LESS_MEMORY}."
+        ) from None
     images = config.batch.images / world.size  # of a rank and step
-    yield _steps(world, figures, images, needs, peak, why)
-    yield _memory(world, figures, needs)
+    planned, by = planned_images_per_second(world.device, config.objective.compute_type, needs, peak)
+    yield _steps(figures, images, planned, by, needs.flops_per_image / peak, why)
+    yield _memory(figures, needs)
     yield _traffic(world, figures, training, bytes_per_second)
     yield _data(world, figures, images, training)
     yield _checkpoint(world, training)
@@ -122,42 +132,46 @@ def _available_bytes(world: World) -> float:
     return free / world.local_size
 
 
-def planned_images_per_second(device: torch.device, needs: Requirements, peak: float) -> tuple[float, str]:
-    """By the plan's own formula; with the measured peak where its table does not know the device."""
-    if device.type == "cuda":
+def planned_images_per_second(
+    device: torch.device, compute_type: str, needs: Requirements, peak: float
+) -> tuple[float, str]:
+    """By the plan's own formula; with the measured peak where its table does not know the device or the type."""
+    if device.type == "cuda" and compute_type == "bfloat16":
         name = torch.cuda.get_device_name(device).lower()
         memory_gb = torch.cuda.get_device_properties(device).total_memory / 1e9
         known = [gpu for gpu in GPUS.values() if gpu.name.split("-")[0] in name]
         if known:
             gpu = min(known, key=lambda candidate: abs(candidate.memory_gb - memory_gb))
             return gpu.tflops * 1e12 * REFERENCE_EFFICIENCY / needs.flops_per_image, f"as {gpu.name}"
-    return peak * REFERENCE_EFFICIENCY / needs.flops_per_image, "from its matrix products"
+    return peak * REFERENCE_EFFICIENCY / needs.flops_per_image, "by its matrix products"
 
 
-def _steps(world: World, figures: RunFigures, images: float, needs: Requirements, peak: float, why: str) -> Row:
+def _steps(figures: RunFigures, images: float, planned: float, by: str, peak_seconds: float, why: str) -> Row:
+    """`peak_seconds`: what an image would take at the peak of this device."""
     speed = images / figures.step_seconds
-    planned, by = planned_images_per_second(world.device, needs, peak)
-    share = speed * needs.flops_per_image / peak
+    share = speed * peak_seconds
     finite = all(value is not None for losses in figures.losses for value in losses.values())
     figures_of_row = {
         "images_per_second": round(speed, 2),
         "planned_images_per_second": round(planned, 2),
         "share_of_peak": round(share, 3),
-        "matmul_tflops": round(peak / 1e12, 3),
         "step_seconds": round(figures.step_seconds, 4),
     }
     if not finite:
         found, remedy = "a loss was not finite", "train with objective.compute_type=float32, and report it"
         return Row("steps", "fail", found, remedy, figures_of_row)
-    found = f"{speed:.1f} images/s a rank, {planned:.1f} planned {by}; {share:.0%} of {peak / 1e12:.2g} TFLOP/s{why}"
+    found = f"{speed:.1f} images/s a rank, {planned:.1f} planned {by}; {share:.0%} of the peak{why}"
+    small = images / planned < _JUDGED_SECONDS
+    if small:
+        found = f"{speed:.1f} images/s a rank; too small a step to be compared with the plan"
     remedy = (
         "look at the row 'data rate' first; then at other processes on the machine (nvidia-smi, top), the device's "
         "clock, and execution.attention"
     )
-    return judged("steps", speed >= _SLOW_SHARE * planned, found, remedy, "warn", **figures_of_row)
+    return judged("steps", small or speed >= _SLOW_SHARE * planned, found, remedy, "warn", **figures_of_row)
 
 
-def _memory(world: World, figures: RunFigures, needs: Requirements) -> Row:
+def _memory(figures: RunFigures, needs: Requirements) -> Row:
     measured, planned = figures.memory_bytes, needs.memory.peak
     found = f"{measured / 1e9:.2f} GB a rank, {planned / 1e9:.2f} GB planned"
     remedy = "the plan is wrong for this config: leave more room than it says, and report it with doctor.json"

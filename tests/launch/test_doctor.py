@@ -39,7 +39,7 @@ def doctor(folder: Path, *words: str, **environment: str) -> subprocess.Complete
 def test_this_machine_passes(tmp_path: Path) -> None:
     folder = tmp_path / "secret-project" / "DR_SCHMIDT"
     folder.mkdir(parents=True)
-    done = doctor(folder, "run.device=cpu")
+    done = doctor(folder, "run.device=cpu", "model.depth=2", "augment.local_crops=2")
     assert done.returncode == 0, done.stdout + done.stderr
     text = (folder / "doctor" / "doctor.json").read_text()
     document = json.loads(text)
@@ -75,7 +75,8 @@ def test_a_rank_that_is_killed_is_a_row(tmp_path: Path) -> None:
     done = doctor(tmp_path, "run.device=cpu", PYTHONPATH=f"{ROOT}:{tmp_path / 'fault'}")
     assert done.returncode == 1, done.stdout + done.stderr
     rows = {row["check"]: row for row in json.loads((tmp_path / "doctor" / "doctor.json").read_text())["rows"]}
-    assert rows["sharding"]["status"] == "fail" and "ended during 'sharding'" in rows["sharding"]["found"]
+    assert rows["rank 1"]["status"] == "fail"
+    assert "rank 1 ended without a word during 'sharding'" in rows["rank 1"]["found"]
     assert rows["collectives"]["status"] == "pass"
 
 
@@ -101,8 +102,14 @@ def test_a_process_that_ended_without_a_word_is_a_row(tmp_path: Path) -> None:
     notes = Notes(folder.notes(0))
     notes.family("collectives").__enter__()
     (row,) = collect(folder, 1, "the job ended as failed: Segmentation fault").rows
-    assert (row.check, row.status) == ("collectives", "fail")
-    assert row.found == "a process ended during 'collectives': the job ended as failed: Segmentation fault"
+    assert (row.check, row.status) == ("rank 0", "fail")
+    assert row.found == (
+        "rank 0 ended without a word during 'collectives' (the job ended as failed: Segmentation fault)"
+    )
+    # When another rank has said what was wrong, that is the news.
+    with pytest.raises(RuntimeError), Notes(folder.notes(1)).family("collectives", stops=True):
+        raise RuntimeError("NCCL has no device")
+    assert [row.found for row in collect(folder, 2, None).rows] == ["RuntimeError: NCCL has no device"]
 
 
 def test_the_report_names_no_path_host_or_address(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import torch
 from launch.doctor import attention, file_system, neighbours, training, versions
 from launch.doctor.rows import Row, read_notes
 from pretrain import PretrainConfig, requirements_of
+from pretrain.data import batch
 from pretrain.run import checkpoints, checksummed_writer
 from pretrain.selftest import joined_world, sharding_config, write_pictures
 from runtime.errors import UserError
@@ -241,6 +242,7 @@ def test_a_full_disk(tmp_path: Path, config: PretrainConfig, monkeypatch: pytest
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "_JUDGED_SECONDS", 0.0)  # so small a step would not be judged
     monkeypatch.setattr(training, "_LOADER_SECONDS", 0.2)
     monkeypatch.setattr(training, "_MATMUL_SECONDS", 0.05)
     monkeypatch.setattr(training, "STEPS", 4)
@@ -288,6 +290,26 @@ def test_a_step_that_takes_more_memory_than_planned(
 
     monkeypatch.setattr(Stepper, "run", greedy)
     assert row_of(iter(steps(config, tmp_path / "ten")), "memory").status == "warn"
+
+
+@pytest.mark.usefixtures("short")
+def test_a_step_that_is_not_finite(tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = batch.normalise
+    monkeypatch.setattr(batch, "normalise", lambda crops: sound(crops) * float("nan"))
+    row = row_of(iter(steps(config, tmp_path / "ten")), "steps")
+    assert row.status == "fail" and "not finite" in row.found
+
+
+@pytest.mark.usefixtures("short")
+def test_a_gpu_that_is_too_small(tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pretrain.optimizer.step import Stepper
+
+    def out_of_memory(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(Stepper, "run", out_of_memory)
+    with pytest.raises(UserError, match="memory was used up.*checkpoint_blocks"):
+        steps(config, tmp_path / "ten")
 
 
 @pytest.mark.usefixtures("short")

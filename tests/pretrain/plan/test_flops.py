@@ -61,7 +61,7 @@ def test_a_step_of_a_shipped_recipe_is_as_much_work_as_planned(recipe: str, caps
     with capsys.disabled():
         overhead = counted / planned - 1
         print(
-            f"\n{recipe}: {counted / 1e12:.4f} TFLOP per image counted, {overhead:+.2%} over the formula",
+            f"\n{recipe}: {counted / 1e12:.4f} TFLOP per image counted, {overhead:+.2%} against the formula",
             file=sys.stderr,
         )
     assert counted == pytest.approx(planned, rel=0.02)
