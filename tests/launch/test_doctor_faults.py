@@ -308,7 +308,7 @@ def test_a_gpu_that_is_too_small(tmp_path: Path, config: PretrainConfig, monkeyp
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(Stepper, "run", out_of_memory)
-    with pytest.raises(UserError, match="memory was used up.*checkpoint_blocks"):
+    with pytest.raises(UserError, match=r"memory was used up.*checkpoint_blocks"):
         steps(config, tmp_path / "ten")
 
 

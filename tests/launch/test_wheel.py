@@ -52,6 +52,9 @@ def test_the_wheel_brings_configs_and_data_files(python: Path, tmp_path: Path) -
     )
     assert plan.returncode == 0, plan.stderr
     assert "peak" in plan.stdout
+    code = "import torch; from launch.doctor.attention import check_attention as check; "
+    code += "print({row.status for row in check(torch.device('cpu'), 'sdpa')} <= {'pass', 'skip'})"
+    assert run(python, tmp_path, "-c", code).stdout.strip() == "True"  # the golden files were found
     (tmp_path / "empty").mkdir()
     atlas = run(python, tmp_path, "-m", "linear_probe", "atlas", "empty", "--out", "atlas.parquet")
     assert atlas.returncode == 2 and "Traceback" not in atlas.stderr  # the taxonomy and mappings were found
