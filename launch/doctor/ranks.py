@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -47,7 +48,7 @@ def check_shared_folder(world: World, folder: Path) -> Iterator[Row]:
         yield Row("shared folder", "fail", found, "put run.dir on a file system that all nodes share")
         return
     remedy = "expect ranks to wait for one another's files; a file system without long caches is better (NFS: actimeo)"
-    found = f"{world.size} ranks see a new file within {slowest:.1f} s"
+    found = f"a new file is seen by {ranks_of(world)} within {slowest:.1f} s"
     yield judged("shared folder", slowest <= _LATE_SECONDS, found, remedy, "warn", seconds=round(slowest, 2))
     yield _locks_over_nodes(world, folder)
 
@@ -94,17 +95,20 @@ def _collective(check: str, world: World, group: dist.ProcessGroup | None, devic
     wrong = [rank for rank, good in enumerate(world.gather(right)) if not good]
     speed = _bandwidth(world, group, summed)
     backend = dist.get_backend(group) if group is not None else ("nccl" if device.type == "cuda" else "gloo")
-    found = f"{backend}: right on {world.size} ranks, {speed / 1e9:.2f} GB/s each"
+    found = f"{backend}: right on {ranks_of(world)}"
+    figures: dict[str, Any] = {"ranks": world.size}
+    if speed is not None:
+        found, figures = f"{found}, {speed / 1e9:.2f} GB/s each", {**figures, "bytes_per_second": round(speed)}
     remedy = "test the network (NCCL_DEBUG=INFO, NCCL_SOCKET_IFNAME, NCCL_P2P_DISABLE=1); leave out the node (exclude)"
     if wrong:
         found = f"{backend}: ranks {', '.join(map(str, wrong))} got wrong sums"
-    return judged(check, not wrong, found, remedy, bytes_per_second=round(speed), ranks=world.size)
+    return judged(check, not wrong, found, remedy, **figures)
 
 
-def _bandwidth(world: World, group: dist.ProcessGroup | None, values: torch.Tensor) -> float:
-    """Bytes a second that a ring sends over each link: the usual "bus bandwidth" of an all-reduce. One rank: none."""
+def _bandwidth(world: World, group: dist.ProcessGroup | None, values: torch.Tensor) -> float | None:
+    """Bytes a second over each link of a ring: the usual "bus bandwidth" of an all-reduce. Of one rank: None."""
     if world.size == 1:
-        return math.inf
+        return None
     _wait_for(values)
     world.broadcast(None)
     began = time.perf_counter()
@@ -128,9 +132,7 @@ def train_alone(world: World, scratch: Path, shards: Path, ranks: int) -> RunFig
 
 def sharding_modes(world: World) -> list[Mode]:
     """Those that so many ranks can have."""
-    modes: list[Mode] = [("fsdp", "float32", None), ("fsdp", "bfloat16", None)]
-    if world.size > 1:
-        modes.append(("replicate", "float32", None))
+    modes: list[Mode] = [("fsdp", "float32", None), ("fsdp", "bfloat16", None), ("replicate", "float32", None)]
     if world.size % 2 == 0:
         group = world.local_size if 1 < world.local_size < world.size else world.size // 2
         modes.append(("hsdp", "float32", group))
@@ -139,6 +141,9 @@ def sharding_modes(world: World) -> list[Mode]:
 
 def check_sharding(world: World, scratch: Path, shards: Path, alone: RunFigures, modes: list[Mode]) -> Iterator[Row]:
     """Four steps in every mode of sharding, on the real ranks, against one process."""
+    if world.size == 1:
+        yield Row("sharding", "skip", "there is one process")
+        return
     for mode, number_type, group in modes:
         folder = scratch / f"{mode}-{number_type}"
         config = sharding_config(folder, shards, world.size, world.device.type, mode, number_type, group)
@@ -148,8 +153,12 @@ def check_sharding(world: World, scratch: Path, shards: Path, alone: RunFigures,
         loss_tolerance, weight_tolerance = _TOLERANCES[number_type]
         good = loss <= loss_tolerance and weights <= weight_tolerance
         where = "" if weights <= weight_tolerance else f" ({name})"
-        found = f"{world.size} ranks against one: losses within {loss:.0e}, weights within {weights:.0e}{where}"
+        found = f"{ranks_of(world)} against one: losses within {loss:.0e}, weights within {weights:.0e}{where}"
         yield judged(f"sharding {mode} {number_type}", good, found, _WRONG_RANKS, losses=loss, weights=weights)
+
+
+def ranks_of(world: World) -> str:
+    return f"{world.size} rank{'s' if world.size > 1 else ''}"
 
 
 def _loss_difference(figures: RunFigures, alone: RunFigures) -> float:

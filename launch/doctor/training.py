@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from launch.doctor.page_cache import unflushed_pages
+from launch.doctor.ranks import ranks_of
 from launch.doctor.rows import Row, judged
 from pretrain import GPUS, REFERENCE_EFFICIENCY, PretrainConfig, Requirements, requirements_of
 from pretrain.selftest import RunFigures, Training, World
@@ -221,6 +222,6 @@ def _checkpoint(world: World, training: Training) -> Row:
     problems = [f"{len(changed)} tensors came back changed ({changed[0]})"] if changed else []
     if any(left):
         problems.append(f"{sum(pages or 0 for pages in left)} pages of it are still in memory only")
-    found = f"{size / 1e6:,.0f} MB saved by {world.size} ranks, loaded in {seconds:.1f} s, the same bits"
+    found = f"{size / 1e6:,.0f} MB saved by {ranks_of(world)}, loaded in {seconds:.1f} s, the same bits"
     remedy = "put run.dir on another file system, and report it with doctor.json: this run could not be resumed exactly"
     return judged("checkpoint", not problems, "; ".join(problems) or found, remedy)

@@ -18,7 +18,7 @@ import pytest
 import simplejpeg
 import torch
 
-from launch.doctor import attention, file_system, neighbours, training, versions
+from launch.doctor import attention, file_system, neighbours, ranks, training, versions
 from launch.doctor.rows import Row, read_notes
 from pretrain import PretrainConfig, requirements_of
 from pretrain.data import batch
@@ -362,6 +362,20 @@ def test_a_config_that_does_not_fit(tmp_path: Path, config: PretrainConfig, monk
 
 
 # ---- ranks
+
+
+def test_one_rank_alone(tmp_path: Path, shards: Path) -> None:
+    """As on a machine with one GPU: nothing to send, nothing to shard, nothing wrong."""
+    with joined_world("cpu", 60, alone=True) as world:
+        alone = ranks.train_alone(world, tmp_path, shards, 1)
+        modes = ranks.sharding_modes(world)
+        rows = [
+            *ranks.check_shared_folder(world, tmp_path),
+            *ranks.check_collectives(world),
+            *ranks.check_sharding(world, tmp_path, shards, alone, modes),
+        ]
+    found = {row.check: row.status for row in rows}
+    assert found == {"shared folder": "pass", "locks over nodes": "pass", "collectives": "pass", "sharding": "skip"}
 
 
 @pytest.fixture(scope="module")
