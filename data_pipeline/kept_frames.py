@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import simplejpeg
 
 from data_pipeline.examples import thumbnail
@@ -15,11 +15,12 @@ from records.shards import read_index, shard_name
 
 def sample_kept(out: Path, frames: pa.Table, per_corpus: int) -> dict[str, list[bytes]]:
     """Corpus → small JPEGs. Keys are hashes, so that those with the lowest ones are a random choice."""
-    columns = (frames.column(name).to_pylist() for name in ("key", "corpus", "shard"))
-    chosen: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for key, corpus, shard in sorted(zip(*columns, strict=True)):
-        if len(chosen[corpus]) < per_corpus:
-            chosen[corpus].append((key, shard))
+    chosen: dict[str, list[tuple[str, int]]] = {}
+    by_key = frames.select(["key", "corpus", "shard"])
+    for corpus in pc.unique(by_key.column("corpus")).to_pylist():
+        own = by_key.filter(pc.equal(by_key.column("corpus"), corpus))
+        first = own.take(pc.select_k_unstable(own, per_corpus, [("key", "ascending")])).to_pylist()
+        chosen[corpus] = [(row["key"], row["shard"]) for row in first]
     wanted = {key for keys in chosen.values() for key, _ in keys}
     pictures: dict[str, bytes] = {}
     for shard in sorted({shard for keys in chosen.values() for _, shard in keys}):

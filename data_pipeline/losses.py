@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,17 +32,15 @@ class SourceLoss:
 
 def losses_of(sources: pa.Table, frames: pa.Table) -> list[SourceLoss]:
     """All sources of the private list, suspicious ones first, then those that lost most."""
-    filled: dict[str, list[float]] = defaultdict(list)
-    for source, share in zip(*(frames.column(name).to_pylist() for name in ("source", "text_filled")), strict=True):
-        filled[source].append(share)
-    found = [_loss(row, filled[row["source"]]) for row in sources.to_pylist()]
+    means = frames.select(["source", "text_filled"]).group_by("source").aggregate([("text_filled", "mean")])
+    painted = dict(zip(*(means.column(name).to_pylist() for name in ("source", "text_filled_mean")), strict=True))
+    found = [_loss(row, painted.get(row["source"], 0.0)) for row in sources.to_pylist()]
     return sorted(found, key=lambda loss: (-loss.weight, loss.kept / max(loss.seen, 1), loss.corpus, loss.source))
 
 
-def _loss(row: dict[str, Any], filled: list[float]) -> SourceLoss:
+def _loss(row: dict[str, Any], painted: float) -> SourceLoss:
     dropped = dict(row["dropped"])
     seen, kept = row["seen"], row["kept"]
-    painted = sum(filled) / len(filled) if filled else 0.0
     why, weight = [], 0.0
     if row.get("with_text"):
         why.append(f"text is still read on {row['with_text']} frames")

@@ -4,107 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from data_pipeline.collecting import Collected
 from data_pipeline.config import PipelineConfig
-from data_pipeline.duplicates import DuplicatesConfig, SourceHashes, copies_across
-from data_pipeline.examples import EXAMPLE_SCHEMA, choose
 from data_pipeline.planning import Plan, published_settings
-from data_pipeline.work import PART_COLUMNS, PART_EXAMPLES, PART_FRAMES, PART_PAINTED, PART_SCHEMA
 from records.shards import Certificate, GuardedSet, Manifest, PrivateFolder, ShardFolder, index_name
-from runtime.files import atomic_file, read_json, write_checksums
+from runtime.files import atomic_file, write_checksums
 from runtime.leakage import COVERED, THUMBNAIL_PX
 from runtime.names import printable
-from runtime.parquet_files import read_parquet
 
-_EXAMPLES_PER_REASON = 24
-
-
-@dataclass
-class Collected:
-    """The outcome of phase one, with copies across the run settled."""
-
-    frames: pa.Table  # one row per frame that stays, with the number of its part
-    sources: list[dict[str, Any]]  # one per source, in plan order
-    examples: pa.Table
-    painted: pa.Table  # with frames as they came: for the private folder only
-
-    @property
-    def dropped(self) -> Counter[str]:
-        total: Counter[str] = Counter()
-        for source in self.sources:
-            total.update(source["dropped"])
-        return total
-
-
-def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
-    """Read all parts and drop the copies."""
-    tables, sources = [], []
-    examples = [EXAMPLE_SCHEMA.empty_table()]
-    painted = EXAMPLE_SCHEMA.empty_table()
-    for number, part in enumerate(parts):
-        table = read_parquet(part / PART_FRAMES, "remove the part", schema=PART_SCHEMA)
-        tables.append(table.append_column("part", pa.array([number] * len(table), pa.int32())))
-        examples.append(read_parquet(part / PART_EXAMPLES, "remove the part"))
-        if len(examples) > 100:  # those of all parts would not fit into memory
-            examples = [choose(pa.concat_tables(examples), _EXAMPLES_PER_REASON)]
-        of_part = read_parquet(part / PART_PAINTED, "remove the part")
-        painted = choose(pa.concat_tables([painted, of_part]), _EXAMPLES_PER_REASON) if len(of_part) else painted
-        sources += read_json(part / "sources.json")
-    frames = pa.concat_tables(tables)
-    copies = copies_across(_hashes_by_source(frames, sources), config)
-    for source in sources:
-        source["copy_of"] = None
-        if source["source"] in copies:
-            reason, source["copy_of"] = copies[source["source"]]
-            source["dropped"][reason] = source["kept"]
-            source["kept"] = 0
-    stays = [source not in copies for source in frames.column("source").to_pylist()]
-    shown = choose(pa.concat_tables(examples), _EXAMPLES_PER_REASON)
-    return Collected(frames.filter(pa.array(stays, pa.bool_())), sources, shown, painted)
-
-
-def _hashes_by_source(frames: pa.Table, sources: list[dict[str, Any]]) -> list[SourceHashes]:
-    rows: dict[str, list[tuple[bytes, float, int]]] = {source["source"]: [] for source in sources}
-    single: set[str] = set()
-    columns = (frames.column(name).to_pylist() for name in ("source", "hash", "seconds", "frame", "single"))
-    for source, text, seconds, frame, is_single in zip(*columns, strict=True):
-        rows[source].append((bytes.fromhex(text), seconds, frame))
-        if is_single:
-            single.add(source)
-    return [
-        SourceHashes(
-            source,
-            source in single,
-            np.frombuffer(b"".join(row[0] for row in inside), np.uint8).reshape(len(inside), -1),
-            _times(inside),
-        )
-        for source, inside in rows.items()
-        if inside
-    ]
-
-
-def _times(rows: list[tuple[bytes, float, int]]) -> NDArray[np.float64]:
-    """When the frames were shown; pictures of a sequence have no time but their number."""
-    seconds = np.array([row[1] for row in rows])
-    return seconds if seconds.any() else np.array([row[2] for row in rows], np.float64)
+# Rows of the manifest that are in memory at a time: those of a row group.
+_ROW_GROUP = 1 << 20
 
 
 def write_manifest(
-    out: Path, config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet], shards: list[str]
+    out: Path,
+    config: PipelineConfig,
+    made: Plan,
+    collected: Collected,
+    sets: list[GuardedSet],
+    shards: list[str],
+    rows: Sequence[Path],
 ) -> None:
-    """Write everything that goes with the shards; the checksums come last and mark the set as whole."""
-    frames = collected.frames.sort_by([("shard", "ascending"), ("key", "ascending")])
-    frames = frames.drop_columns([*PART_COLUMNS, "part"])
+    """Write everything that goes with the shards; the checksums come last and mark the set as whole.
+
+    `rows`: the files of each shard's rows, in the order of the shards.
+    """
     files = ShardFolder(out)
-    _write_table(frames, files.frames)
+    join_rows(rows, files.frames)
     _write_table(collected.examples, files.examples)
     files.write_manifest(_summary(config, made, collected, sets, shards))
     private = PrivateFolder(config.private_dir)
@@ -113,6 +46,24 @@ def write_manifest(
     indexes = [index_name(name) for name in shards]
     described = [path.name for path in (files.frames, files.examples, files.manifest)]
     write_checksums(out, [*shards, *indexes, *described], files.checksums.name)
+
+
+def join_rows(rows: Sequence[Path], path: Path) -> None:
+    """All shards' rows as one Parquet file, a row group at a time."""
+    with atomic_file(path) as stream:
+        with pa.memory_map(str(rows[0])) as file:
+            schema = pa.ipc.open_file(file).schema
+        with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+            held, count = [], 0
+            for number, file_name in enumerate(rows, 1):
+                with pa.OSFile(str(file_name)) as file:
+                    held.append(pa.ipc.open_file(file).read_all())
+                count += len(held[-1])
+                while count >= _ROW_GROUP or (number == len(rows) and count):
+                    table = pa.concat_tables(held)
+                    writer.write_table(table.slice(0, _ROW_GROUP).combine_chunks(), row_group_size=_ROW_GROUP)
+                    held = [table.slice(_ROW_GROUP)]
+                    count = len(held[0])
 
 
 def _write_table(table: pa.Table, path: Path) -> None:
@@ -137,7 +88,7 @@ def _summary(
     licences = sorted({source.licence for source in made.sources})
     return Manifest(
         shards=shards,
-        frames=collected.frames.num_rows,
+        frames=len(collected.rows),
         corpora=corpora,
         left_out=made.left_out,
         licences=licences,

@@ -34,6 +34,11 @@ REASONS = {
     "duplicate_image": "a copy of another picture",
 }
 
+# What the page needs of every frame; a manifest may list millions.
+_FRAME_COLUMNS = (
+    *("key", "corpus", "source", "shard", "text_filled", "brightness", "sharpness"),
+    *("width", "height", "original_width", "original_height"),
+)
 _KEPT_PER_CORPUS = 48
 
 _STYLE = """
@@ -47,7 +52,9 @@ def report(config: PipelineConfig) -> Path:
     files = ShardFolder(config.out_dir)
     files.refuse_unfinished()
     manifest = files.read_manifest()
-    frames = read_parquet(files.frames, "make the shards again, or restore the file")
+    frames = read_parquet(
+        files.frames, "make the shards again, or restore the file", _FRAME_COLUMNS, dictionaries=("corpus", "source")
+    )
     examples = read_parquet(files.examples, "make the shards again, or restore the file").to_pylist()
     private = PrivateFolder(config.private_dir)
     losses: list[SourceLoss] = []

@@ -13,17 +13,19 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
+import numpy as np
 import ray
 
 from data_pipeline.cluster import ray_session, run_tasks
+from data_pipeline.collecting import Collected, collect
 from data_pipeline.config import PipelineConfig
 from data_pipeline.guarding import guarded_files, read_guarded_sets
 from data_pipeline.identity import hashed, load_key, load_or_create_key
-from data_pipeline.manifest import Collected, collect, with_text_left, write_manifest
+from data_pipeline.manifest import with_text_left, write_manifest
 from data_pipeline.planning import Plan, fingerprint, plan, published_config, settings_of, show
 from data_pipeline.reporting import report
-from data_pipeline.shards import cut_into_shards, write_shard
+from data_pipeline.shards import shards_for, write_shard
+from data_pipeline.shuffle import plan_shuffle, write_run
 from data_pipeline.work import process_unit
 from records.shards import GuardedSet, PrivateFolder, ShardFolder, index_name, shard_name
 from runtime.config import save_config
@@ -35,6 +37,7 @@ from runtime.locks import directory_lock
 from runtime.names import printable
 
 WORK = "work"
+_SHUFFLE = "shuffle"
 
 
 @dataclass(frozen=True)
@@ -73,15 +76,15 @@ def shard(config: PipelineConfig) -> ShardResult:
             _screen_sources(made, parts, config, guard, key, at_once)
             collected = collect(parts, config.duplicates)
             _say_problems(collected)
-            if collected.frames.num_rows == 0:
+            if len(collected.rows) == 0:
                 raise UserError(f"no frame of {config.data_root} passed the screens; {_most_frequent(collected)}.")
             names = _write_shards(collected, parts, config, at_once)
-        write_manifest(out, config, made, collected, sets, names)
-        write_json(PrivateFolder(config.private_dir).finished, {"run": run_id, "frames": collected.frames.num_rows})
+        write_manifest(out, config, made, collected, sets, names, _rows_files(out, len(names)))
+        write_json(PrivateFolder(config.private_dir).finished, {"run": run_id, "frames": len(collected.rows)})
         make_private_directory(config.private_dir)
         shutil.rmtree(out / WORK)
         report(config)
-    count, took = collected.frames.num_rows, duration(time.monotonic() - began)
+    count, took = len(collected.rows), duration(time.monotonic() - began)
     say(f"wrote {count} frames in {len(names)} shards to {out} in {took}.")
     return ShardResult(out, count, len(names), did_nothing=False)
 
@@ -140,31 +143,42 @@ def _screen_sources(
 
 
 def _write_shards(collected: Collected, parts: list[Path], config: PipelineConfig, at_once: int) -> list[str]:
-    """Phase two. Returns the names of the shards."""
-    out, frames = config.out_dir, collected.frames
-    keys = frames.column("key").to_pylist()
-    runs = cut_into_shards(keys, frames.column("size").to_pylist(), config.shards.size_mb * 1e6)
-    names = [shard_name(number) for number in range(len(runs))]
-    _forget_other_shards(out, fingerprint([part.name for part in parts], keys, len(runs)), names)
-    shard_of = [0] * len(keys)
-    for number, rows in enumerate(runs):
-        for row in rows:
-            shard_of[row] = number
-    collected.frames = frames.append_column("shard", pa.array(shard_of, pa.int32()))
-    shared_parts = ray.put(parts)
-    tasks = ((out / name, shared_parts, collected.frames.take(rows)) for name, rows in zip(names, runs, strict=True))
-    for _ in track(run_tasks(write_shard, tasks, at_once, config.ray.retries), "writing", len(names), "shards"):
+    """Phase two: all frames through sorted runs into shards. Returns the names of the shards."""
+    out, frames = config.out_dir, collected.rows
+    shards = shards_for(len(frames), int(frames.sizes.sum()), config.shards.size_mb * 1e6)
+    names = [shard_name(number) for number in range(shards)]
+    shuffle = plan_shuffle(frames, parts, shards)
+    keys = hashlib.sha256(np.sort(frames.keys).tobytes()).hexdigest()
+    _forget_other_shards(out, fingerprint([part.name for part in parts], keys, shards, len(shuffle.runs)), names)
+    folder = make_directory(out / WORK / _SHUFFLE)
+    remove_leftovers(folder)
+    runs = [folder / f"run-{number:06d}.arrow" for number in range(len(shuffle.runs))]
+    retries = config.ray.retries
+    sorting = run_tasks(write_run, zip(runs, shuffle.runs, strict=True), at_once, retries)
+    for _ in track(sorting, "sorting", len(runs), "runs"):
+        pass
+    tasks = (
+        (out / name, number, shuffle.stretches_of(number, runs), rows)
+        for number, (name, rows) in enumerate(zip(names, _rows_files(out, shards), strict=True))
+    )
+    for _ in track(run_tasks(write_shard, tasks, at_once, retries), "writing", len(names), "shards"):
         pass
     return names
 
 
+def _rows_files(out: Path, shards: int) -> list[Path]:
+    """Where each shard's rows of the manifest wait until all shards are there."""
+    return [out / WORK / _SHUFFLE / f"rows-{number:06d}.arrow" for number in range(shards)]
+
+
 def _forget_other_shards(out: Path, assignment: str, names: list[str]) -> None:
-    """Remove shards of an earlier, unfinished run with another content; keep those that this run would write."""
+    """Remove what an earlier, unfinished run with another content has shuffled; keep what this run would write."""
     record = out / WORK / "assignment.json"
     if record.is_file() and read_json(record) == assignment:
         keep = {*names, *(index_name(name) for name in names)}
     else:
         keep = set()
+        shutil.rmtree(out / WORK / _SHUFFLE, ignore_errors=True)
     for path in ShardFolder(out).shard_files():
         if path.name not in keep:
             path.unlink()

@@ -3,57 +3,69 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from data_pipeline.shuffle import Stretch, read_stretch, write_rows
 from data_pipeline.work import PART_COLUMNS
 from records.shards import index_name, write_index
 from runtime.files import atomic_file
 
 _BLOCK = 512
+_ROWS_AT_ONCE = 1000
 
 
-def cut_into_shards(keys: Sequence[str], sizes: Sequence[int], shard_bytes: float) -> list[list[int]]:
-    """Rows of each shard. Keys are keyed hashes, so their order is a fair shuffle; it is cut into equal runs."""
-    order = sorted(range(len(keys)), key=keys.__getitem__)
+def shards_for(frames: int, jpeg_bytes: int, shard_bytes: float) -> int:
+    """How many shards frames of so many bytes in all are cut into."""
     # A sample takes its JPEG, about 600 bytes of JSON, and two tar headers, each padded to blocks.
-    total = sum(sizes) + len(sizes) * (2 * _BLOCK + 2 * _BLOCK)
-    count = max(1, min(len(order), round(total / shard_bytes)))
-    edges = [i * len(order) // count for i in range(count + 1)]
-    return [order[begin:end] for begin, end in itertools.pairwise(edges)]
+    total = jpeg_bytes + frames * (2 * _BLOCK + 2 * _BLOCK)
+    return max(1, min(frames, round(total / shard_bytes)))
 
 
-def write_shard(path: Path, parts: Sequence[Path], rows: pa.Table) -> str:
-    """Write one shard and its index; `rows` has its frames in order, with the number of their part."""
+def write_shard(path: Path, number: int, stretches: Sequence[Stretch], rows_path: Path) -> str:
+    """Write one shard and its index from stretches of runs; `rows_path` gets its rows of the manifest."""
     index = path.with_name(index_name(path.name))
-    if path.is_file() and index.is_file():
+    if path.is_file() and index.is_file() and rows_path.is_file():
         return path.name
+    read = [read_stretch(stretch) for stretch in stretches]
+    table, jpegs = pa.concat_tables([rows for rows, _ in read]), [jpeg for _, some in read for jpeg in some]
+    order = np.argsort(np.array(table.column("key").to_pylist(), "S"), kind="stable")
+    table = table.take(pa.array(order)).combine_chunks()
+    _write_manifest_rows(rows_path, table, number)
     samples = []
     with atomic_file(path) as stream, tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for row in rows.to_pylist():
-            with (parts[row["part"]] / "frames.bin").open("rb") as source:
-                source.seek(row["offset"])
-                jpeg = source.read(row["size"])
+        for row, place in zip(_rows_of(table), order.tolist(), strict=True):
             record = json.dumps(sample_record(row), sort_keys=True, separators=(",", ":")).encode()
-            image, text = _add(tar, f"{row['key']}.jpg", jpeg), _add(tar, f"{row['key']}.json", record)
+            image, text = _add(tar, f"{row['key']}.jpg", jpegs[place]), _add(tar, f"{row['key']}.json", record)
             samples.append((row["key"], *image, *text))
     # The index comes last: a shard counts as written when its index is there.
     write_index(path, samples, path.stat().st_size)
     return path.name
 
 
+def _rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Some rows at a time as Python objects."""
+    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        yield from batch.to_pylist()
+
+
+def _write_manifest_rows(path: Path, table: pa.Table, number: int) -> None:
+    rows = table.drop_columns(list(PART_COLUMNS))
+    write_rows(path, rows.append_column("shard", pa.array([number] * len(rows), pa.int32())))
+
+
 def sample_record(row: dict[str, Any]) -> dict[str, Any]:
     """What stands in a sample's JSON file."""
-    return {name: value for name, value in row.items() if name not in (*PART_COLUMNS, "part", "shard")}
+    return {name: value for name, value in row.items() if name not in (*PART_COLUMNS, "shard")}
 
 
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> tuple[int, int]:
+def _add(tar: tarfile.TarFile, name: str, content: bytes | memoryview) -> tuple[int, int]:
     """Add a file without time, owner or any other trace; returns where its content begins and how long it is."""
     member = tarfile.TarInfo(name)
     member.size, member.mode = len(content), 0o644

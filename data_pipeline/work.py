@@ -46,6 +46,7 @@ from runtime.screen.quality import drop_reason, measure
 PART_SCHEMA = pa.schema([*FRAME_SCHEMA, ("single", pa.bool_()), ("offset", pa.int64()), ("size", pa.int64())])
 PART_COLUMNS = ("single", "offset", "size")
 PART_FRAMES, PART_EXAMPLES, PART_PAINTED = "frames.parquet", "pictures.parquet", "painted.parquet"
+PART_FRAMES_BYTES = "frames.bin"
 
 
 @dataclass
@@ -73,7 +74,7 @@ def process_unit(unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, p
     screened: list[SourceResult] = []
     try:
         with atomic_directory(part) as folder:
-            with (folder / "frames.bin").open("wb") as stream:
+            with (folder / PART_FRAMES_BYTES).open("wb") as stream:
                 writer = _PartWriter(stream)
                 screened += [screen_source(source, unit, config, guard, key, writer) for source in unit.sources]
             pq.write_table(pa.Table.from_pylist(writer.rows, PART_SCHEMA), folder / PART_FRAMES)

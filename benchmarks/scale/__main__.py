@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.scale import start
+from benchmarks.scale import sharding, start
 
 
 def main() -> None:
@@ -13,8 +13,18 @@ def main() -> None:
     of_start = parts.add_parser("start", help="start-up, first batch and border of a node's ranks")
     of_start.add_argument("--samples", type=int, default=10_000_000)
     of_start.add_argument("--ranks", type=int, default=8)
+    of_sharding = parts.add_parser("sharding", help="phase two of sharding, by number of frames")
+    of_sharding.add_argument("--frames", type=int, nargs="+", default=[20_000, 100_000])
+    of_sharding.add_argument("--jpeg-bytes", type=int, default=4000)
+    of_driver = parts.add_parser("driver", help="the memory of the driver of sharding, by number of rows")
+    of_driver.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     options = parser.parse_args()
-    start.main(options.samples, options.ranks)
+    if options.part == "start":
+        start.main(options.samples, options.ranks)
+    elif options.part == "sharding":
+        sharding.main(options.frames, options.jpeg_bytes)
+    else:
+        sharding.driver(options.rows)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,9 @@ import webdataset
 from pipeline_runs import FinishedRun, checksums_of, config_for
 
 from data_pipeline import report, shard, verify
-from data_pipeline.shards import cut_into_shards
+from data_pipeline.collecting import FrameRows
+from data_pipeline.shards import shards_for
+from data_pipeline.shuffle import plan_shuffle
 from runtime.files import failed_checksums
 
 SMALL = ("ers",)
@@ -89,12 +91,19 @@ def test_every_shard_is_a_fair_sample(finished_run: FinishedRun) -> None:
         assert set(corpora) == {row["corpus"] for row in finished_run.frames}
 
 
-def test_rows_are_cut_by_key_into_equal_runs() -> None:
-    keys = [f"{(7919 * i) % 1000:04d}" for i in range(100)]
-    runs = cut_into_shards(keys, [3000] * 100, 100_000.0)
-    assert [len(run) for run in runs] == [20] * 5
-    flat = [keys[row] for run in runs for row in run]
-    assert flat == sorted(keys)
+def test_frames_are_cut_by_key_into_equal_shards() -> None:
+    keys = np.array([f"{(7919 * i) % 1000:04d}" for i in range(100)], "S20")
+    sizes, numbers = np.full(100, 3000), np.arange(100, dtype=np.int32)
+    rows = FrameRows(keys, sizes, np.zeros(100, np.int32), numbers)
+    assert shards_for(100, int(sizes.sum()), 100_000.0) == 5
+    plan = plan_shuffle(rows, [Path("part")], 5, run_bytes=120_000)
+    assert [[len(piece.rows) for piece in run] for run in plan.runs] == [[40], [40], [20]]
+    assert plan.stretches[:, -1].tolist() == [40, 40, 20]
+    assert np.diff(plan.stretches, axis=1).sum(axis=0).tolist() == [20] * 5
+    for number, run in enumerate(plan.runs):  # a shard's stretch of a run holds the keys of its fifth
+        sorted_keys = np.sort(keys[run[0].rows])
+        edges = np.searchsorted(sorted_keys, np.sort(keys)[::20])
+        assert plan.stretches[number, :-1].tolist() == edges.tolist()
 
 
 def test_certificate_says_what_was_checked(finished_run: FinishedRun) -> None:
