@@ -18,6 +18,7 @@ from data_pipeline.duplicates import DuplicatesConfig, SourceHashes, copies_acro
 from data_pipeline.examples import EXAMPLE_SCHEMA, choose
 from data_pipeline.work import PART_EXAMPLES, PART_FRAMES, PART_PAINTED
 from runtime.files import read_json
+from runtime.image_hash import HASH_BYTES
 from runtime.parquet_files import read_parquet
 
 EXAMPLES_PER_REASON = 24
@@ -106,7 +107,7 @@ def _read_part(part: Path, number_of: dict[str, int]) -> _Part:
         np.array(column["key"], "S20"),
         np.array(column["size"], np.int64),
         np.array([number_of[source] for source in column["source"]], np.int32),
-        np.frombuffer(bytes.fromhex("".join(column["hash"])), np.uint8).reshape(len(table), -1),
+        np.frombuffer(bytes.fromhex("".join(column["hash"])), np.uint8).reshape(-1, HASH_BYTES),
         np.array(column["seconds"], np.float64),
         np.array(column["frame"], np.float64),
         np.array(column["single"], bool),

@@ -16,6 +16,9 @@ from runtime.screen.field_of_view import FieldOfViewConfig
 from runtime.screen.quality import QualityConfig
 from runtime.screen.text_filling import TextConfig
 
+# Below the output's folder: what phase one has done and phase two takes up; gone when the set is finished.
+WORK = "work"
+
 
 @dataclass
 class CorpusConfig:

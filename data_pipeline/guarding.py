@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,13 +11,13 @@ import cv2
 import numpy as np
 
 from data_pipeline.cluster import run_tasks
-from data_pipeline.config import PipelineConfig
+from data_pipeline.config import WORK, PipelineConfig
 from data_pipeline.sources import FoundFile, find_files
 from records.shards import GuardedSet, fingerprint
 from runtime.console import track, warn
 from runtime.errors import UserError, naming_path
 from runtime.images import UnreadableImageError, decode_image, is_image, open_image
-from runtime.leakage import Guard, Thumbnail, build_guard, thumbnail_of
+from runtime.leakage import FEW_VECTORS, WINDOWS, Guard, Thumbnail, build_guard, thumbnail_of, write_guard
 from runtime.leakage.guard import GuardedImage, guarded_image
 from runtime.names import printable
 from runtime.screen.layout import find_layout
@@ -27,20 +28,34 @@ _IMAGES_SAMPLED = 20
 
 
 def read_guarded_sets(config: PipelineConfig, at_once: int) -> tuple[Guard, list[GuardedSet]]:
-    """All guarded images, ready for comparison. A folder without images is an error: it would guard nothing."""
-    images: list[GuardedImage] = []
-    sets: list[GuardedSet] = []
-    for (folder, files), name in zip(guarded_files(config).items(), set_names(config), strict=True):
-        found = list(_read_set(folder, name, [file.path for file in files], config, at_once))
-        unreadable = [image.name for image in found if image.thumbnail is None]
+    """All guarded images, ready for comparison. A folder without images is an error: it would guard nothing.
+
+    Very many of them are not held in memory: they go to files of the work folder, which the workers map.
+    """
+    files, sets = guarded_files(config), list[GuardedSet]()
+    images = _read_sets(files, sets, config, at_once)
+    if sum(map(len, files.values())) * len(WINDOWS) <= FEW_VECTORS:
+        return build_guard(list(images)), sets
+    folder = config.out_dir / WORK / "guard"
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was interrupted
+    return write_guard(images, folder), sets
+
+
+def _read_sets(
+    files: dict[Path, list[FoundFile]], sets: list[GuardedSet], config: PipelineConfig, at_once: int
+) -> Iterator[GuardedImage]:
+    """The images of all sets, one after another; adds to `sets` what was found."""
+    for (folder, found), name in zip(files.items(), set_names(config), strict=True):
+        contents, unreadable = list[tuple[str, str]](), list[str]()
+        for image in _read_set(folder, name, [file.path for file in found], config, at_once):
+            contents.append((image.sha256, image.name))
+            if image.thumbnail is None:
+                unreadable.append(image.name)
+            yield image
         for unread in unreadable[:20]:
             warn(f"the guarded image {printable(unread)} can't be read, so copies of it would not be found.")
-        _refuse_too_many_unreadable(name, len(unreadable), len(found), config)
-        sets.append(
-            GuardedSet(name, len(found), len(unreadable), fingerprint((image.sha256, image.name) for image in found))
-        )
-        images += found
-    return build_guard(images), sets
+        _refuse_too_many_unreadable(name, len(unreadable), len(contents), config)
+        sets.append(GuardedSet(name, len(contents), len(unreadable), fingerprint(contents)))
 
 
 def guarded_files(config: PipelineConfig) -> dict[Path, list[FoundFile]]:
@@ -103,9 +118,13 @@ def _read_set(
     results = track(
         run_tasks(read_guarded_images, tasks, at_once, config.ray.retries), f"guard {name}", len(tasks), "slices"
     )
-    by_slice = dict(results)
-    for number in range(len(slices)):
-        yield from by_slice[number]
+    early: dict[int, list[GuardedImage]] = {}  # slices that ended before those in front of them
+    due = 0
+    for number, images in results:
+        early[number] = images
+        while due in early:
+            yield from early.pop(due)
+            due += 1
 
 
 def read_guarded_images(folder: Path, name: str, paths: list[str], config: PipelineConfig) -> list[GuardedImage]:

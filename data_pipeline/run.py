@@ -18,7 +18,7 @@ import ray
 
 from data_pipeline.cluster import ray_session, run_tasks
 from data_pipeline.collecting import Collected, collect
-from data_pipeline.config import PipelineConfig
+from data_pipeline.config import WORK, PipelineConfig
 from data_pipeline.guarding import guarded_files, read_guarded_sets
 from data_pipeline.identity import hashed, load_key, load_or_create_key
 from data_pipeline.manifest import with_text_left, write_manifest
@@ -36,7 +36,6 @@ from runtime.leakage import Guard
 from runtime.locks import directory_lock
 from runtime.names import printable
 
-WORK = "work"
 _SHUFFLE = "shuffle"
 
 

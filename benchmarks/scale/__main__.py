@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.scale import sharding, start
+from benchmarks.scale import guard, sharding, start
 
 
 def main() -> None:
@@ -18,11 +18,16 @@ def main() -> None:
     of_sharding.add_argument("--jpeg-bytes", type=int, default=4000)
     of_driver = parts.add_parser("driver", help="the memory of the driver of sharding, by number of rows")
     of_driver.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
+    of_guard = parts.add_parser("guard", help="recall and time of the guard's quick search")
+    of_guard.add_argument("--vectors", type=int, default=400_000)
+    of_guard.add_argument("--similarities", type=float, nargs="+", default=[0.72, 0.8, 0.9])
     options = parser.parse_args()
     if options.part == "start":
         start.main(options.samples, options.ranks)
     elif options.part == "sharding":
         sharding.main(options.frames, options.jpeg_bytes)
+    elif options.part == "guard":
+        guard.main(options.vectors, options.similarities)
     else:
         sharding.driver(options.rows)
 

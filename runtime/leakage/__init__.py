@@ -2,6 +2,19 @@
 
 from runtime.leakage.compare import THUMBNAIL_PX, Thumbnail, thumbnail_of
 from runtime.leakage.guard import Guard, LeakageConfig, Match, build_guard
-from runtime.leakage.views import COVERED
+from runtime.leakage.guard_folder import FEW_VECTORS, write_guard
+from runtime.leakage.views import COVERED, WINDOWS
 
-__all__ = ["COVERED", "THUMBNAIL_PX", "Guard", "LeakageConfig", "Match", "Thumbnail", "build_guard", "thumbnail_of"]
+__all__ = [
+    "COVERED",
+    "FEW_VECTORS",
+    "THUMBNAIL_PX",
+    "WINDOWS",
+    "Guard",
+    "LeakageConfig",
+    "Match",
+    "Thumbnail",
+    "build_guard",
+    "thumbnail_of",
+    "write_guard",
+]

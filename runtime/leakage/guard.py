@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,23 +62,42 @@ class Match:
     correlation: float
 
 
+class LikelyImages(Protocol):
+    """Names the images that may be one."""
+
+    def likely_images(self, vectors: NDArray[np.float32]) -> NDArray[np.int64]: ...
+
+
 @dataclass(frozen=True)
 class Guard:
-    """All guarded images as arrays, so that Ray hands them to workers without a copy."""
+    """All guarded images as arrays, so that Ray hands them to workers without a copy.
+
+    Those of very many images lie in the files of a folder (`guard_folder.py`), of which a worker gets the name alone.
+    """
 
     names: list[str]
     sha256: list[str]  # of the files: what may be published of an image, whose name may be a patient's
     descriptors: NDArray[np.float32]  # [N · windows, 64]
     greys: NDArray[np.uint8]  # [N, 96, 96]
     masks: NDArray[np.uint8]  # [N, 96, 96]
+    index: LikelyImages | None = None  # None: all images are measured
+    folder: Path | None = None
+
+    def __reduce__(self) -> Any:
+        if self.folder is None:
+            return super().__reduce__()
+        from runtime.leakage.guard_folder import open_guard
+
+        return open_guard, (self.folder,)
 
     def match(self, thumbnail: Thumbnail, config: LeakageConfig) -> Match | None:
         """The guarded image that this is a copy of, or None."""
         if not self.names:
             return None
-        products = self.descriptors @ descriptors_of_symmetries(thumbnail).T  # [N · windows, 8]
-        similarity = products.reshape(len(self.names), len(WINDOWS) * len(SYMMETRIES))  # [N, windows · 8]
-        for number, pair in self._candidates(similarity, config):
+        vectors = descriptors_of_symmetries(thumbnail)  # [8, 64]
+        looked_at = None if self.index is None else self.index.likely_images(vectors)
+        for place, pair in self._candidates(self._similarity(vectors, looked_at), config):
+            number = place if looked_at is None else int(looked_at[place])
             window, symmetry = divmod(pair, len(SYMMETRIES))
             # A place of the turned frame is `symmetry` of the frame's and `window` of the guarded image's.
             view = after(inverse(SYMMETRIES[symmetry]), WINDOWS[window])
@@ -85,6 +106,14 @@ class Guard:
             if correlation >= config.min_correlation:
                 return Match(number, self.names[number], self.sha256[number], round(correlation, 4))
         return None
+
+    def _similarity(self, vectors: NDArray[np.float32], looked_at: NDArray[np.int64] | None) -> NDArray[np.float32]:
+        """Of a frame's vectors [8, 64] to all windows of the images that are looked at: [n, windows · 8]."""
+        descriptors = self.descriptors
+        if looked_at is not None:
+            by_image = descriptors.reshape(len(self.names), len(WINDOWS), -1)
+            descriptors = by_image[looked_at].reshape(-1, descriptors.shape[1])
+        return (descriptors @ vectors.T).reshape(-1, len(WINDOWS) * len(SYMMETRIES))
 
     def _candidates(self, similarity: NDArray[np.float32], config: LeakageConfig) -> list[tuple[int, int]]:
         """(image, view) in the order in which they are tried: likely images, each by its two likeliest windows."""
