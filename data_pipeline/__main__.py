@@ -12,6 +12,7 @@ from data_pipeline.reporting import report
 from data_pipeline.synthesize import synthesize
 from data_pipeline.synthesize.examination import write_examination
 from data_pipeline.synthesize.plan import SIZES
+from data_pipeline.uploading import upload_shards
 from data_pipeline.verification import verify
 from runtime.command_line import Command, run_stage
 from runtime.console import say
@@ -57,6 +58,10 @@ def _verify(_: argparse.Namespace, config: PipelineConfig) -> int:
     return 1 if verify(config).faults else 0
 
 
+def _upload(arguments: argparse.Namespace, _: Any) -> None:
+    upload_shards(Path(arguments.folder), arguments.url)
+
+
 def _report(_: argparse.Namespace, config: PipelineConfig) -> None:
     report(config)
 
@@ -68,6 +73,12 @@ COMMANDS = (
     ),
     Command("verify", "Check a finished set of shards from its bytes.", _verify, schema=PipelineConfig),
     Command("report", "Write OUT/report.html for a finished set.", _report, schema=PipelineConfig),
+    Command(
+        name="upload",
+        summary="Bring a finished set to an S3-compatible store; goes on with an interrupted upload.",
+        run=_upload,
+        arguments=("FOLDER", "URL"),
+    ),
     Command(
         name="synthesize",
         summary="Write a synthetic corpus in the layouts of the real ones, with a truth file.",

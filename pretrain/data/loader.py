@@ -30,7 +30,9 @@ _SUBSTITUTES = 10
 class DataConfig:
     """Where the samples are and how they are read."""
 
-    shards: str = required("Folder of WebDataset shards.")
+    shards: str = required(
+        "Folder of WebDataset shards, or an address: s3://BUCKET/FOLDER, https://SERVER/FOLDER; then with a cache."
+    )
     weights: dict[str, float] = option(
         "Share of each corpus in what is seen, by name; empty: every sample once.", {}, low=0
     )

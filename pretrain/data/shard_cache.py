@@ -27,6 +27,7 @@ from runtime.config import option
 from runtime.console import warn
 from runtime.errors import UserError, naming_path
 from runtime.files import TEMPORARY_MARK, make_directory
+from runtime.remote import command_for
 
 _CHUNK_BYTES = 8 << 20
 _TRIES = 2  # a transfer may go wrong once
@@ -61,12 +62,14 @@ class CacheConfig:
 class ShardCache:
     """The copies of a set of shards. `identity` tells sets apart that share a folder and have shards of equal names."""
 
-    def __init__(self, config: CacheConfig, source: Path, identity: str, checksums: dict[str, str]) -> None:
+    def __init__(self, config: CacheConfig, source: Path | str, identity: str, checksums: dict[str, str]) -> None:
         assert config.folder is not None
         self.folder = make_directory(config.folder)
         self.budget_bytes = int(config.budget_gb * 1e9)
         self._source, self._identity, self._checksums = source, identity[:12], checksums
         self._command = None if config.fetch_command is None else shlex.split(config.fetch_command)
+        if self._command is None and isinstance(source, str):  # an address
+            self._command = command_for(source, _SHARD_WORD)
 
     def open(self, name: str, size: int) -> int:
         """A descriptor of a shard's copy, which is made first where there is none. `size`: its bytes, as indexed."""
@@ -86,7 +89,7 @@ class ShardCache:
                 if self._copy(name, size):
                     return
                 warn(f"the copy of shard {name} has a wrong checksum (try {attempt + 1} of {_TRIES}).")
-        checksums = ShardFolder(self._source).checksums.name
+        checksums = ShardFolder(Path()).checksums.name
         raise UserError(
             f"the shard {name} does not have the checksum that {checksums} in data.shards gives; restore the shard, "
             "or read it where it lies with data.cache.folder=null, which passes over single damaged samples."
@@ -152,8 +155,9 @@ class ShardCache:
     @contextmanager
     def _source_of(self, name: str) -> Iterator[IO[bytes]]:
         if self._command is None:
-            with naming_path("read the shard", self._source / name):
-                stream = (self._source / name).open("rb")
+            path = Path(self._source) / name
+            with naming_path("read the shard", path):
+                stream = path.open("rb")
             with stream:
                 yield stream
             return
@@ -167,6 +171,10 @@ class ShardCache:
             except BaseException:
                 process.kill()
                 raise
+        if process.returncode and isinstance(self._source, str):
+            raise UserError(
+                f"the shard {name} could not be brought from data.shards={self._source}; its reader said why."
+            )
         if process.returncode:
             raise UserError(
                 f"data.cache.fetch_command could not fetch the shard {name}: '{shlex.join(words)}' ended with exit "

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pretrain.data.remote_shards import describing_folder
 from pretrain.data.sample_index import open_index
 from pretrain.data.sample_runs import SampleRuns
 from pretrain.data.shard_cache import CacheConfig, ShardCache
 from records.shards import Certificate, ShardFolder
 from runtime.errors import UserError, naming_path
 from runtime.files import read_checksums, user_cache
+from runtime.remote import is_remote
 
 Ints = NDArray[np.int64]
 
@@ -91,10 +93,15 @@ class ShardSet:
 def open_shards(folder: Path | str, cache: CacheConfig | None = None, indexes: Path | str | None = None) -> ShardSet:
     """The shards of a folder, as `python -m data_pipeline shard` writes them: tars, an index each, and manifests.
 
-    With a cache whose shards come from a command, the folder needs no tars. `indexes`: where the index of all samples
+    It may be an address in a store or on a server: its tars then come through the cache. With a cache whose shards come
+    from a command, the folder needs no tars. `indexes`: where the index of all samples
     is kept; None: in the user's cache folder.
     """
-    folder = Path(folder)
+    kept = Path(indexes) if indexes is not None else user_cache("pretrain") / "indexes"
+    url = str(folder) if is_remote(str(folder)) else None
+    if url is not None and (cache is None or cache.folder is None):
+        raise UserError(f"data.shards={url} lies elsewhere: set data.cache.folder to a local folder for its shards.")
+    folder = describing_folder(url, kept) if url is not None else Path(folder)
     files = ShardFolder(folder)
     if not files.manifest.is_file():
         raise UserError(f"data.shards={folder}: there is no {files.manifest.name}; name a folder of finished shards.")
@@ -102,12 +109,12 @@ def open_shards(folder: Path | str, cache: CacheConfig | None = None, indexes: P
     names = sorted(summary.shards)
     if not names:
         raise UserError(f"data.shards={folder}: its {files.manifest.name} lists no shard; make the shards again.")
-    fetched = cache is not None and cache.fetch_command is not None
+    fetched = url is not None or (cache is not None and cache.fetch_command is not None)
     missing = [] if fetched else [name for name in names if not (folder / name).is_file()]
     if missing:
         raise UserError(f"the shard {folder / missing[0]} is missing; restore it, or make the shards again.")
-    index = open_index(folder, names, Path(indexes) if indexes is not None else user_cache("pretrain") / "indexes")
+    index = open_index(folder, names, kept)
     shard_set = ShardSet([folder / name for name in names], *index, summary.leakage)
     if cache is not None and cache.folder is not None:
-        shard_set.cache = ShardCache(cache, folder, shard_set.sha256, read_checksums(files.checksums))
+        shard_set.cache = ShardCache(cache, url or folder, shard_set.sha256, read_checksums(files.checksums))
     return shard_set
