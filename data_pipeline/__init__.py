@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from data_pipeline.config import CorpusConfig, PipelineConfig
+    from data_pipeline.cost import Conditions, ShardingCost, cost_of, frames_of_hours, measured_seconds_a_frame
     from data_pipeline.planning import plan
     from data_pipeline.reporting import report
     from data_pipeline.run import shard
@@ -25,13 +26,31 @@ _HOMES = {
     "CorpusConfig": "data_pipeline.config",
     "PipelineConfig": "data_pipeline.config",
     "load_config": "runtime.config",
+    "Conditions": "data_pipeline.cost",
+    "ShardingCost": "data_pipeline.cost",
+    "cost_of": "data_pipeline.cost",
+    "frames_of_hours": "data_pipeline.cost",
+    "measured_seconds_a_frame": "data_pipeline.cost",
     "plan": "data_pipeline.planning",
     "shard": "data_pipeline.run",
     "verify": "data_pipeline.verification",
     "report": "data_pipeline.reporting",
 }
 
-__all__ = ["CorpusConfig", "PipelineConfig", "load_config", "plan", "report", "shard", "verify"]
+__all__ = [
+    "Conditions",
+    "CorpusConfig",
+    "PipelineConfig",
+    "ShardingCost",
+    "cost_of",
+    "frames_of_hours",
+    "load_config",
+    "measured_seconds_a_frame",
+    "plan",
+    "report",
+    "shard",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from data_pipeline.config import PipelineConfig
+from data_pipeline import Conditions, PipelineConfig
 from eval_knn import EvalConfig
 from launch.chain import ChainConfig, run_chain
 from launch.cluster import ClusterConfig, load_cluster
+from launch.data_plan import print_data_plan
 from launch.stages import StageJob, pretrain_job, probe_job, shard_job, watch_job
 from launch.submit import describe_dry_run, submit
 from linear_probe import ProbeConfig
@@ -104,7 +105,12 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--images-per-second", type=float, help="measured speed of one GPU, instead of the table's estimate"
     )
-    parser.add_argument("--disk-gb-per-second", type=float, default=1.0, help="for checkpoints (default: 1)")
+    parser.add_argument("--disk-gb-per-second", type=float, default=1.0, help="for checkpoints, shards (default: 1)")
+    parser.add_argument("--video-hours", type=float, help="plan the shards of so many hours of video, too")
+    parser.add_argument("--video-fps", type=float, default=1.0, help="frames looked at in a second of it (default: 1)")
+    parser.add_argument("--kept-share", type=float, default=0.5, help="of them that pass the screens (default: 0.5)")
+    parser.add_argument("--guarded-images", type=int, default=0, help="evaluation images that are kept out")
+    parser.add_argument("--driver-memory-gb", type=float, default=64.0, help="where sharding is driven (default: 64)")
 
 
 def _plan(arguments: argparse.Namespace, config: PretrainConfig) -> None:
@@ -120,7 +126,27 @@ def _plan(arguments: argparse.Namespace, config: PretrainConfig) -> None:
         disk_gb_per_second=arguments.disk_gb_per_second,
         images_per_second=arguments.images_per_second,
     )
+    if arguments.video_hours is not None:
+        print_data_plan(arguments.video_hours, _conditions(arguments, cluster))
     print_plan(make_plan(config, machine, arguments.images))
+
+
+def _conditions(arguments: argparse.Namespace, cluster: ClusterConfig) -> Conditions:
+    """What sharding is planned with: all cores of the cluster file's stage."""
+    for name, low in (("video_hours", 0.0), ("video_fps", 0.0), ("kept_share", 0.0), ("disk_gb_per_second", 0.0)):
+        if not getattr(arguments, name) > low:
+            raise UserError(f"--{name.replace('_', '-')} must be more than {low:g}.")
+    if arguments.kept_share > 1:
+        raise UserError("--kept-share must be at most 1.")
+    resources = cluster.resources("shard")
+    return Conditions(
+        cores=resources.nodes * resources.tasks * resources.cpus_per_task,
+        memory_gb=arguments.driver_memory_gb,
+        disk_gb_per_second=arguments.disk_gb_per_second,
+        kept_share=arguments.kept_share,
+        frames_per_second=arguments.video_fps,
+        guarded_images=arguments.guarded_images,
+    )
 
 
 STAGE_COMMANDS = [
