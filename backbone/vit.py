@@ -20,6 +20,9 @@ from backbone.config import ViTConfig
 from runtime.config import option
 
 NORM_EPSILON = 1e-6
+# By what the branches of each group are multiplied. Tensors where blocks are compiled: a number would become a part of
+# the graph, and every step of a rising drop path would need another one.
+Scales = tuple[float, ...] | tuple[Tensor, ...]
 
 
 class Tokens(NamedTuple):
@@ -38,7 +41,9 @@ class Execution:
     checkpoint_blocks: bool = option(
         "Recompute each block in the backward pass instead of keeping it in memory.", False
     )
-    compile_blocks: bool = option("Compile each block with torch.compile.", False)
+    compile: bool = option(
+        "Compile the blocks with torch.compile: one graph for all of them, without breaks.", False, was="compile_blocks"
+    )
 
 
 class PatchEmbedding(nn.Module):
@@ -108,6 +113,8 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(config.width, eps=NORM_EPSILON)
         self.mlp = Mlp(config) if config.ffn == "mlp" else SwiGlu(config)
         self.ls2 = LayerScale(config)
+        # Not forward() itself: what FSDP does before and after a block can't be compiled and would break the graph.
+        self._compiled = torch.compile(self._run) if execution.compile else None
 
     def forward(
         self,
@@ -115,15 +122,16 @@ class Block(nn.Module):
         packing: Packing,
         attn_rows: Tensor | None = None,
         ffn_rows: Tensor | None = None,
-        scales: tuple[float, ...] = (),
+        scales: Scales = (),
     ) -> Tensor:
+        run = self._run if self._compiled is None else self._compiled
         if self.checkpoint and torch.is_grad_enabled():
             # Nothing inside is random: the drop-path subsets were drawn before.
-            run = checkpoint(
-                self._run, x, packing, attn_rows, ffn_rows, scales, use_reentrant=False, preserve_rng_state=False
+            result = checkpoint(
+                run, x, packing, attn_rows, ffn_rows, scales, use_reentrant=False, preserve_rng_state=False
             )
-            return cast(Tensor, run)
-        return self._run(x, packing, attn_rows, ffn_rows, scales)
+            return cast(Tensor, result)
+        return run(x, packing, attn_rows, ffn_rows, scales)
 
     def _run(
         self,
@@ -131,7 +139,7 @@ class Block(nn.Module):
         packing: Packing,
         attn_rows: Tensor | None,
         ffn_rows: Tensor | None,
-        scales: tuple[float, ...],
+        scales: Scales,
     ) -> Tensor:
         branch = self.ls1(self.attn(self.norm1(_chosen(x, attn_rows)), packing))
         x = _add(x, branch, attn_rows, packing, scales)
@@ -143,14 +151,17 @@ def _chosen(x: Tensor, rows: Tensor | None) -> Tensor:
     return x if rows is None else x.index_select(0, rows)
 
 
-def _add(x: Tensor, branch: Tensor, rows: Tensor | None, packing: Packing, scales: tuple[float, ...]) -> Tensor:
+def _add(x: Tensor, branch: Tensor, rows: Tensor | None, packing: Packing, scales: Scales) -> Tensor:
     """x plus the branch, whose rows stand in for those that it didn't see."""
     if rows is None:
         return x + branch
     parts = zip(torch.split(rows, packing.sizes), torch.split(branch.to(x.dtype), packing.sizes), scales, strict=True)
     for number, (group_rows, group_branch, scale) in enumerate(parts):
         add = x.index_add_ if number else x.index_add  # the first makes a copy, which belongs to nobody else
-        x = add(0, group_rows, group_branch, alpha=scale)
+        if isinstance(scale, Tensor):
+            x = add(0, group_rows, (group_branch * scale).to(x.dtype))
+        else:
+            x = add(0, group_rows, group_branch, alpha=scale)
     return x
 
 
@@ -190,9 +201,6 @@ class VisionTransformer(nn.Module):
         self.blocks = nn.ModuleList(Block(config, self.execution) for _ in range(config.depth))
         self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
         self.init_weights()
-        if self.execution.compile_blocks:
-            for block in self.blocks:
-                block.compile(dynamic=False)
 
     def init_weights(self) -> None:
         """Set every parameter, so that a model built on the meta device can be filled after `to_empty`."""
@@ -250,7 +258,7 @@ class VisionTransformer(nn.Module):
         x = torch.cat([e.flatten(0, 1) for e in embedded])  # [T, D]
         check_backend(self.execution.attention, x.device)
         rows: Tensor | None = None
-        scales: tuple[float, ...] = ()
+        scales: Scales = ()
         groups = shapes
         if self.training and self.config.drop_path > 0.0:
             if subsets is None:
@@ -258,6 +266,8 @@ class VisionTransformer(nn.Module):
             rows = _token_rows(subsets, shapes)  # [depth, 2, T']
             groups = [(s.shape[-1], tokens) for s, (_, tokens) in zip(subsets, shapes, strict=True)]
             scales = tuple(samples / chosen for (samples, _), (chosen, _) in zip(shapes, groups, strict=True))
+            if self.execution.compile:
+                scales = tuple(torch.full((), scale, device=x.device) for scale in scales)
         packing = pack(tuple(groups), self.execution.attention, x.device)
         outputs = []
         for i, block in enumerate(self.blocks):

@@ -131,7 +131,7 @@ def test_execution_options_keep_the_numbers(execution: Execution) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("checkpoint_blocks", [False, True])
 def test_compiled_blocks_keep_the_numbers(checkpoint_blocks: bool) -> None:
-    _same_numbers(Execution(compile_blocks=True, checkpoint_blocks=checkpoint_blocks))
+    _same_numbers(Execution(compile=True, checkpoint_blocks=checkpoint_blocks))
 
 
 def _same_numbers(execution: Execution) -> None:

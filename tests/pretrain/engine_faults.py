@@ -119,10 +119,11 @@ def report_types_of_collectives() -> None:
 
 
 def count_compiled_graphs() -> None:
-    """Say at the end how many graphs torch.compile has made in this process."""
+    """Say at the end how many graphs torch.compile has made in this process, and where it had to break them."""
 
     def say_it() -> None:
         print(f"compiled graphs: {counters['stats']['unique_graphs']}", flush=True)
+        print(f"graph breaks: {dict(counters['graph_break'])}", flush=True)
 
     multiprocessing.util.Finalize(None, say_it, exitpriority=1)  # such processes run no other exit functions
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from backbone import vit_config
+from backbone import Execution, vit_config
 from pretrain.data.batch import Batch, make_batch
 from pretrain.data.loader import LoadedBatch
 from pretrain.objective.drop_path import DropPath
@@ -44,9 +44,9 @@ class GoldenStep:
     config: ObjectiveConfig
     teacher_temperature: float
 
-    def objective(self, **changes: Any) -> Objective:
+    def objective(self, execution: Execution | None = None, **changes: Any) -> Objective:
         config = ObjectiveConfig(**{**vars(self.config), **changes})
-        objective = Objective(vit_config("vit_test"), config)
+        objective = Objective(vit_config("vit_test"), config, execution)
         objective.student.load_state_dict(self.tensors("init/student/"))
         objective.teacher.load_state_dict(self.tensors("init/teacher/"))
         return objective

@@ -20,6 +20,7 @@ from golden_steps import (
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
+from backbone import Execution
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.parameter_groups import set_step_values
 from pretrain.parallel import sharding
@@ -44,6 +45,17 @@ def test_losses_and_gradients(golden: Path, name: str) -> None:
         after = torch.nn.utils.get_total_norm([p.grad for p in objective.student[submodule].parameters()])
         assert float(after) == pytest.approx(min(norm, CLIP_NORM), rel=1e-4)
     assert all(p.grad is None for p in objective.teacher.parameters())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_compiled_blocks_give_the_references_losses_and_gradients(golden: Path) -> None:
+    step = load_golden(golden, "step_sinkhorn_separate_heads")
+    objective = step.objective(Execution(compile=True))
+    losses = objective(step.batch("step0/"), step.teacher_temperature)
+    losses["total"].backward()
+    assert_losses(losses, step.losses("step0/"))
+    assert_close({n: p.grad for n, p in objective.student.named_parameters()}, step.tensors("step0/grad/"), 1e-4)
 
 
 @pytest.mark.parametrize("name", ONE_RANK)
