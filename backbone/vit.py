@@ -22,7 +22,7 @@ from runtime.config import option
 NORM_EPSILON = 1e-6
 # By what the branches of each group are multiplied. Tensors where blocks are compiled: a number would become a part of
 # the graph, and every step of a rising drop path would need another one.
-Scales = tuple[float, ...] | tuple[Tensor, ...]
+Scales = tuple[float | Tensor, ...]
 
 
 class Tokens(NamedTuple):
@@ -267,7 +267,7 @@ class VisionTransformer(nn.Module):
             groups = [(s.shape[-1], tokens) for s, (_, tokens) in zip(subsets, shapes, strict=True)]
             scales = tuple(samples / chosen for (samples, _), (chosen, _) in zip(shapes, groups, strict=True))
             if self.execution.compile:
-                scales = tuple(torch.full((), scale, device=x.device) for scale in scales)
+                scales = tuple(torch.full((), float(scale), device=x.device) for scale in scales)
         packing = pack(tuple(groups), self.execution.attention, x.device)
         outputs = []
         for i, block in enumerate(self.blocks):
