@@ -11,7 +11,14 @@ import torch
 from launch.doctor.attention import check_attention
 from launch.doctor.file_system import check_file_system
 from launch.doctor.neighbours import check_neighbours
-from launch.doctor.ranks import check_collectives, check_sharding, check_shared_folder, sharding_modes, train_alone
+from launch.doctor.ranks import (
+    PARAMETERS_TRAVEL,
+    check_collectives,
+    check_shared_folder,
+    check_sharding,
+    sharding_modes,
+    train_alone,
+)
 from launch.doctor.rows import Notes
 from launch.doctor.training import check_training
 from launch.doctor.versions import check_versions
@@ -79,7 +86,8 @@ def examine(folder: DoctorFolder, config: PretrainConfig, wants_gpu: bool) -> No
         bytes_per_second = float("inf")
         with notes.family("collectives", stops=True):
             for row in check_collectives(world):
-                bytes_per_second = min(bytes_per_second, row.figures.get("bytes_per_second", float("inf")))
+                if row.check == PARAMETERS_TRAVEL:
+                    bytes_per_second = row.figures.get("bytes_per_second", bytes_per_second)
                 notes.add(row)
         with notes.family("sharding", stops=True):
             for row in check_sharding(

@@ -22,6 +22,8 @@ from runtime.locks import directory_lock, has_flock
 
 # How parameters lie over ranks, their type, and over how many ranks one copy is sharded.
 Mode = tuple[str, str, int | None]
+# The row of the group over which parameters and gradients travel.
+PARAMETERS_TRAVEL = "collectives"
 _SEEN_SECONDS, _LATE_SECONDS = 60.0, 5.0
 _VALUES = 1 << 22  # 16 MB of float32: large enough that starting does not count
 _ROUNDS = 4
@@ -71,7 +73,7 @@ def _locks_over_nodes(world: World, folder: Path) -> Row:
 def check_collectives(world: World) -> Iterator[Row]:
     if world.device.type == "cuda":
         yield _own_gpus(world)
-    yield _collective("collectives", world, None, world.device)
+    yield _collective(PARAMETERS_TRAVEL, world, None, world.device)
     if world.device.type == "cuda":
         yield _collective("collectives gloo", world, world.control, torch.device("cpu"))
 

@@ -17,12 +17,21 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 from launch.doctor import ranks, training
-from launch.doctor.rows import Notes
+from launch.doctor.rows import Notes, Row
 from pretrain import PretrainConfig
 from pretrain.parallel import build
 from pretrain.selftest import World, joined_world, sharding_config, write_pictures
 
 Plant = Callable[[World], AbstractContextManager[Any]]
+
+
+def row_of(rows: Iterator[Row], check: str) -> Row:
+    """The row of a check; a bad one has a remedy."""
+    found = [row for row in rows if row.check == check]
+    assert len(found) == 1, f"no row '{check}'"
+    row = found[0]
+    assert row.remedy or row.status in ("pass", "skip"), "what is not right needs a remedy"
+    return row
 
 
 def tiny_config(folder: Path, shards: Path, world_size: int) -> PretrainConfig:
