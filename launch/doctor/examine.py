@@ -14,8 +14,8 @@ from launch.doctor.neighbours import check_neighbours
 from launch.doctor.ranks import (
     PARAMETERS_TRAVEL,
     check_collectives,
-    check_shared_folder,
     check_sharding,
+    check_shared_folder,
     sharding_modes,
     train_alone,
 )
