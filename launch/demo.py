@@ -42,7 +42,7 @@ def demo_steps(folder: Path) -> list[Step]:
     cache = folder / "cache"
     two_processes = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pretrain")
     return [
-        Step("draw a corpus", ("data_pipeline", "synthesize", str(corpus)), corpus),
+        Step("draw a corpus", ("data_pipeline", "synthesize", str(corpus), "--size", "demo"), corpus),
         Step(
             "clean, guard and shard it",
             (

@@ -67,8 +67,9 @@ def plan_labelled(size: str, seed: int) -> list[LabelledPlan]:
 
 def _counts(label: str, size: str) -> list[int]:
     """How many images each scene of a class has."""
-    grouped = [] if label in SINGLE_ONLY else list(GROUPS_PER_40) * SIZES[size]
-    return [*grouped, *[1] * (IMAGES_PER_CLASS * SIZES[size] - sum(grouped))]
+    times = SIZES[size].labelled
+    grouped = [] if label in SINGLE_ONLY else list(GROUPS_PER_40) * times
+    return [*grouped, *[1] * (IMAGES_PER_CLASS * times - sum(grouped))]
 
 
 def _deal_devices(count: int, seed: int) -> list[str]:

@@ -50,7 +50,7 @@ def plan_segmented(size: str, seed: int) -> list[SegmentedPlan]:
     plans = []
     devices = [name for name in DEVICE_SHARES if DEVICE_SHARES[name] > 0.02]
     for kind, count in SCENES.items():
-        for scene in range(count * SIZES[size]):
+        for scene in range(count * SIZES[size].sources):
             rng = generator(seed, "segmented", "plan", kind, scene)
             width, height = PICTURE_SIZES[int(rng.integers(len(PICTURE_SIZES)))]
             pictures = 2 if scene % _TWICE_EVERY == 0 else 1

@@ -114,6 +114,12 @@ def test_all_kinds_of_scene_are_in_the_pretraining_videos(truth: Truth) -> None:
     assert seen >= set(KVASIR_CLASSES)
 
 
+def test_the_demo_has_the_sources_of_small_and_twice_its_labelled_pictures() -> None:
+    assert plan_sources("demo", 0) == plan_sources("small", 0)
+    small, demo = ([p.label for p in plan_labelled(size, 0) for _ in p.paths] for size in ("small", "demo"))
+    assert len(small) == 320 and sorted(demo) == sorted(2 * small)
+
+
 def test_labelled_set_has_forty_of_each_class_and_near_identical_groups(synthetic_corpus: Path, truth: Truth) -> None:
     for label in KVASIR_CLASSES:
         assert sum(image.label == label for image in truth.evaluation) == 40
