@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from data_pipeline import Conditions, PipelineConfig
+from data_pipeline import PipelineConfig
 from eval_knn import EvalConfig
 from launch.chain import ChainConfig, run_chain
 from launch.cluster import ClusterConfig, load_cluster
-from launch.data_plan import print_data_plan
 from launch.stages import StageJob, pretrain_job, probe_job, shard_job, watch_job
 from launch.submit import describe_dry_run, submit
 from linear_probe import ProbeConfig
@@ -17,6 +17,9 @@ from pretrain import GPUS, Machine, PretrainConfig, gpu_named, make_plan, print_
 from runtime.command_line import Command
 from runtime.config import CONFIGS
 from runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from data_pipeline import Conditions
 
 SLURM_FILE = CONFIGS / "cluster" / "slurm.yaml"
 
@@ -127,6 +130,8 @@ def _plan(arguments: argparse.Namespace, config: PretrainConfig) -> None:
         images_per_second=arguments.images_per_second,
     )
     if arguments.video_hours is not None:
+        from launch.data_plan import print_data_plan  # brings the decoders, which only this option needs
+
         print_data_plan(arguments.video_hours, _conditions(arguments, cluster))
     print_plan(make_plan(config, machine, arguments.images))
 
@@ -138,6 +143,8 @@ def _conditions(arguments: argparse.Namespace, cluster: ClusterConfig) -> Condit
             raise UserError(f"--{name.replace('_', '-')} must be more than {low:g}.")
     if arguments.kept_share > 1:
         raise UserError("--kept-share must be at most 1.")
+    from data_pipeline import Conditions
+
     resources = cluster.resources("shard")
     return Conditions(
         cores=resources.nodes * resources.tasks * resources.cpus_per_task,

@@ -48,7 +48,7 @@ def copies(vectors: Floats, similarity: float, random: np.random.Generator) -> F
     return frames
 
 
-def main(count: int, similarities: list[float]) -> None:
+def main(count: int, similarities: list[float], frame_count: int) -> None:
     random = np.random.default_rng(0)
     vectors = generated(count, random)
     began = time.process_time()
@@ -56,13 +56,13 @@ def main(count: int, similarities: list[float]) -> None:
     print(f"{len(vectors):,} vectors; index built in {time.process_time() - began:.1f} cpu seconds")
     search = VectorIndex(index, WINDOWS)
     for similarity in similarities:
-        frames = copies(vectors, similarity, random)
+        frames = copies(vectors, similarity, random)[:frame_count]
         began = time.process_time()
         truth = [int((vectors @ frame.T).max(axis=1).argmax()) // WINDOWS for frame in frames]
-        brute = (time.process_time() - began) / FRAMES
+        brute = (time.process_time() - began) / len(frames)
         began = time.process_time()
         found = [search.likely_images(frame) for frame in frames]
-        indexed = (time.process_time() - began) / FRAMES
+        indexed = (time.process_time() - began) / len(frames)
         recall = np.mean([image in likely for image, likely in zip(truth, found, strict=True)])
         print(
             f"similarity {similarity}: recall {recall:.4f}; {1e3 * indexed:.1f} ms a frame, all vectors "

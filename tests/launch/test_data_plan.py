@@ -29,7 +29,7 @@ def test_figures_follow_from_the_rates() -> None:
 def test_what_becomes_the_bottleneck() -> None:
     assert cost_of(10**6, 0.1, GIVEN).bottleneck == "cores (screening)"
     assert cost_of(10**6, 0.1, replace(GIVEN, disk_gb_per_second=0.01)).bottleneck == "disk (shuffle)"
-    assert cost_of(10**8, 0.1, replace(GIVEN, memory_gb=16)).bottleneck == "the driver's memory (31 GB)"
+    assert cost_of(10**8, 0.1, replace(GIVEN, memory_gb=16)).bottleneck == "the driver's memory (32 GB)"
     few, many = (cost_of(10**6, 0.1, replace(GIVEN, guarded_images=n)) for n in (8_000, 400_000))
     assert 1 < many.screening_hours / few.screening_hours < 400_000 / 8_000  # the index searches less than all
 
