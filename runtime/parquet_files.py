@@ -27,11 +27,13 @@ def read_parquet(
         raise UserError(f"cannot read {path}: it does not exist; {remedy}.")
     with naming_path("read", path), path.open("rb") as stream:
         try:
-            file = pq.ParquetFile(stream, read_dictionary=list(dictionaries))
+            file = pq.ParquetFile(stream)
             wanted = schema.names if schema is not None else columns
             absent = [name for name in wanted or () if name not in file.schema_arrow.names]
             if absent:
                 raise UserError(f"cannot read {path}: it has no column '{absent[0]}'; {remedy}.")
+            if dictionaries:
+                file = pq.ParquetFile(stream, read_dictionary=list(dictionaries))
             table = file.read(list(wanted) if wanted is not None else None)
             table.validate(full=True)
             return table if schema is None else table.cast(schema)

@@ -37,6 +37,11 @@ def read_frames(files: ShardFolder, keys: pa.ChunkedArray) -> pa.Table:
             f"data.shards={files.path}: the shards' indexes and {files.frames.name} list different samples; "
             "check the folder with 'python -m data_pipeline verify'."
         )
+    nameless = frames.column("corpus").null_count
+    if nameless:
+        raise UserError(
+            f"{files.frames}: {nameless} samples have no corpus; make the shards again, or restore the file."
+        )
     return frames
 
 

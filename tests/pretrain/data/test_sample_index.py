@@ -134,3 +134,20 @@ def test_a_folder_that_can_not_be_made_is_named(folder: Path, tmp_path: Path) ->
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot create the folder .*file/i"):
         open_shards(folder, indexes=tmp_path / "file" / "i")
+
+
+@pytest.mark.parametrize("what", ["no column", "no corpus"])
+def test_a_manifest_without_what_is_needed_is_refused(folder: Path, tmp_path: Path, what: str) -> None:
+    own = tmp_path / "shards"
+    own.mkdir()
+    for path in folder.iterdir():
+        (own / path.name).write_bytes(path.read_bytes())
+    frames = pq.read_table(ShardFolder(own).frames)
+    if what == "no column":
+        frames = frames.drop_columns(["video"])
+    else:
+        names = [None, *frames.column("corpus").to_pylist()[1:]]
+        frames = frames.set_column(frames.schema.get_field_index("corpus"), "corpus", pa.array(names))
+    pq.write_table(frames, ShardFolder(own).frames)
+    with pytest.raises(UserError, match="has no column 'video'" if what == "no column" else "1 samples have no corpus"):
+        open_shards(own, indexes=tmp_path / "i")
