@@ -23,7 +23,7 @@ from pretrain.parallel.build import starting_objective
 from pretrain.parallel.world import World, joined_world
 from pretrain.run.announce import announce
 from pretrain.run.checkpoints import CheckpointStore, training_state
-from pretrain.run.resume import refuse_changes, refuse_other_shards, run_lock, write_record
+from pretrain.run.resume import refuse_changes, refuse_other_shards, refuse_other_weights, run_lock, write_record
 from pretrain.run.retention import Retention
 from pretrain.run.signals import StopRequest, stop_signals
 from pretrain.run.step_log import StepLog
@@ -213,6 +213,7 @@ class Trainer:
             images_seen=self.step * self.config.batch.images,
             world_size=self.world.size,
             shards_sha256=self.shards.sha256,
+            weights_sha256=self.order.weights_sha256,
             skipped_steps=self.skipped_steps.total,
             skipped_in_a_row=self.skipped_steps.in_a_row,
             warm_start=None if self.warm_start is None else self.warm_start.heads_phase.state(),
@@ -297,6 +298,7 @@ class Trainer:
         if info is None:
             return 0
         refuse_other_shards(self.config, self.run, info, self.shards.sha256)
+        refuse_other_weights(self.config, self.run, info, self.order.weights_sha256)
         self.skipped_steps.total, self.skipped_steps.in_a_row = info.skipped_steps, info.skipped_in_a_row
         if self.warm_start is not None and info.warm_start is not None:
             self.warm_start.heads_phase.load(info.warm_start)

@@ -56,6 +56,7 @@ class CheckpointInfo:
     images_seen: int | None = None
     world_size: int | None = None
     shards_sha256: str | None = None
+    weights_sha256: str | None = None  # of the samples' own weights, where there are any
     skipped_steps: int = 0
     skipped_in_a_row: int = 0
     warm_start: dict[str, Any] | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -19,6 +21,7 @@ from pretrain.data.requests import BatchConfig, Request, Requests
 from pretrain.data.shard_cache import CacheConfig, FetchAhead
 from pretrain.data.shards import ShardSet, UnreadableSampleError, open_shards
 from pretrain.run.signals import ignore_stop_signals
+from records.curation import SUFFIX, read_weights
 from runtime.config import option, required
 from runtime.errors import UserError
 
@@ -33,8 +36,11 @@ class DataConfig:
     shards: str = required(
         "Folder of WebDataset shards, or an address: s3://BUCKET/FOLDER, https://SERVER/FOLDER; then with a cache."
     )
-    weights: dict[str, float] = option(
-        "Share of each corpus in what is seen, by name; empty: every sample once.", {}, low=0
+    weights: Any = option(
+        "Share of each corpus in what is seen, by name; or a curation.parquet with a weight for each sample; "
+        "empty: every sample once.",
+        {},
+        low=0,
     )
     workers: int = option("Processes per rank that read and augment; 0: the training process itself.", 4, low=0)
     prefetch_batches: int = option("Batches that each worker prepares ahead.", 2, low=1)
@@ -50,6 +56,16 @@ class DataConfig:
         None,
     )
     cache: CacheConfig = option("Whole shards on a local disk, for slow or remote storage.", CacheConfig())
+
+    def check(self) -> None:
+        if isinstance(self.weights, str) and self.weights.endswith(SUFFIX):
+            return
+        numbers = self.weights.values() if isinstance(self.weights, dict) else [None]
+        if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
+            raise UserError(
+                f"data.weights is {self.weights!r}; write a number for each corpus, such as {{ers: 2.0}}, or the name "
+                f"of a file that ends in {SUFFIX}."
+            )
 
 
 @dataclass
@@ -84,8 +100,10 @@ def shards_of(config: DataConfig) -> ShardSet:
 
 def order_of(data: DataConfig, batch: BatchConfig, seed: int, shards: ShardSet) -> DataOrder:
     """The order in which a run sees the samples of its shards."""
-    weights = None
-    if data.weights:
+    weights = sample_weights = None
+    if isinstance(data.weights, str):
+        sample_weights = read_weights(Path(data.weights), shards.keys)
+    elif data.weights:
         unknown = sorted(set(data.weights) - set(shards.corpora))
         if unknown:
             raise UserError(
@@ -100,6 +118,7 @@ def order_of(data: DataConfig, batch: BatchConfig, seed: int, shards: ShardSet) 
         weights,
         shards.shard_of,
         data.window_shards,
+        sample_weights,
     )
 
 

@@ -23,13 +23,14 @@ from pretrain.data.border import separate_videos
 from pretrain.data.epoch_part import EpochPart, Members, Runs
 from pretrain.data.keyed_random import Ints, random_words, shuffled, shuffled_stretch, words_of
 from pretrain.data.sample_runs import SampleRuns, sorted_by
+from pretrain.data.sample_weights import SampleWeights
 from runtime.errors import UserError
 
 # Changes when the same arguments give other batches: a run goes on with the version that it began with.
 ORDER_VERSION = 2
 
 # The purposes that random numbers are drawn for, so that no two share a stream.
-_CYCLE, _PART, _BATCH_VIDEO, _BATCH_SAMPLE, _BATCH_DEAL, _SUBSTITUTE, _WINDOW = range(7)
+_CYCLE, _PART, _BATCH_VIDEO, _BATCH_SAMPLE, _BATCH_DEAL, _SUBSTITUTE, _WINDOW, _WEIGHTED = range(8)
 # Parts and selections that are kept: a batch may lie in two.
 _KEPT = 2
 
@@ -41,7 +42,9 @@ class OrderedBatch(NamedTuple):
     """The samples of one optimiser step, microgroup after microgroup."""
 
     rows: Ints  # [B], which sample
-    uses: Ints  # [B], how many times the run has used that sample before (in an unweighted run: the epoch)
+    # [B], how many times the run has used that sample before (in an unweighted run: the epoch). With weights of
+    # samples another number that no other use of the sample has.
+    uses: Ints
     positions: Ints  # [B], position in the run, from 0
 
 
@@ -58,6 +61,7 @@ class DataOrder:
 
     `weights` gives every corpus its share of the samples seen; without it each sample is seen once an epoch. With it
     an epoch still has as many samples as the corpora hold, and every corpus runs through permutations of its own.
+    `sample_weights` [N] gives every sample a weight of its own instead: how often an epoch of N sees it.
     `window_shards` is the largest number of shards in a window; `shards` [N] then names the shard of every sample.
     """
 
@@ -70,6 +74,7 @@ class DataOrder:
         weights: list[float] | None = None,
         shards: NDArray[np.integer] | None = None,
         window_shards: int | None = None,
+        sample_weights: NDArray[np.float64] | None = None,
     ) -> None:
         if batch_images % microgroup_images:
             raise UserError(
@@ -81,7 +86,8 @@ class DataOrder:
         self.seed, self.batch_images, self.microgroup_images = seed, batch_images, microgroup_images
         self._take(samples)
         sizes = np.diff(self._corpus_starts)
-        self._is_weighted = weights is not None
+        self._of_samples = None if sample_weights is None else SampleWeights(sample_weights[self._rows])
+        self._is_weighted = weights is not None or sample_weights is not None
         self._counts = sizes if weights is None else _shares(np.asarray(weights, float), sizes)
         self.epoch_images = int(self._counts.sum())
         self._windows, self._shard_count = 1, 0
@@ -107,6 +113,11 @@ class DataOrder:
         corpus_sizes = np.bincount(samples.corpora, weights=samples.sizes).astype(np.int64)
         self._corpus_starts = np.concatenate([[0], np.cumsum(corpus_sizes)])
 
+    @property
+    def weights_sha256(self) -> str | None:
+        """Of the samples' weights, where they have any: a run goes on with the very same ones only."""
+        return None if self._of_samples is None else self._of_samples.sha256
+
     def batch(self, step: int) -> OrderedBatch:
         """The global batch of a step."""
         B, microgroups = self.batch_images, self.batch_images // self.microgroup_images
@@ -123,8 +134,11 @@ class DataOrder:
 
     def substitute(self, position: int, attempt: int) -> int:
         """The sample that stands in at a position whose own can't be read."""
+        word = int(random_words((self.seed, _SUBSTITUTE, position, attempt), 1)[0])
+        if self._of_samples is not None:
+            return int(self._rows[self._of_samples.draw(word)])
         sizes = np.where(self._counts > 0, np.diff(self._corpus_starts), 0)
-        number = int(random_words((self.seed, _SUBSTITUTE, position, attempt), 1)[0]) % int(sizes.sum())
+        number = word % int(sizes.sum())
         corpus = int(np.searchsorted(np.cumsum(sizes), number, side="right"))
         return int(self._rows[self._corpus_starts[corpus] + number - (np.cumsum(sizes) - sizes)[corpus]])
 
@@ -211,6 +225,8 @@ class DataOrder:
 
     def _weighted(self, epoch: int) -> tuple[NDArray[np.integer], NDArray[np.int32]]:
         """Samples of an epoch, and how often each was used before: a stretch of each corpus's endless stream."""
+        if self._of_samples is not None:
+            return self._of_samples.epoch((self.seed, _WEIGHTED), epoch)
         places, uses = np.empty(self.epoch_images, self._rows.dtype), np.empty(self.epoch_images, np.int32)
         begin = 0
         for corpus, count in enumerate(self._counts.tolist()):

@@ -1,0 +1,97 @@
+"""curation.parquet: how often training sees each frame of a shard set, and why.
+
+One row per frame, in the order of shards and of keys. Others may write such a file as well: `key` and `weight` are
+enough for training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from runtime.errors import UserError
+from runtime.files import atomic_file
+from runtime.parquet_files import read_parquet
+
+SUFFIX = ".parquet"
+
+CURATION_SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("clusters", pa.list_(pa.int32())),  # number of its cluster at each level, the finest first
+        ("weight", pa.float64()),  # how often an epoch sees it, on the average; 0: never
+    ]
+)
+
+_REMEDY = "make it again with 'python -m data_pipeline curate'"
+# Rows that are compared at a time: the keys of ten million frames need never be in memory at once.
+_ROWS = 1 << 16
+
+
+def write_curation(path: Path, keys: pa.Array, clusters: NDArray[np.int32], weights: NDArray[np.float64]) -> None:
+    """Keys [N], clusters [N, levels], weights [N]."""
+    levels = clusters.shape[1]
+    edges = pa.array(np.arange(len(keys) + 1, dtype=np.int32) * levels)
+    of_frame = pa.ListArray.from_arrays(edges, pa.array(clusters.ravel(), pa.int32()))
+    table = pa.table([keys, of_frame, pa.array(weights, pa.float64())], schema=CURATION_SCHEMA)
+    with atomic_file(path) as stream:
+        pq.write_table(table, stream)
+
+
+def read_curation(path: Path) -> pa.Table:
+    return read_parquet(path, _REMEDY, schema=CURATION_SCHEMA)
+
+
+def read_weights(path: Path, keys: pa.StringArray) -> NDArray[np.float64]:
+    """The weights [N] of the frames `keys`, whatever the order of the file's rows."""
+    weights = _in_order(path, keys)
+    if weights is None:
+        weights = _by_key(path, keys)
+    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
+        raise UserError(f"{path}: every weight must be a number of 0 or more, one of them above 0; {_REMEDY}.")
+    return weights
+
+
+def _in_order(path: Path, keys: pa.StringArray) -> NDArray[np.float64] | None:
+    """The weights of a file whose rows stand in the order of `keys`; None where they don't."""
+    weights, begin = np.empty(len(keys)), 0
+    for batch in _batches(path):
+        end = begin + len(batch)
+        if end > len(keys) or not batch.column(0).equals(keys.slice(begin, len(batch))):
+            return None
+        weights[begin:end] = _numbers(batch.column(1))
+        begin = end
+    return weights if begin == len(keys) else None
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    read_parquet(path, _REMEDY, ["weight"])  # refuses what is no such file, in one sentence
+    schema = pa.schema([CURATION_SCHEMA.field("key"), CURATION_SCHEMA.field("weight")])
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_ROWS, columns=schema.names):
+                yield batch.select(schema.names).cast(schema)
+    except (pa.ArrowException, KeyError) as error:
+        raise UserError(f"cannot read {path}: it has no texts 'key' and numbers 'weight'; {_REMEDY}.") from error
+
+
+def _by_key(path: Path, keys: pa.StringArray) -> NDArray[np.float64]:
+    table = pa.Table.from_batches(list(_batches(path))).combine_chunks()
+    rows = pc.index_in(keys, value_set=table.column("key").combine_chunks())
+    if rows.null_count or len(table) != len(keys):
+        absent = keys.filter(pc.is_null(rows))
+        said = f"it has no row for {absent[0]}" if len(absent) else f"it has {len(table)} rows for {len(keys)} frames"
+        raise UserError(f"{path} is not of these shards: {said}; {_REMEDY}.")
+    return _numbers(table.column("weight").take(rows))
+
+
+def _numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
+    """NaN for what is missing."""
+    numbers: NDArray[np.float64] = column.fill_null(float("nan")).to_numpy()
+    return numbers
