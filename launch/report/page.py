@@ -10,7 +10,8 @@ from pathlib import Path
 from launch.report.charts import chart
 from launch.report.collect import Picture, RunData, Series, collect, knn_series, metric_series
 from records.documents import as_document
-from records.run import RunFolder
+from records.evaluation import SelectionDocument, split_metric
+from records.run import RunFolder, step_name
 from records.shards import Certificate, Manifest
 from runtime import pages
 from runtime.console import duration
@@ -80,7 +81,7 @@ def _selection(data: RunData) -> str:
     if data.selection is None:
         return "" if data.evaluations else '<p class="quiet">No checkpoint has been evaluated.</p>'
     chosen = data.selection
-    body = f"<p><b>{text(chosen.checkpoint)}</b>: {text(chosen.why)}</p>"
+    body = f"{_gain(data, chosen)}<p><b>{text(chosen.checkpoint)}</b>: {text(chosen.why)}</p>"
     if chosen.stop_why:
         # A run that has done all its steps has nothing to go on with.
         done = data.progress is not None and data.progress.step >= (data.progress.total_steps or math.inf)
@@ -88,6 +89,19 @@ def _selection(data: RunData) -> str:
         body += f"<p>{advice}{text(chosen.stop_why)}</p>"
     rows = [[str(item.get("checkpoint", item.get("other", ""))), str(item["verdict"])] for item in chosen.comparisons]
     return body + (table(["compared with", "verdict"], rows) if any(row[0] for row in rows) else "")
+
+
+def _gain(data: RunData, chosen: SelectionDocument) -> str:
+    """What the training was worth, in one sentence."""
+    against = chosen.against_start.get(chosen.checkpoint)
+    if against is None:
+        return ""
+    values = {document.checkpoint: document.values[chosen.metric] for document in data.evaluations}
+    start, now = values[step_name(0)], values[chosen.checkpoint]
+    kind, k = split_metric(chosen.metric)
+    metric = f"kNN {kind}" + (f" at k = {k}" if k is not None else "")
+    change = f"{against.difference:+.3f}, interval {against.low:+.3f} to {against.high:+.3f}"
+    return f"<p>{metric} went from {start:.3f} at the start to {now:.3f}: {against.verdict} ({change}).</p>"
 
 
 def _curves(data: RunData) -> str:

@@ -20,7 +20,9 @@ from launch.progress import progress_of
 from launch.report import write_report
 from launch.report.collect import collect
 from launch.report.page import _selection as selection_part
+from launch.report.page import page_of
 from launch.report.pictures import draw_pictures
+from records.evaluation import AgainstStart
 from records.run import RunFolder
 from runtime.errors import UserError
 
@@ -92,6 +94,20 @@ def test_the_report_tells_what_the_run_did(run: Path) -> None:
     assert 'src="data:image/png;base64,' in page and "Confusion matrix of" in text
     assert "Misses:" in page, "the neighbours of the chosen checkpoint"
     assert selection["stop_why"] in text and "Go on" not in text, "all steps are done: there is nothing to go on with"
+
+
+def test_the_report_says_in_one_sentence_what_improved(run: Path) -> None:
+    data = collect(RunFolder(run))
+    assert data.selection is not None
+    last, start = data.evaluations[-1], data.evaluations[0]
+    against = AgainstStart(0.125, 0.031, 0.25, "better beyond noise")
+    better = replace(data.selection, checkpoint=last.checkpoint, against_start={last.checkpoint: against})
+    text = html.unescape(re.sub(r"<[^>]*>", " ", page_of(replace(data, selection=better))))
+    first, now = start.k["10"].top1, last.k["10"].top1
+    assert f"kNN top1 at k = 10 went from {first:.3f} at the start to {now:.3f}: better beyond noise" in text
+    assert "(+0.125, interval +0.031 to +0.250)" in text
+    unchanged = replace(data.selection, checkpoint=start.checkpoint, against_start={last.checkpoint: against})
+    assert "went from" not in page_of(replace(data, selection=unchanged)), "the start is not compared with itself"
 
 
 def test_a_run_with_steps_to_do_may_go_on(run: Path) -> None:
