@@ -1,0 +1,1 @@
+"""Curation: features of all frames → hierarchical clusters → balanced weights for training."""

@@ -1,0 +1,176 @@
+"""Hierarchical k-means (after Vo et al., "Automatic Data Curation for Self-Supervised Learning", 2024), with FAISS.
+
+The finest level clusters the frames, each further level the centroids of the one before. Plain k-means puts most of its
+centroids where most of the data is; so the finest level is resampled: the few points next to every centroid make up a
+set that is much more even than the data, and k-means runs again on it. It begins with centres that are far from each
+other, because a rare scene is a few points that a random start misses.
+
+The coarsest level joins centroids by average linkage and is cut where the heights of the joins have their largest gap:
+k-means would cut the most frequent scene, which still has the most centroids, before it parts two rare ones.
+
+Everything is a function of the features, the levels and the seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+
+from runtime.config import option
+from runtime.errors import UserError
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+# Rounds in which the first centres are drawn; in each the distances of all points are computed once.
+_START_ROUNDS = 8
+# Centroids that the coarsest level joins, at most: all distances among them are in memory.
+_JOINED_MOST = 4000
+# FAISS is content with fewer points per centroid than it likes; more than so many do not make them better.
+_POINTS_PER_CENTROID = 256
+
+
+@dataclass
+class ClusteringConfig:
+    """Hierarchical k-means."""
+
+    finest: int = option("Clusters of the finest level; 0: one per 30 frames, at most 100,000.", 0, low=0)
+    shrink: int = option("Each level has so many times fewer clusters than the one before.", 8, low=2)
+    coarsest_most: int = option("Most clusters of the coarsest level; the data decides how many it has.", 64, low=2)
+    iterations: int = option("Iterations of k-means.", 20, low=1)
+    resamplings: int = option("How often a level is clustered again on points next to its centroids.", 3, low=0)
+    resampled_points: int = option("Points next to each centroid that take part in it.", 4, low=1)
+
+    def levels(self, frames: int) -> list[int]:
+        """Numbers of clusters, the finest first; of the last level it is an upper bound."""
+        finest = self.finest or min(max(frames // 30, 2), 100_000)
+        counts = [max(1, min(finest, frames))]
+        while counts[-1] > _JOINED_MOST:
+            counts.append(counts[-1] // self.shrink)
+        return [*counts, self.coarsest_most]
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Clusters of several levels, the finest first; the clusters of a level are the points of the next."""
+
+    parents: list[Ints]  # per level: the cluster of each point; of the first, [N], the points are the frames
+    centroids: list[Floats]  # per level [K, D]
+
+    def of_frames(self) -> NDArray[np.int32]:
+        """The cluster of each frame at each level [N, levels]."""
+        columns = [self.parents[0]]
+        for parents in self.parents[1:]:
+            columns.append(parents[columns[-1]])
+        return np.stack(columns, axis=1).astype(np.int32)
+
+
+def cluster(features: Floats, config: ClusteringConfig, seed: int) -> Hierarchy:
+    """Cluster rows of unit length [N, D]."""
+    if not len(features) or not np.isfinite(features).all():
+        raise UserError("there are no features to cluster, or some are not finite; check the network.")
+    parents, centroids = [], []
+    points = np.ascontiguousarray(features, np.float32)
+    counts = config.levels(len(features))
+    for level, count in enumerate(counts):
+        of_level = seed * 1000 + level
+        if level == len(counts) - 1:
+            of_point = _joined(points, config.coarsest_most)
+            centres = _means(points, of_point)
+        else:
+            resamplings = config.resamplings if level == 0 else 0
+            centres = _resampled_kmeans(points, count, config, resamplings, of_level)
+            of_point, centres = _without_empty(nearest(points, centres), centres)
+        parents.append(of_point)
+        centroids.append(centres)
+        points = centres
+    return Hierarchy(parents, centroids)
+
+
+def nearest(points: Floats, centres: Floats) -> Ints:
+    """The nearest centre of each point [n]."""
+    index = faiss.IndexFlatL2(centres.shape[1])
+    index.add(centres)
+    found: Ints = index.search(points, 1)[1][:, 0]
+    return found
+
+
+def _kmeans(points: Floats, count: int, config: ClusteringConfig, seed: int) -> Floats:
+    if count >= len(points):
+        return points
+    kmeans = faiss.Kmeans(
+        points.shape[1],
+        count,
+        niter=config.iterations,
+        seed=seed % (1 << 31),
+        min_points_per_centroid=1,
+        max_points_per_centroid=_POINTS_PER_CENTROID,
+    )
+    kmeans.train(points, init_centroids=_far_apart(points, count, seed))
+    centres: Floats = np.asarray(kmeans.centroids, np.float32)
+    return centres
+
+
+def _resampled_kmeans(points: Floats, count: int, config: ClusteringConfig, resamplings: int, seed: int) -> Floats:
+    centres = _kmeans(points, count, config, seed)
+    for _ in range(resamplings if count < len(points) else 0):
+        some = points[_next_to(points, centres, config.resampled_points)]
+        if len(some) <= count:
+            break
+        centres = _kmeans(some, count, config, seed)
+    return centres
+
+
+def _means(points: Floats, of_point: Ints) -> Floats:
+    sums = np.zeros((int(of_point.max()) + 1, points.shape[1]))
+    np.add.at(sums, of_point, points)
+    return (sums / np.bincount(of_point)[:, None]).astype(np.float32)
+
+
+def _next_to(points: Floats, centres: Floats, most: int) -> Ints:
+    """Of each cluster the points nearest to its centre, at most so many, in the order of the points."""
+    of_point = nearest(points, centres)
+    distance = np.square(points - centres[of_point]).sum(1)
+    line = np.lexsort((np.arange(len(points)), distance, of_point))
+    starts = np.searchsorted(of_point[line], np.arange(len(centres)))
+    rank = np.arange(len(points)) - starts[of_point[line]]
+    return np.sort(line[rank < most])
+
+
+def _without_empty(of_point: Ints, centres: Floats) -> tuple[Ints, Floats]:
+    used, numbers = np.unique(of_point, return_inverse=True)
+    return numbers.ravel().astype(np.int64), np.ascontiguousarray(centres[used])
+
+
+def _far_apart(points: Floats, count: int, seed: int) -> Floats:
+    """Centres to begin with, drawn in a few rounds by their squared distances to those that are there (k-means||)."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    chosen = np.zeros(len(points), bool)
+    likely = np.ones(len(points))
+    for number in range(_START_ROUNDS):
+        wanted = -(-count * (number + 1) // _START_ROUNDS) - int(chosen.sum())
+        race = np.where(likely > 0, rng.exponential(size=len(points)) / np.maximum(likely, 1e-30), np.inf)
+        race[chosen] = np.inf
+        order = np.argsort(race, kind="stable")[:wanted]
+        chosen[order[np.isfinite(race[order])]] = True
+        centres = points[chosen]
+        likely = np.square(points - centres[nearest(points, centres)]).sum(1, dtype=np.float64)
+    missing = count - int(chosen.sum())  # there are fewer different points than centres
+    return np.concatenate([points[chosen], points[np.flatnonzero(~chosen)[:missing]]])
+
+
+def _joined(points: Floats, most: int) -> Ints:
+    """The cluster of each point: average linkage, cut at the largest gap that leaves 2 to `most` clusters."""
+    if len(points) < 3:
+        return np.arange(len(points))
+    tree = linkage(points.astype(np.float64), "average")
+    heights = tree[:, 2]
+    counts = np.arange(2, min(most, len(points) - 1) + 1)  # k clusters are left below the (k - 1)-th highest join
+    gaps = heights[-(counts - 1)] - heights[-counts]
+    best = int(counts[np.argmax(gaps)])
+    clusters: Ints = fcluster(tree, best, "maxclust").astype(np.int64) - 1
+    return clusters

@@ -1,0 +1,105 @@
+"""Hierarchical k-means and what is balanced by it, on features whose scenes are known."""
+
+from __future__ import annotations
+
+import faiss
+import numpy as np
+import pytest
+
+from data_pipeline.curate import clustering
+from data_pipeline.curate.balance import BalanceConfig, balanced_weights
+from data_pipeline.curate.clustering import ClusteringConfig, Hierarchy, cluster
+from runtime.errors import UserError
+
+DULL, RARE = 2000, 20
+
+
+def planted(seed: int, noise: float, width: int = 24) -> tuple[np.ndarray, np.ndarray]:
+    """One scene of 2,000 frames, five of 20, in a mixed order: unit features [N, D], and the scene of each frame."""
+    rng = np.random.default_rng(seed)
+    scene = rng.permutation(np.repeat(np.arange(6), [DULL] + [RARE] * 5))
+    centres = rng.normal(size=(6, width))
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    features = centres[scene] + noise / np.sqrt(width) * rng.normal(size=(len(scene), width))
+    return (features / np.linalg.norm(features, axis=1, keepdims=True)).astype(np.float32), scene
+
+
+def shares(weights: np.ndarray, scene: np.ndarray) -> np.ndarray:
+    return np.bincount(scene, weights=weights) / weights.sum()
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("seed", range(3))
+def test_rare_scenes_come_within_twice_of_an_equal_share(seed: int, noise: float) -> None:
+    features, scene = planted(seed, noise)
+    assert shares(np.ones(len(scene)), scene)[1:].max() < 0.01
+    hierarchy = cluster(features, ClusteringConfig(), seed)
+    got = shares(balanced_weights(hierarchy, BalanceConfig()), scene)
+    assert (got >= 1 / 12).all(), got
+    assert (got <= 2 / 6).all(), got
+
+
+def test_levels_are_nested_and_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, _ = planted(0, 0.3)
+    monkeypatch.setattr(clustering, "_JOINED_MOST", 50)
+    hierarchy = cluster(features, ClusteringConfig(finest=200, coarsest_most=8, shrink=5), 0)
+    of_frames = hierarchy.of_frames()
+    assert [len(c) for c in hierarchy.centroids] == [len(set(column)) for column in of_frames.T.tolist()]
+    assert of_frames.shape == (len(features), 3)
+    for finer, coarser in ((0, 1), (1, 2)):
+        pairs = {(a, b) for a, b in of_frames[:, [finer, coarser]].tolist()}
+        assert len(pairs) == len(set(of_frames[:, finer].tolist()))  # a cluster has one parent
+
+
+def test_threads_change_nothing_and_seeds_do() -> None:
+    features, _ = planted(1, 0.5)
+    threads = faiss.omp_get_max_threads()
+    found = []
+    try:
+        for count in (1, 2):
+            faiss.omp_set_num_threads(count)
+            found.append(cluster(features, ClusteringConfig(), 5))
+    finally:
+        faiss.omp_set_num_threads(threads)
+    np.testing.assert_array_equal(found[0].of_frames(), found[1].of_frames())
+    np.testing.assert_array_equal(found[0].centroids[0], found[1].centroids[0])
+    assert not np.array_equal(found[0].centroids[0], cluster(features, ClusteringConfig(), 6).centroids[0])
+
+
+def test_shares_are_equal_at_every_level() -> None:
+    # Coarse cluster 0 has the fine ones 0 and 1, of three frames and of one; coarse 1 has fine 2, of four.
+    centroids = [np.zeros((count, 2), np.float32) for count in (3, 2)]
+    hierarchy = Hierarchy([np.array([0, 0, 0, 1, 2, 2, 2, 2]), np.array([0, 0, 1])], centroids)
+    weights = balanced_weights(hierarchy, BalanceConfig())
+    np.testing.assert_allclose(weights, np.array([1 / 12, 1 / 12, 1 / 12, 1 / 4, *[1 / 8] * 4]) * 8)
+    kept = np.array([True, True, True, False, True, False, False, False])  # fine cluster 1 has no frame left
+    weights = balanced_weights(hierarchy, BalanceConfig(), kept)
+    np.testing.assert_allclose(weights, np.array([1 / 6, 1 / 6, 1 / 6, 0, 1 / 2, 0, 0, 0]) * 8)
+
+
+def test_a_single_odd_frame_does_not_fill_training() -> None:
+    hierarchy = Hierarchy([np.array([0] * 99 + [1])], [np.zeros((2, 2), np.float32)])
+    weights = balanced_weights(hierarchy, BalanceConfig(most_uses=10))
+    assert weights[-1] == 10
+    np.testing.assert_allclose(weights[:-1], 90 / 99)
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3, 40])
+def test_few_frames(frames: int) -> None:
+    features = planted(0, 0.3)[0][:frames]
+    weights = balanced_weights(cluster(features, ClusteringConfig(), 0), BalanceConfig())
+    assert weights.shape == (frames,)
+    assert weights.sum() == pytest.approx(frames)
+
+
+def test_frames_that_are_all_the_same() -> None:
+    features = np.tile(planted(0, 0.3)[0][:1], (100, 1))
+    weights = balanced_weights(cluster(features, ClusteringConfig(), 0), BalanceConfig())
+    np.testing.assert_allclose(weights.sum(), 100)
+
+
+def test_features_that_are_not_finite_are_refused() -> None:
+    features = planted(0, 0.3)[0]
+    features[3, 1] = np.nan
+    with pytest.raises(UserError, match="not finite"):
+        cluster(features, ClusteringConfig(), 0)
