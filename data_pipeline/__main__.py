@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_pipeline.config import PipelineConfig
+from data_pipeline.curate.config import CurateConfig
 from data_pipeline.planning import plan, show
 from data_pipeline.reporting import report
 from data_pipeline.synthesize import synthesize
@@ -58,6 +59,12 @@ def _verify(_: argparse.Namespace, config: PipelineConfig) -> int:
     return 1 if verify(config).faults else 0
 
 
+def _curate(arguments: argparse.Namespace, config: CurateConfig) -> None:
+    from data_pipeline.curate.run import curate  # brings torch and Ray
+
+    curate(Path(arguments.shards), config)
+
+
 def _upload(arguments: argparse.Namespace, _: Any) -> None:
     upload_shards(Path(arguments.folder), arguments.url)
 
@@ -73,6 +80,13 @@ COMMANDS = (
     ),
     Command("verify", "Check a finished set of shards from its bytes.", _verify, schema=PipelineConfig),
     Command("report", "Write OUT/report.html for a finished set.", _report, schema=PipelineConfig),
+    Command(
+        name="curate",
+        summary="Cluster the frames of a finished set and write balanced weights, which pretrain takes as data.weights.",
+        run=_curate,
+        arguments=("SHARDS",),
+        schema=CurateConfig,
+    ),
     Command(
         name="upload",
         summary="Bring a finished set to an S3-compatible store; goes on with an interrupted upload.",

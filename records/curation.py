@@ -7,6 +7,7 @@ enough for training.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,31 @@ CURATION_SCHEMA = pa.schema(
 _REMEDY = "make it again with 'python -m data_pipeline curate'"
 # Rows that are compared at a time: the keys of ten million frames need never be in memory at once.
 _ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class CurationFolder:
+    """The paths of one curation."""
+
+    path: Path
+
+    @property
+    def table(self) -> Path:
+        """What training reads."""
+        return self.path / f"curation{SUFFIX}"
+
+    @property
+    def page(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def features(self) -> Path:
+        """Features of the frames, a file per shard; they may be removed when no other curation is wanted."""
+        return self.path / "features"
 
 
 def write_curation(path: Path, keys: pa.Array, clusters: NDArray[np.int32], weights: NDArray[np.float64]) -> None:

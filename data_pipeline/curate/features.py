@@ -1,0 +1,125 @@
+"""Features of all frames of a shard set, a file per shard: computed on Ray, each once.
+
+A file is named by its shard's index and the network, so that an interrupted run goes on and a changed set begins anew.
+A shard is computed by one task, in batches that its own order decides: workers and their number change nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from backbone import extract_features
+from backbone.networks import find_network
+from data_pipeline.cluster import ray_session, run_tasks
+from data_pipeline.config import RayConfig
+from records.shards import ShardFolder, index_name, read_index
+from runtime.console import say, track
+from runtime.errors import UserError
+from runtime.files import atomic_file, make_directory, read_text
+from runtime.images import open_image
+
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Keys [N] and unit features [N, D], in the order of shards and of keys."""
+
+    keys: pa.Array
+    features: NDArray[np.float32]
+    shards: list[ShardImages]
+
+    def picture(self, row: int) -> Image.Image:
+        ends = np.cumsum([len(shard) for shard in self.shards])
+        number = int(np.searchsorted(ends, row, side="right"))
+        return self.shards[number][row - int(ends[number]) + len(self.shards[number])]
+
+
+def frame_features(shards: Path, network: str, work: Path, config: RayConfig) -> Frames:
+    """Features of every frame, from `work` as far as they are there."""
+    files = ShardFolder(shards)
+    files.refuse_unfinished()
+    names = sorted(files.read_manifest().shards)
+    make_directory(work)
+    found = find_network(network, work)
+    paths = [work / f"{name}-{_print(shards / name, found.weights_sha256)}.npy" for name in names]
+    todo = [(shards / name, network, path) for name, path in zip(names, paths, strict=True) if not path.is_file()]
+    if len(todo) < len(paths):
+        say(f"features of {len(paths) - len(todo)} of {len(paths)} shards are there.")
+    if todo:
+        with ray_session(config) as at_once:
+            for _ in track(run_tasks(_compute, todo, at_once, config.retries), "features", len(todo), "shards"):
+                pass
+    images = [ShardImages(shards / name) for name in names]
+    features = [_read(path) for path in paths]
+    if [len(some) for some in images] != [len(some) for some in features]:
+        raise UserError(f"{work} holds features of other frames; remove it and run curate again.")
+    keys = pa.array([key for some in images for key in some.keys], pa.string())
+    return Frames(keys, np.concatenate(features), images)
+
+
+def _print(shard: Path, weights_sha256: str) -> str:
+    """Named by where every sample lies and by the network."""
+    text = read_text(shard.with_name(index_name(shard.name))) + weights_sha256
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _read(path: Path) -> NDArray[np.float32]:
+    try:
+        features: NDArray[np.float32] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"cannot read the features {path} ({error}); remove the file and run curate again.") from error
+    return features
+
+
+class ShardImages:
+    """The pictures of a shard, in the order of their keys."""
+
+    def __init__(self, shard: Path) -> None:
+        self._shard, self._samples = shard, sorted(read_index(shard).samples)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    @property
+    def keys(self) -> list[str]:
+        return [sample[0] for sample in self._samples]
+
+    def __getitem__(self, index: int) -> Image.Image:
+        key, offset, size, *_ = self._samples[index]
+        with self._opened() as descriptor:
+            return open_image(io.BytesIO(os.pread(descriptor, size, offset)), f"{key} in {self._shard.name}")
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        try:
+            descriptor = os.open(self._shard, os.O_RDONLY)
+        except OSError as error:
+            raise UserError(f"cannot read the shard {self._shard}: {error.strerror}; restore it.") from error
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _compute(shard: Path, network: str, path: Path) -> None:
+    """One task: the features of one shard."""
+    torch.set_num_threads(1)  # a sum over threads would depend on their number
+    found = find_network(network, path.parent)
+    images = ShardImages(shard)
+    features = extract_features(found.load(), images, found.preprocessing, _BATCH, threads=1, label=shard.name).numpy()
+    length = np.linalg.norm(features, axis=1, keepdims=True)
+    with atomic_file(path) as stream:
+        np.save(stream, (features / np.maximum(length, 1e-12)).astype(np.float32), allow_pickle=False)

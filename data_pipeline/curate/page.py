@@ -1,0 +1,94 @@
+"""The page of a curation: what training sees before and after it, by corpus, organ and cluster, with pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from data_pipeline.curate.features import Frames
+from data_pipeline.examples import thumbnail
+from records.shards import ShardFolder
+from runtime import pages
+from runtime.errors import UserError
+from runtime.files import write_text
+from runtime.parquet_files import read_parquet
+
+Ints = NDArray[np.integer]
+Weights = NDArray[np.float64]
+
+_PICTURES, _CLUSTERS, _EXTREMES = 8, 64, 12
+_STYLE = ".card { margin-bottom: 0.75rem; } .card img { height: 7rem; margin-right: 0.25rem; }"
+_INTRODUCTION = """
+<p>Frames are clustered by the features of a network, in several levels. Each of the coarsest clusters gets the same
+share of training, which its own clusters share equally, and so on down to the frames. <b>Before</b> is the share of all
+frames, <b>after</b> the share of what training sees with these weights.</p>
+""".strip()
+
+
+def write_page(path: Path, shards: Path, frames: Frames, clusters: NDArray[np.int32], weights: Weights) -> None:
+    """Clusters [N, levels], weights [N]."""
+    rows = _manifest(shards, frames.keys)
+    coarse, fine = clusters[:, -1], clusters[:, 0]
+    size = np.bincount(fine)
+    gain = np.bincount(fine, weights=weights) / size  # mean weight of each of the finest clusters
+    lifted, lowered = np.argsort(-gain, kind="stable"), np.argsort(gain, kind="stable")
+    body = [
+        f"<h1>Curation of {len(weights):,} frames</h1>{_INTRODUCTION}",
+        *(pages.section(f"By {name}", _shares(name, rows.column(name), weights)) for name in ("corpus", "organ")),
+        pages.section("The coarsest clusters", _cards(frames, coarse, weights, _by_size(coarse)[:_CLUSTERS])),
+        pages.section("Seen more often: the rarest", _cards(frames, fine, weights, lifted[:_EXTREMES])),
+        pages.section("Seen less often: the most frequent", _cards(frames, fine, weights, lowered[:_EXTREMES])),
+    ]
+    write_text(path, pages.page("Curation", "\n".join(body), _STYLE))
+
+
+def _manifest(shards: Path, keys: pa.Array) -> pa.Table:
+    """Corpus and organ of the frames, in their order."""
+    files = ShardFolder(shards)
+    columns = ["shard", "key", "corpus", "organ"]
+    rows = read_parquet(files.frames, "make the shards again, or restore the file", columns)
+    rows = rows.sort_by([("shard", "ascending"), ("key", "ascending")])
+    if not rows.column("key").combine_chunks().equals(keys):
+        raise UserError(
+            f"{files.path}: the shards' indexes and {files.frames.name} list different frames; check the folder with "
+            "'python -m data_pipeline verify'."
+        )
+    return rows
+
+
+def _by_size(clusters: Ints) -> Ints:
+    return np.argsort(-np.bincount(clusters), kind="stable")
+
+
+def _shares(name: str, column: pa.ChunkedArray, weights: Weights) -> str:
+    values = np.array(column.fill_null("unknown").to_pylist(), object)
+    names, of_frame = np.unique(values, return_inverse=True)
+    before = np.bincount(of_frame.ravel())
+    after = np.bincount(of_frame.ravel(), weights=weights)
+    rows = [
+        [str(names[i]), f"{before[i]:,}", _percent(before[i] / before.sum()), _percent(after[i] / after.sum())]
+        for i in np.argsort(-before, kind="stable")
+    ]
+    return pages.table([name, "frames", "before", "after"], rows, numbers=True)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _cards(frames: Frames, clusters: Ints, weights: Weights, shown: Ints) -> str:
+    """A few pictures of each cluster, evenly spaced among its frames, and what becomes of it."""
+    cards = []
+    for number in shown.tolist():
+        rows = np.flatnonzero(clusters == number)
+        before, after = len(rows) / len(clusters), weights[rows].sum() / weights.sum()
+        some = rows[np.unique(np.linspace(0, len(rows) - 1, _PICTURES).round().astype(int))].tolist()
+        pictures = "".join(
+            pages.image(thumbnail(np.asarray(frames.picture(row))), str(frames.keys[row]), "jpeg") for row in some
+        )
+        said = f"cluster {number}: {len(rows):,} frames, before {_percent(before)}, after {_percent(after)}"
+        cards.append(f'<div class="card">{pictures}<div class="quiet">{pages.text(said)}</div></div>')
+    return "".join(cards)

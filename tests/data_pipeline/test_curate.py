@@ -1,0 +1,147 @@
+"""`curate` on pictures with a planted imbalance: shares, the same bytes whatever happens, and the page."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import simplejpeg
+
+from data_pipeline.curate.config import CurateConfig
+from data_pipeline.curate.run import curate
+from records.curation import CurationFolder, read_curation
+from records.shards import FRAME_SCHEMA, Manifest, ShardFolder, write_index
+from runtime.config import load_config
+from runtime.errors import UserError
+
+SHARDS = 6
+SCENES = [600, 6, 6, 6, 6, 6]  # one scene is there a hundred times as often as each of five others
+
+
+def write_set(folder: Path) -> Path:
+    """A finished set: six scenes of smooth colours, each frame moved and noised a little."""
+    rng = np.random.default_rng(3)
+    scenes = [
+        cv2.resize(rng.integers(30, 226, (4, 4, 3), np.uint8), (40, 40), interpolation=cv2.INTER_CUBIC) for _ in SCENES
+    ]
+    frames = [(scene, number) for scene, count in enumerate(SCENES) for number in range(count)]
+    folder.mkdir(parents=True)
+    names, rows = [], []
+    for shard in range(SHARDS):
+        name, index = f"shard-{shard:06d}.tar", []
+        with tarfile.open(folder / name, "w", format=tarfile.USTAR_FORMAT) as archive:
+            for scene, number in frames[shard::SHARDS]:
+                moved = np.roll(scenes[scene], tuple(rng.integers(-1, 2, 2)), (0, 1)).astype(int)
+                picture = np.clip(moved + rng.normal(0, 6, moved.shape), 0, 255).astype(np.uint8)
+                key = f"s{scene}-{number:04d}"
+                places: list[int] = []
+                for suffix, content in (("jpg", simplejpeg.encode_jpeg(picture)), ("json", b"{}")):
+                    member = tarfile.TarInfo(f"{key}.{suffix}")
+                    member.size = len(content)
+                    places += [archive.offset + 512, len(content)]
+                    archive.addfile(member, io.BytesIO(content))
+                index.append((key, *places))
+                rows.append({"key": key, "corpus": f"c{scene % 2}", "organ": None, "shard": name})
+        write_index(folder / name, index, (folder / name).stat().st_size)  # type: ignore[arg-type]
+        names.append(name)
+    files = ShardFolder(folder)
+    pq.write_table(pa.Table.from_pylist(rows, FRAME_SCHEMA.append(pa.field("shard", pa.string()))), files.frames)
+    files.write_manifest(Manifest(names, len(rows)))
+    files.checksums.write_text("")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_set(tmp_path_factory.mktemp("curated") / "shards")
+
+
+def config_for(out: Path, *words: str) -> CurateConfig:
+    return load_config(CurateConfig, None, ["network=pixels", f"out={out}", "ray.workers=2", *words])
+
+
+@pytest.fixture(scope="module")
+def curated(shards: Path, tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> CurationFolder:
+    return curate(shards, config_for(tmp_path_factory.mktemp("curation") / "a"))
+
+
+def test_weights_lift_every_rare_scene_to_within_twice_of_an_equal_share(curated: CurationFolder) -> None:
+    table = read_curation(curated.table)
+    scene = np.array([int(key[1]) for key in table.column("key").to_pylist()])
+    weights = table.column("weight").to_numpy()
+    assert np.bincount(scene).tolist() == SCENES
+    shares = np.bincount(scene, weights=weights) / weights.sum()
+    assert (shares >= 1 / 12).all(), shares
+    assert (shares <= 2 / 6).all(), shares
+    assert weights.mean() == pytest.approx(1)
+
+
+def test_any_number_of_workers_gives_the_same_bytes(curated: CurationFolder, shards: Path, tmp_path: Path) -> None:
+    other = curate(shards, config_for(tmp_path / "b", "ray.workers=1"))
+    for ours, theirs in ((other.table, curated.table), (other.page, curated.page)):
+        assert ours.read_bytes() == theirs.read_bytes()
+    features = {path.name: path.read_bytes() for path in curated.features.glob("*.npy")}
+    assert features == {path.name: path.read_bytes() for path in other.features.glob("*.npy")}
+    assert len(features) == SHARDS
+
+
+def test_what_is_there_is_not_computed_again(
+    curated: CurationFolder, shards: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in curated.features.glob("*.npy")}
+    table = curated.table.read_bytes()
+    curate(shards, config_for(curated.path))
+    assert f"features of {SHARDS} of {SHARDS} shards are there" in capsys.readouterr().out
+    assert before == {path: path.stat().st_mtime_ns for path in curated.features.glob("*.npy")}
+    assert table == curated.table.read_bytes()
+
+
+def test_the_page_shows_clusters_and_shares(curated: CurationFolder) -> None:
+    page = curated.page.read_text()
+    assert page.count("<img") >= 6
+    assert "By corpus" in page
+    assert "By organ" in page
+    assert "600 frames, before 95.24 %" in page
+
+
+@pytest.mark.slow
+def test_five_kills_change_nothing(curated: CurationFolder, shards: Path, tmp_path: Path) -> None:
+    out = tmp_path / "killed"
+    words = [
+        sys.executable,
+        "-m",
+        "data_pipeline",
+        "curate",
+        str(shards),
+        "network=pixels",
+        f"out={out}",
+        "ray.workers=2",
+    ]
+    landed = 0
+    for number in range(5):
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if len(list((out / "features").glob("*.npy"))) > number:
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.002)
+        landed += process.wait() == -signal.SIGKILL
+    assert landed >= 3
+    subprocess.run(words, check=True)
+    assert CurationFolder(out).table.read_bytes() == curated.table.read_bytes()
+
+
+def test_a_set_that_is_not_finished_is_refused(shards: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no finished set"):
+        curate(tmp_path, config_for(tmp_path / "out"))
