@@ -82,7 +82,7 @@ COMMANDS = (
     Command("report", "Write OUT/report.html for a finished set.", _report, schema=PipelineConfig),
     Command(
         name="curate",
-        summary="Cluster the frames of a finished set and write balanced weights, which pretrain takes as data.weights.",
+        summary="Cluster the frames of a finished set and write balanced weights for pretrain's data.weights.",
         run=_curate,
         arguments=("SHARDS",),
         schema=CurateConfig,

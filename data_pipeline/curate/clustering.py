@@ -15,10 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
 
 from runtime.config import option
 from runtime.errors import UserError
@@ -93,6 +91,8 @@ def cluster(features: Floats, config: ClusteringConfig, seed: int) -> Hierarchy:
 
 def nearest(points: Floats, centres: Floats) -> Ints:
     """The nearest centre of each point [n]."""
+    import faiss  # here and below: the command line answers --help without it
+
     index = faiss.IndexFlatL2(centres.shape[1])
     index.add(centres)
     found: Ints = index.search(points, 1)[1][:, 0]
@@ -100,6 +100,8 @@ def nearest(points: Floats, centres: Floats) -> Ints:
 
 
 def _kmeans(points: Floats, count: int, config: ClusteringConfig, seed: int) -> Floats:
+    import faiss
+
     if count >= len(points):
         return points
     kmeans = faiss.Kmeans(
@@ -165,6 +167,8 @@ def _far_apart(points: Floats, count: int, seed: int) -> Floats:
 
 def _joined(points: Floats, most: int) -> Ints:
     """The cluster of each point: average linkage, cut at the largest gap that leaves 2 to `most` clusters."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+
     if len(points) < 3:
         return np.arange(len(points))
     tree = linkage(points.astype(np.float64), "average")
