@@ -65,6 +65,22 @@ def _curate(arguments: argparse.Namespace, config: CurateConfig) -> None:
     curate(Path(arguments.shards), config)
 
 
+def _lookup_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to", default="similar.csv", help="list to write; its page lies beside it (default: %(default)s)"
+    )
+    parser.add_argument("--most", type=int, default=100, help="frames to find (default: %(default)s)")
+    parser.add_argument("--curation", help="folder of the curation (default: the shards' name with -curation)")
+
+
+def _lookup(arguments: argparse.Namespace, _: Any) -> None:
+    from data_pipeline.curate.lookup import look_up  # brings torch and Ray
+
+    curation = Path(arguments.curation) if arguments.curation else None
+    examples = [Path(picture) for picture in arguments.pictures]
+    look_up(Path(arguments.shards), examples, Path(arguments.to), arguments.most, curation)
+
+
 def _upload(arguments: argparse.Namespace, _: Any) -> None:
     upload_shards(Path(arguments.folder), arguments.url)
 
@@ -86,6 +102,13 @@ COMMANDS = (
         run=_curate,
         arguments=("SHARDS",),
         schema=CurateConfig,
+    ),
+    Command(
+        name="lookup",
+        summary="Find the frames of a curated set that are most like some pictures.",
+        run=_lookup,
+        arguments=("SHARDS", "PICTURES…"),
+        options=_lookup_options,
     ),
     Command(
         name="upload",

@@ -8,6 +8,7 @@ from pathlib import Path
 from data_pipeline.config import RayConfig
 from data_pipeline.curate.balance import BalanceConfig
 from data_pipeline.curate.clustering import ClusteringConfig
+from data_pipeline.curate.duplicates import NearDuplicatesConfig
 from records.curation import CurationFolder
 from runtime.config import option
 
@@ -20,6 +21,7 @@ class CurateConfig:
     out: str | None = option("Folder for the curation; null: the shards' name with -curation.", None)
     seed: int = option("Another seed gives other clusters.", 0, low=0)
     clustering: ClusteringConfig = field(default_factory=ClusteringConfig)
+    near_duplicates: NearDuplicatesConfig = field(default_factory=NearDuplicatesConfig)
     balance: BalanceConfig = field(default_factory=BalanceConfig)
     ray: RayConfig = field(default_factory=RayConfig)
 

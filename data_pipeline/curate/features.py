@@ -120,6 +120,10 @@ def _compute(shard: Path, network: str, path: Path) -> None:
     found = find_network(network, path.parent)
     images = ShardImages(shard)
     features = extract_features(found.load(), images, found.preprocessing, _BATCH, threads=1, label=shard.name).numpy()
-    length = np.linalg.norm(features, axis=1, keepdims=True)
     with atomic_file(path) as stream:
-        np.save(stream, (features / np.maximum(length, 1e-12)).astype(np.float32), allow_pickle=False)
+        np.save(stream, unit_rows(features), allow_pickle=False)
+
+
+def unit_rows(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    length = np.linalg.norm(features, axis=1, keepdims=True)
+    return (features / np.maximum(length, 1e-12)).astype(np.float32)

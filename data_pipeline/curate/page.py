@@ -10,11 +10,8 @@ from numpy.typing import NDArray
 
 from data_pipeline.curate.features import Frames
 from data_pipeline.examples import thumbnail
-from records.shards import ShardFolder
 from runtime import pages
-from runtime.errors import UserError
 from runtime.files import write_text
-from runtime.parquet_files import read_parquet
 
 Ints = NDArray[np.integer]
 Weights = NDArray[np.float64]
@@ -28,35 +25,22 @@ frames, <b>after</b> the share of what training sees with these weights.</p>
 """.strip()
 
 
-def write_page(path: Path, shards: Path, frames: Frames, clusters: NDArray[np.int32], weights: Weights) -> None:
-    """Clusters [N, levels], weights [N]."""
-    rows = _manifest(shards, frames.keys)
+def write_page(
+    path: Path, frames: Frames, rows: pa.Table, clusters: NDArray[np.int32], weights: Weights, removal: str
+) -> None:
+    """Rows [N] of the manifest, clusters [N, levels], weights [N]; `removal` says what became of near-duplicates."""
     coarse, fine = clusters[:, -1], clusters[:, 0]
     size = np.bincount(fine)
     gain = np.bincount(fine, weights=weights) / size  # mean weight of each of the finest clusters
     lifted, lowered = np.argsort(-gain, kind="stable"), np.argsort(gain, kind="stable")
     body = [
-        f"<h1>Curation of {len(weights):,} frames</h1>{_INTRODUCTION}",
+        f"<h1>Curation of {len(weights):,} frames</h1>{_INTRODUCTION}<p>{pages.text(removal)}</p>",
         *(pages.section(f"By {name}", _shares(name, rows.column(name), weights)) for name in ("corpus", "organ")),
         pages.section("The coarsest clusters", _cards(frames, coarse, weights, _by_size(coarse)[:_CLUSTERS])),
         pages.section("Seen more often: the rarest", _cards(frames, fine, weights, lifted[:_EXTREMES])),
         pages.section("Seen less often: the most frequent", _cards(frames, fine, weights, lowered[:_EXTREMES])),
     ]
     write_text(path, pages.page("Curation", "\n".join(body), _STYLE))
-
-
-def _manifest(shards: Path, keys: pa.Array) -> pa.Table:
-    """Corpus and organ of the frames, in their order."""
-    files = ShardFolder(shards)
-    columns = ["shard", "key", "corpus", "organ"]
-    rows = read_parquet(files.frames, "make the shards again, or restore the file", columns)
-    rows = rows.sort_by([("shard", "ascending"), ("key", "ascending")])
-    if not rows.column("key").combine_chunks().equals(keys):
-        raise UserError(
-            f"{files.path}: the shards' indexes and {files.frames.name} list different frames; check the folder with "
-            "'python -m data_pipeline verify'."
-        )
-    return rows
 
 
 def _by_size(clusters: Ints) -> Ints:

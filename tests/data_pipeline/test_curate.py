@@ -9,6 +9,7 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -18,6 +19,8 @@ import pytest
 import simplejpeg
 
 from data_pipeline.curate.config import CurateConfig
+from data_pipeline.curate.features import ShardImages
+from data_pipeline.curate.lookup import look_up
 from data_pipeline.curate.run import curate
 from records.curation import CurationFolder, read_curation
 from records.shards import FRAME_SCHEMA, Manifest, ShardFolder, write_index
@@ -28,30 +31,57 @@ SHARDS = 6
 SCENES = [600, 6, 6, 6, 6, 6]  # one scene is there a hundred times as often as each of five others
 
 
-def write_set(folder: Path) -> Path:
-    """A finished set: six scenes of smooth colours, each frame moved and noised a little."""
+Frame = tuple[dict[str, Any], np.ndarray]  # its row of the manifest, its picture
+
+
+def noised(picture: np.ndarray, rng: np.random.Generator, spread: float) -> np.ndarray:
+    return np.clip(picture + rng.normal(0, spread, picture.shape), 0, 255).astype(np.uint8)
+
+
+def scene(rng: np.random.Generator) -> np.ndarray:
+    return cv2.resize(rng.integers(30, 226, (4, 4, 3), np.uint8), (40, 40), interpolation=cv2.INTER_CUBIC).astype(float)
+
+
+def imbalanced() -> list[Frame]:
+    """Six scenes of smooth colours, each frame moved and noised a little."""
     rng = np.random.default_rng(3)
-    scenes = [
-        cv2.resize(rng.integers(30, 226, (4, 4, 3), np.uint8), (40, 40), interpolation=cv2.INTER_CUBIC) for _ in SCENES
-    ]
-    frames = [(scene, number) for scene, count in enumerate(SCENES) for number in range(count)]
+    frames = []
+    for number, count in enumerate(SCENES):
+        picture = scene(rng)
+        for frame in range(count):
+            moved = np.roll(picture, tuple(rng.integers(-1, 2, 2)), (0, 1))
+            frames.append(({"key": f"s{number}-{frame:04d}", "corpus": f"c{number % 2}"}, noised(moved, rng, 6)))
+    return frames
+
+
+def twins() -> list[Frame]:
+    """A moment each of 200 videos, shown twice within half a second."""
+    rng = np.random.default_rng(4)
+    frames = []
+    for video in range(200):
+        picture = scene(rng)
+        for name, seconds in (("a", 3.0), ("b", 3.5)):
+            row = {"key": f"{video:04d}{name}", "corpus": "c", "video": f"v{video}", "seconds": seconds}
+            frames.append((row, noised(picture, rng, 3)))
+    return frames
+
+
+def write_set(folder: Path, frames: list[Frame]) -> Path:
+    """A finished set of shards."""
     folder.mkdir(parents=True)
     names, rows = [], []
     for shard in range(SHARDS):
         name, index = f"shard-{shard:06d}.tar", []
         with tarfile.open(folder / name, "w", format=tarfile.USTAR_FORMAT) as archive:
-            for scene, number in frames[shard::SHARDS]:
-                moved = np.roll(scenes[scene], tuple(rng.integers(-1, 2, 2)), (0, 1)).astype(int)
-                picture = np.clip(moved + rng.normal(0, 6, moved.shape), 0, 255).astype(np.uint8)
-                key = f"s{scene}-{number:04d}"
+            for row, picture in frames[shard::SHARDS]:
                 places: list[int] = []
                 for suffix, content in (("jpg", simplejpeg.encode_jpeg(picture)), ("json", b"{}")):
-                    member = tarfile.TarInfo(f"{key}.{suffix}")
+                    member = tarfile.TarInfo(f"{row['key']}.{suffix}")
                     member.size = len(content)
                     places += [archive.offset + 512, len(content)]
                     archive.addfile(member, io.BytesIO(content))
-                index.append((key, *places))
-                rows.append({"key": key, "corpus": f"c{scene % 2}", "organ": None, "shard": name})
+                index.append((row["key"], *places))
+                rows.append({**row, "shard": name})
         write_index(folder / name, index, (folder / name).stat().st_size)  # type: ignore[arg-type]
         names.append(name)
     files = ShardFolder(folder)
@@ -63,7 +93,7 @@ def write_set(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_set(tmp_path_factory.mktemp("curated") / "shards")
+    return write_set(tmp_path_factory.mktemp("curated") / "shards", imbalanced())
 
 
 def config_for(out: Path, *words: str) -> CurateConfig:
@@ -77,10 +107,10 @@ def curated(shards: Path, tmp_path_factory: pytest.TempPathFactory, ray_cluster:
 
 def test_weights_lift_every_rare_scene_to_within_twice_of_an_equal_share(curated: CurationFolder) -> None:
     table = read_curation(curated.table)
-    scene = np.array([int(key[1]) for key in table.column("key").to_pylist()])
+    of_scene = np.array([int(key[1]) for key in table.column("key").to_pylist()])
     weights = table.column("weight").to_numpy()
-    assert np.bincount(scene).tolist() == SCENES
-    shares = np.bincount(scene, weights=weights) / weights.sum()
+    assert np.bincount(of_scene).tolist() == SCENES
+    shares = np.bincount(of_scene, weights=weights) / weights.sum()
     assert (shares >= 1 / 12).all(), shares
     assert (shares <= 2 / 6).all(), shares
     assert weights.mean() == pytest.approx(1)
@@ -140,6 +170,32 @@ def test_five_kills_change_nothing(curated: CurationFolder, shards: Path, tmp_pa
     assert landed >= 3
     subprocess.run(words, check=True)
     assert CurationFolder(out).table.read_bytes() == curated.table.read_bytes()
+
+
+def test_look_up_finds_the_scene_of_an_example(curated: CurationFolder, shards: Path, tmp_path: Path) -> None:
+    images = [ShardImages(shard) for shard in sorted(shards.glob("shard-*.tar"))]
+    shard, place = next((some, some.keys.index(key)) for some in images for key in some.keys if key.startswith("s3"))
+    shard[place].save(tmp_path / "example.png")
+    out = tmp_path / "similar.csv"
+    keys = look_up(shards, [tmp_path / "example.png"], out, 6, curated.path)
+    assert keys[0] == shard.keys[place]
+    assert {key[:2] for key in keys} == {"s3"}
+    assert out.read_text().splitlines()[0] == "key,similarity"
+    assert out.with_suffix(".html").read_text().count("<img") == 7
+    with pytest.raises(UserError, match="holds no curation"):
+        look_up(shards, [tmp_path / "example.png"], out, 6)
+
+
+def test_near_duplicates_of_one_moment_get_no_weight(tmp_path: Path, ray_cluster: None) -> None:
+    shards = write_set(tmp_path / "shards", twins())
+    table = read_curation(curate(shards, config_for(tmp_path / "out")).table)
+    weights = dict(zip(table.column("key").to_pylist(), table.column("weight").to_pylist(), strict=True))
+    removed = {key for key, weight in weights.items() if weight == 0}
+    assert len(removed) > 0.9 * len(weights) / 2
+    for key in removed:  # of the two of a moment one stays
+        assert weights[f"{key[:-1]}{'a' if key[-1] == 'b' else 'b'}"] > 0
+    kept = read_curation(curate(shards, config_for(tmp_path / "all", "near_duplicates.remove=false")).table)
+    assert min(kept.column("weight").to_pylist()) > 0
 
 
 def test_a_set_that_is_not_finished_is_refused(shards: Path, tmp_path: Path) -> None:

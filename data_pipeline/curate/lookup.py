@@ -1,0 +1,84 @@
+"""Concept look-up: the frames of a curated set that are most like some example pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backbone import extract_features
+from backbone.networks import find_network
+from data_pipeline.curate.config import CurateConfig
+from data_pipeline.curate.features import Frames, frame_features, unit_rows
+from data_pipeline.examples import thumbnail
+from records.curation import CurationFolder
+from runtime import pages
+from runtime.config import load_config
+from runtime.console import say
+from runtime.errors import UserError
+from runtime.files import write_text
+from runtime.images import open_image
+
+_STYLE = "img { height: 9rem; margin: 0.25rem; }"
+
+
+def look_up(shards: Path, examples: Sequence[Path], out: Path, most: int, curation: Path | None = None) -> list[str]:
+    """The keys of the `most` frames that are most like any of the examples, best first.
+
+    Writes a CSV of key and similarity to `out`, and a page with the pictures beside it. The features are those of the
+    curation, which lies beside the shards unless its folder is given.
+    """
+    if most < 1 or out.suffix != ".csv":
+        raise UserError(f"{out}: the name of the list must end in .csv, and --most must be 1 or more.")
+    folder = CurationFolder(curation) if curation is not None else CurateConfig().folder(shards)
+    if not folder.table.is_file():
+        raise UserError(f"{folder.path} holds no curation; run 'python -m data_pipeline curate {shards}' first.")
+    config = load_config(CurateConfig, folder.config)
+    frames = frame_features(shards, config.network, folder.features, config.ray)
+    network = find_network(config.network, folder.features)
+    pictures = [open_image(path) for path in examples]
+    of_examples = unit_rows(extract_features(network.load(), pictures, network.preprocessing).numpy())
+    rows, similarity = most_similar(frames.features, of_examples, most)
+    keys = [str(frames.keys[row]) for row in rows]
+    lines = io.StringIO()
+    table = csv.writer(lines, lineterminator="\n")
+    table.writerow(["key", "similarity"])
+    table.writerows([key, f"{value:.6f}"] for key, value in zip(keys, similarity.tolist(), strict=True))
+    write_text(out, lines.getvalue())
+    write_text(out.with_suffix(".html"), _page(frames, examples, rows, similarity))
+    say(f"the {len(keys)} frames that are most like the examples: {out}, with pictures in {out.with_suffix('.html')}")
+    return keys
+
+
+def most_similar(
+    features: NDArray[np.float32], examples: NDArray[np.float32], most: int
+) -> tuple[list[int], NDArray[np.float32]]:
+    """Rows of unit features [N, D] by their largest similarity to any example [E, D]; of equals the earlier first."""
+    import faiss
+
+    index = faiss.IndexFlatIP(features.shape[1])
+    index.add(features)
+    similarity, rows = index.search(examples, min(most, len(features)))  # [E, most]
+    best: dict[int, float] = {}
+    for row, value in zip(rows.ravel().tolist(), similarity.ravel().tolist(), strict=True):
+        best[row] = max(value, best.get(row, -2.0))
+    found = sorted(best, key=lambda row: (-best[row], row))[:most]
+    return found, np.array([best[row] for row in found], np.float32)
+
+
+def _page(frames: Frames, examples: Sequence[Path], rows: Sequence[int], similarity: NDArray[np.float32]) -> str:
+    def shown(picture: NDArray[np.uint8], said: str) -> str:
+        return pages.image(thumbnail(picture), said, "jpeg")
+
+    given = "".join(shown(np.asarray(open_image(path)), f"example {n}") for n, path in enumerate(examples, 1))
+    found = "".join(
+        shown(np.asarray(frames.picture(row)), f"{frames.keys[row]}: {value:.3f}")
+        for row, value in zip(rows, similarity.tolist(), strict=True)
+    )
+    return pages.page(
+        "More like these", pages.section("Examples", given) + pages.section("Most like them", found), _STYLE
+    )
