@@ -126,4 +126,5 @@ def _compute(shard: Path, network: str, path: Path) -> None:
 
 def unit_rows(features: NDArray[np.float32]) -> NDArray[np.float32]:
     length = np.linalg.norm(features, axis=1, keepdims=True)
-    return (features / np.maximum(length, 1e-12)).astype(np.float32)
+    rows: NDArray[np.float32] = (features / np.maximum(length, 1e-12)).astype(np.float32)
+    return rows

@@ -60,7 +60,7 @@ def test_no_threshold_where_none_is_precise_or_matches_are_few() -> None:
 
 
 def test_one_frame_of_each_group_stays() -> None:
-    features, clusters, videos, _ = planted()
+    features, clusters, _, _ = planted()
     gone = duplicates(features, clusters, 0.98)
     first, second = np.arange(0, 1200, 3), np.arange(1, 1200, 3)
     assert gone[second].mean() > 0.95
