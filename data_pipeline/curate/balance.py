@@ -20,7 +20,7 @@ class BalanceConfig:
     most_uses: float = option(
         "A frame is seen at most so often an epoch, on the average: a cluster of a few odd frames must not fill "
         "training. What is cut off goes to the others.",
-        32.0,
+        16.0,
         low=1,
     )
 

@@ -6,7 +6,8 @@ set that is much more even than the data, and k-means runs again on it. It begin
 other, because a rare scene is a few points that a random start misses.
 
 The coarsest level joins centroids by average linkage and is cut where the heights of the joins have their largest gap:
-k-means would cut the most frequent scene, which still has the most centroids, before it parts two rare ones.
+k-means would cut the most frequent scene, which still has the most centroids, before it parts two rare ones. Where no
+gap is clear, nothing is joined.
 
 Everything is a function of the features, the levels and the seed.
 """
@@ -28,6 +29,8 @@ Ints = NDArray[np.int64]
 _START_ROUNDS = 8
 # Centroids that the coarsest level joins, at most: all distances among them are in memory.
 _JOINED_MOST = 4000
+# A gap between two joins is clear when it is so much of the highest one.
+_CLEAR_GAP = 0.25
 # FAISS is content with fewer points per centroid than it likes; more than so many do not make them better.
 _POINTS_PER_CENTROID = 256
 
@@ -166,7 +169,10 @@ def _far_apart(points: Floats, count: int, seed: int) -> Floats:
 
 
 def _joined(points: Floats, most: int) -> Ints:
-    """The cluster of each point: average linkage, cut at the largest gap that leaves 2 to `most` clusters."""
+    """The cluster of each point: average linkage, cut at the largest gap that leaves 2 to `most` clusters.
+
+    Without a clear gap each point stays alone: a cut would part single odd points from all the rest.
+    """
     from scipy.cluster.hierarchy import fcluster, linkage
 
     if len(points) < 3:
@@ -175,6 +181,8 @@ def _joined(points: Floats, most: int) -> Ints:
     heights = tree[:, 2]
     counts = np.arange(2, min(most, len(points) - 1) + 1)  # k clusters are left below the (k - 1)-th highest join
     gaps = heights[-(counts - 1)] - heights[-counts]
+    if gaps.max() < _CLEAR_GAP * heights[-1]:
+        return np.arange(len(points))
     best = int(counts[np.argmax(gaps)])
     clusters: Ints = fcluster(tree, best, "maxclust").astype(np.int64) - 1
     return clusters

@@ -77,6 +77,17 @@ def test_shares_are_equal_at_every_level() -> None:
     np.testing.assert_allclose(weights, np.array([1 / 6, 1 / 6, 1 / 6, 0, 1 / 2, 0, 0, 0]) * 8)
 
 
+def test_without_clear_groups_no_odd_point_is_set_against_all_others() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(900, 24)).astype(np.float32)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    hierarchy = cluster(features, ClusteringConfig(finest=60), 0)
+    assert len(hierarchy.centroids[-1]) == len(hierarchy.centroids[0])
+    size = np.bincount(hierarchy.parents[0])
+    weights = balanced_weights(hierarchy, BalanceConfig(most_uses=1000))
+    np.testing.assert_allclose(np.bincount(hierarchy.parents[0], weights=weights), 900 / len(size))
+
+
 def test_a_single_odd_frame_does_not_fill_training() -> None:
     hierarchy = Hierarchy([np.array([0] * 99 + [1])], [np.zeros((2, 2), np.float32)])
     weights = balanced_weights(hierarchy, BalanceConfig(most_uses=10))
