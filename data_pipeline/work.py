@@ -39,6 +39,7 @@ from runtime.files import atomic_directory, write_json
 from runtime.image_hash import perceptual_hash
 from runtime.leakage import Guard, Match, thumbnail_of
 from runtime.screen.endoscopy import is_endoscopy, measure_colours
+from runtime.screen.field_of_view import detect_field_of_view
 from runtime.screen.layout import Layout, find_layout, find_text_places
 from runtime.screen.quality import drop_reason, measure
 
@@ -256,8 +257,12 @@ class _SourceScreen:
         match = self._guard.match(thumbnail_of(picture, layout.visible), leakage)
         if match is not None or self._source.kind == "image":
             return match
-        own = find_layout([rgb], self._config.screen.field_of_view, self._config.shards.longest_side_px, True)
-        if own is None or _nearly_equal(own.view.box, layout.view.box, max(rgb.shape)):
+        config = self._config
+        view = detect_field_of_view([rgb], config.screen.field_of_view)
+        if view is None or _nearly_equal(view.box, layout.view.box, max(rgb.shape)):
+            return None
+        own = find_layout([rgb], config.screen.field_of_view, config.shards.longest_side_px, True)
+        if own is None:
             return None
         return self._guard.match(thumbnail_of(own.blank(own.crop(rgb)), own.visible), leakage)
 
