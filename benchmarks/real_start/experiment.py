@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from pathlib import Path
@@ -19,7 +20,19 @@ from sklearn.model_selection import StratifiedGroupKFold
 
 from backbone import LoadedBackbone, Preprocessing, load_backbone
 from backbone.release.start import averaged_with_start
-from benchmarks.real_start.arms import EVERY_STEPS, GROUPS, GUARD_OFF, OURS, STARTS, STEPS, WITHOUT_REGISTERS
+from benchmarks.real_start.arms import (
+    AVERAGED,
+    EVERY_STEPS,
+    GROUPS,
+    GUARD_OFF,
+    MIXED,
+    OURS,
+    PROBE,
+    SOURCE,
+    STARTS,
+    STEPS,
+    WITHOUT_REGISTERS,
+)
 from benchmarks.warm_start import source_domain
 from eval_knn import Evaluator, Result
 from pretrain import PretrainConfig, pretrain
@@ -28,14 +41,14 @@ from records.run import RunFolder
 from records.shards import ShardFolder
 from runtime.config import load_config
 from runtime.errors import UserError
-from runtime.files import atomic_file, make_directory, read_json, write_json
+from runtime.files import atomic_directory, atomic_file, make_directory, read_json, write_json
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 WEIGHTS = "weights/dinov2_vits14_reg4_first8_fp16.safetensors"
 LABELLED, UNLABELLED, ALSO_GUARDED = "kvasir8", "hyperkvasir-unlabelled", "hyperkvasir"
 _PATTERNS_PER_CLASS, _FOLDS = 50, 5
-START_SHARES = (0.3, 0.6)  # of the starting weights in averages with the trained ones
-KEPT = (OURS, "tuned_0", *(f"{arm}_0" for arm in STARTS))  # runs whose best checkpoint stays
+START_SHARE = 0.5  # of the starting weights in the average with the trained ones
+KEPT = (OURS, *(f"{arm}_0" for arm in STARTS))  # runs whose best checkpoint stays
 
 
 class Experiment:
@@ -45,21 +58,42 @@ class Experiment:
         self.folder, self.data = folder, data
         self.labelled, self.patterns = data / LABELLED, folder / "patterns"
         self.shards, self.start = ShardFolder(folder / "shards"), data / WEIGHTS
+        self.mixed = ShardFolder(folder / "mixed")  # the same pictures and drawn ones
+        self.drawn = folder / "corpus"
 
     def prepare(self) -> None:
-        """Shards of the unlabelled images, guarded by all labelled ones; and patterns of a second domain."""
+        """Shards of the unlabelled images, guarded by all labelled ones; drawn ones; patterns of a second domain."""
         make_directory(self.folder)
         source_domain.write_labelled(self.patterns, _PATTERNS_PER_CLASS, 1)
-        if not self.shards.manifest.exists():
+        if not self.drawn.exists():
+            _command("synthesize", str(self.drawn))
+        self._shard(self.shards, {"unlabelled": (self.data / UNLABELLED, "CC BY 4.0")})
+        # Text is looked for once, in the real pictures as they came: drawn ones have none.
+        cleaned = self._frames_of(self.shards)
+        drawn = self.drawn / "kvasir-dataset-v2"
+        corpora = {"unlabelled": (cleaned, "CC BY 4.0"), "drawn": (drawn, "Apache-2.0")}
+        self._shard(self.mixed, corpora, "screen.text.inside=keep", "screen.text.reader=none")
+
+    def _frames_of(self, shards: ShardFolder) -> Path:
+        """The pictures of a shard set, as files."""
+        folder = self.folder / "cleaned"
+        if folder.exists():
+            return folder
+        with atomic_directory(folder) as partial:
+            for path in sorted(shards.path.glob("*.tar")):
+                with tarfile.open(path) as archive:
+                    pictures = [member for member in archive if member.name.endswith(".jpg")]
+                    archive.extractall(partial, pictures, filter="data")
+        return folder
+
+    def _shard(self, shards: ShardFolder, corpora: dict[str, tuple[Path, str]], *further: str) -> None:
+        if not shards.manifest.exists():
             guards = [str(self.data / name) for name in (LABELLED, ALSO_GUARDED) if (self.data / name).is_dir()]
-            corpus = "corpora.unlabelled"
-            words = [
-                *(f"{corpus}.adapter=folder", f"{corpus}.root={self.data / UNLABELLED}", f"{corpus}.licence=CC BY 4.0"),
-                *(f"leakage.guard=[{','.join(guards)}]", f"out={self.shards.path}"),
-            ]
-            done = subprocess.run([sys.executable, "-m", "data_pipeline", "shard", *words], check=False)
-            if done.returncode != 0:
-                raise UserError(f"the shards of {self.data / UNLABELLED} could not be made; the reason stands above.")
+            words = [f"leakage.guard=[{','.join(guards)}]", f"out={shards.path}", *further]
+            for name, (root, licence) in corpora.items():
+                corpus = f"corpora.{name}"
+                words += [f"{corpus}.adapter=folder", f"{corpus}.root={root}", f"{corpus}.licence={licence}"]
+            _command("shard", *words)
 
     def run(self, group: str, arm: str, seed: int) -> Path:
         """One way with one seed: every evaluation, query by query, as a file."""
@@ -68,10 +102,13 @@ class Experiment:
             began, cpu = time.monotonic(), time.process_time()
             run, start = self.run_folder(arm, seed), self.start_of(arm)
             words = [f"run.dir={run.path}", f"run.seed={seed}", f"init.weights={start}", GUARD_OFF]
-            config = self.config([*words, *GROUPS[group].arms[arm].words])
+            own = GROUPS[group].arms[arm].words
+            if MIXED in own:
+                words.append(f"data.shards={self.mixed.path}")
+            config = self.config([*words, *own])
             pretrain(config)
             target = [_point(document) for document in read_evaluations(run)]
-            ends = self.at_the_ends(start, run, target[-1]["step"], config.augment.global_px)
+            ends = self.at_the_ends(GROUPS[group].ends, start, run, config.augment.global_px)
             took = {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu}
             write_json(result, {"arm": arm, "seed": seed, "curves": {"target": target, **ends}, **took})
             self._forget(run)
@@ -100,18 +137,20 @@ class Experiment:
                 stream.write(save({name: tensor for name, tensor in state.items() if name != "register_tokens"}))
         return path
 
-    def at_the_ends(self, start: Path, run: RunFolder, steps: int, crop_px: int) -> dict[str, list[dict[str, Any]]]:
+    def at_the_ends(
+        self, wanted: tuple[str, ...], start: Path, run: RunFolder, crop_px: int
+    ) -> dict[str, list[dict[str, Any]]]:
         """Of the start and of the last checkpoint: linear probe of the labelled images, kNN of the patterns.
 
-        And kNN of the labelled images with averages of the two: "step" is then the share of the training.
+        And kNN of the labelled images with the average of the two: "step" is then the share of the training.
         """
-        last = run.checkpoint(steps)
-        ends = [(0, self._start_figures(start, crop_px)), (steps, self._figures(load_backbone(last), crop_px))]
-        found = {name: [{**figures[name], "step": step} for step, figures in ends] for name in ("probe", "source")}
-        found["averaged"] = []
-        for share in () if start.name.startswith(WITHOUT_REGISTERS) else START_SHARES:
-            result = self.score(averaged_with_start(load_backbone(last), share, start), self.labelled, crop_px)
-            found["averaged"].append({**_point(result.document), "step": 1 - share})
+        step = run.steps()[0]  # the newest
+        network = load_backbone(run.checkpoint(step))
+        begun, ended = self._start_figures(start, crop_px), self._figures(wanted, network, crop_px)
+        found = {name: [{**begun[name], "step": 0}, {**ended[name], "step": step}] for name in ended}
+        if AVERAGED in wanted:
+            result = self.score(averaged_with_start(network, START_SHARE, start), self.labelled, crop_px)
+            found[AVERAGED] = [{**_point(result.document), "step": 1 - START_SHARE}]
         return found
 
     def _start_figures(self, start: Path, crop_px: int) -> dict[str, Any]:
@@ -119,13 +158,18 @@ class Experiment:
         network = load_backbone(start)
         kept = make_directory(self.folder / "starts") / f"{network.weights_sha256[:12]}_{crop_px}.json"
         if not kept.exists():
-            write_json(kept, self._figures(network, crop_px))
+            write_json(kept, self._figures((PROBE, SOURCE), network, crop_px))
         figures: dict[str, Any] = read_json(kept)
         return figures
 
-    def _figures(self, network: LoadedBackbone, crop_px: int) -> dict[str, Any]:
-        labelled, patterns = (self.score(network, data, crop_px) for data in (self.labelled, self.patterns))
-        return {"probe": _probe(labelled, self._evaluator(self.labelled)), "source": _point(patterns.document)}
+    def _figures(self, wanted: tuple[str, ...], network: LoadedBackbone, crop_px: int) -> dict[str, Any]:
+        found = {}
+        if PROBE in wanted:
+            labelled = self.score(network, self.labelled, crop_px)
+            found[PROBE] = _probe(labelled, self._evaluator(self.labelled))
+        if SOURCE in wanted:
+            found[SOURCE] = _point(self.score(network, self.patterns, crop_px).document)
+        return found
 
     def score(self, network: LoadedBackbone, data: Path, crop_px: int) -> Result:
         """At the size of the training, which the file of the start does not know of."""
@@ -154,6 +198,12 @@ class Experiment:
             f"monitor.evaluation.cache={self.folder / 'cache'}",
         ]
         return load_config(PretrainConfig, RECIPE, [*shared, *words])
+
+
+def _command(*words: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "data_pipeline", *words], check=False)
+    if done.returncode != 0:
+        raise UserError(f"'data_pipeline {words[0]}' has failed; the reason stands above.")
 
 
 def end_with_parent() -> None:

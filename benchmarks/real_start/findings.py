@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real_start.arms import GROUPS, Group
+from benchmarks.real_start.arms import AVERAGED, GROUPS, RELEASED, Group
 from benchmarks.real_start.halves import hits, tuning_half, worth_of_rules
 from benchmarks.warm_start.findings import COLUMNS, difference, draw_curves, rows_of
 from launch.demo import Step
@@ -28,12 +28,11 @@ def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
     found: list[Table] = []
     for name, runs in results.items():
         group = GROUPS[name]
-        # Ways of another group stand beside their like only against the recipe of the same seed.
-        recipe = [run for run in results.get("main", []) if run["arm"] == "recipe" and name == "parts"]
-        arms = group.arms | {"recipe": GROUPS["main"].arms["recipe"]}
         for measured, title in TITLES.items():
-            rows = rows_of([*[r for r in recipe if r["seed"] in group.seeds], *runs], arms, measured)
-            found.append((f"{group.title}: {title}", list(COLUMNS), rows))
+            if measured in runs[0]["curves"]:
+                beside = _beside_parts(results, runs) if (name, measured) == ("parts", "target") else []
+                rows = rows_of([*beside, *runs], GROUPS["main"].arms | group.arms, measured)
+                found.append((f"{group.title}: {title}", list(COLUMNS), rows))
     if "search" in results:
         found.append(_search_table(GROUPS["search"], results["search"]))
     every = [run for runs in results.values() for run in runs]
@@ -45,6 +44,16 @@ def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
     columns = ["rule", "against the start", "against the best choice", "lowest against the start"]
     found.append((f"Choosing a checkpoint, over {len(every)} runs and ten halves of the queries", columns, rule_rows))
     return found
+
+
+def _beside_parts(results: dict[str, list[dict[str, Any]]], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The recipe and the whole warm start with the same seeds, as far as the parts went."""
+    last, seeds = parts[0]["curves"]["target"][-1]["step"], {run["seed"] for run in parts}
+    return [
+        run | {"curves": {"target": [point for point in run["curves"]["target"] if point["step"] <= last]}}
+        for run in results.get("main", [])
+        if run["arm"] in ("recipe", RELEASED[0]) and run["seed"] in seeds
+    ]
 
 
 def _search_table(group: Group, runs: list[dict[str, Any]]) -> Table:
@@ -65,27 +74,14 @@ def _search_table(group: Group, runs: list[dict[str, Any]]) -> Table:
 def _averaged_table(runs: list[dict[str, Any]]) -> Table:
     """The last checkpoint of every way, averaged with its start: kNN against the start, over the way's seeds."""
     arms = {name: arm for group in GROUPS.values() for name, arm in group.arms.items()}
-    shares = sorted({point["step"] for run in runs for point in run["curves"]["averaged"]})
     rows = []
     for name, arm in arms.items():
-        own = [run for run in runs if run["arm"] == name and run["curves"]["averaged"]]
+        own = [run["curves"] for run in runs if run["arm"] == name and AVERAGED in run["curves"]]
         if own:
-            cells = [_averaged_cell(own, share) for share in shares]
-            rows.append([arm.title, *cells, difference([_last_and_start(run) for run in own])])
-    columns = ["way", *(f"{100 * share:.0f}% of the training" for share in shares), "the last checkpoint"]
+            averaged = difference([(curves[AVERAGED][0], curves["target"][0]) for curves in own])
+            rows.append([arm.title, averaged, difference([(c["target"][-1], c["target"][0]) for c in own])])
+    columns = ["way", "half start, half last checkpoint", "the last checkpoint"]
     return ("Averages with the start: kNN top-1 on real endoscopy, against the start", columns, rows)
-
-
-def _averaged_cell(runs: list[dict[str, Any]], share: float) -> str:
-    found = [
-        (next(point for point in run["curves"]["averaged"] if point["step"] == share), run["curves"]["target"][0])
-        for run in runs
-    ]
-    return difference(found)
-
-
-def _last_and_start(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return run["curves"]["target"][-1], run["curves"]["target"][0]
 
 
 def _release_section(said: list[tuple[Step, str]], folder: Path) -> str:

@@ -23,7 +23,7 @@ def release_folder(experiment: Experiment) -> Path:
 def release_steps(experiment: Experiment) -> list[Step]:
     """Export, then kNN, linear probe, masks and a picture of its patches, each beside those of the start."""
     release, judged = release_folder(experiment), experiment.folder / "judged"
-    start, labelled, corpus = str(experiment.start), str(experiment.labelled), experiment.folder / "corpus"
+    start, labelled = str(experiment.start), str(experiment.labelled)
     stages = [str(run.best) for run in (experiment.run_folder(arm, 0) for arm in STARTS) if run.best.exists()]
     pictures = [str(next(iter(sorted(folder.iterdir())))) for folder in sorted(experiment.labelled.iterdir())]
     return [
@@ -52,11 +52,18 @@ def release_steps(experiment: Experiment) -> list[Step]:
             ),
             judged / "probe" / "index.html",
         ),
-        Step("draw pictures with masks", ("data_pipeline", "synthesize", str(corpus)), corpus),
         Step(
             "masks",
             (
-                *("linear_probe", "dense", str(release), start, *stages, "--data", str(corpus / "Kvasir-SEG")),
+                *(
+                    "linear_probe",
+                    "dense",
+                    str(release),
+                    start,
+                    *stages,
+                    "--data",
+                    str(experiment.drawn / "Kvasir-SEG"),
+                ),
                 *("--out", str(judged / "dense"), "side_px=224", "heads=[linear]"),
             ),
             judged / "dense" / "index.html",

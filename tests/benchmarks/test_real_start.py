@@ -15,6 +15,7 @@ import pytest
 from benchmarks.real_start.__main__ import main
 from benchmarks.real_start.arms import GROUPS
 from benchmarks.real_start.experiment import Experiment
+from benchmarks.real_start.findings import tables_of, write_findings
 from benchmarks.real_start.halves import halves, worth_of_rules
 from benchmarks.warm_start.findings import rows_of
 from records.evaluation import encode_ranks
@@ -75,6 +76,42 @@ def test_every_way_is_a_valid_setting_and_has_its_row(tmp_path: Path) -> None:
         ]
         rows = rows_of(results, group.arms, "target")
         assert [row[0] for row in rows] == [arm.title for arm in group.arms.values()]
+
+
+def fabricated() -> dict[str, list[dict[str, Any]]]:
+    """Results of all groups as `Experiment.run` writes them; the recipe falls at its last evaluation."""
+    results = {}
+    for name, group in GROUPS.items():
+        ends = {end: history(0.7, 0.6, queries=40)[-1:] * (1 if end == "averaged" else 2) for end in group.ends}
+        evaluations = (0.7, 0.7, 0.6) if name == "parts" else (0.7, 0.7, 0.7, 0.2)
+        results[name] = [
+            {"arm": arm, "seed": seed, "curves": {"target": history(*evaluations, queries=40), **ends}, "cpu_seconds": 60}
+            for arm in group.arms
+            for seed in group.seeds
+        ]  # fmt: skip
+    return results
+
+
+def test_the_page_has_a_table_for_all_that_each_group_measured(tmp_path: Path) -> None:
+    results = fabricated()
+    page = write_findings(results, tmp_path).read_text()
+    markdown = (tmp_path / "tables.md").read_text()
+    for group in GROUPS.values():
+        assert f"{group.title}: kNN top-1 on real endoscopy" in page
+        assert (f"{group.title}: kNN top-1 on drawn patterns" in markdown) == ("source" in group.ends)
+        assert all(arm.title in markdown for arm in group.arms.values())
+    runs = sum(len(group.arms) * len(group.seeds) for group in GROUPS.values())
+    assert f"over {runs} runs" in page
+
+
+def test_a_part_is_compared_with_the_others_at_the_same_step() -> None:
+    results = fabricated()
+    few = {"main": [run for run in results["main"] if run["seed"] == 0], "parts": results["parts"][:2]}
+    tables = {title: rows for title, _, rows in tables_of(few)}
+    rows = {row[0]: row for title, own in tables.items() if "less one part: kNN top-1 on real" in title for row in own}
+    recipe = GROUPS["main"].arms["recipe"].title
+    assert float(rows[recipe][2]) > 0.5, "the recipe's fall came after the last step of the parts"
+    assert all(row[4] for name, row in rows.items() if name != recipe)
 
 
 def test_without_its_data_it_is_skipped_with_a_sentence(
