@@ -11,9 +11,9 @@ import yaml
 from backbone.release.formats import Export
 from backbone.release.snippets import snippets
 from records.documents import as_document
-from records.evaluation import KnnDocument, read_evaluations
+from records.evaluation import KnnDocument, read_evaluations, read_selection
 from records.release import ReleaseInfo
-from records.run import RunFolder
+from records.run import RunFolder, step_name
 from runtime.console import warn
 from runtime.errors import UserError
 from runtime.names import without_folders
@@ -45,6 +45,7 @@ def model_card(release: ReleaseInfo, export: Export, run: RunFolder | None) -> s
         "## Leakage certificate\n\n" + _certificate(release),
         "## Training\n\n" + _training(config),
         "## kNN curve\n\n" + _knn_curve(run),
+        "## Limits\n\n" + _limits(release, export, run),
         "## Checks of these files\n\n" + _checks(release, export),
         "## Licence\n\n" + _licence(release),
     ]
@@ -152,11 +153,44 @@ def _knn_curve(run: RunFolder | None) -> str:
         lines.append("| " + " | ".join([*cells, f"{document.rankme:.1f}"]) + " |")
     last = documents[-1]
     on = f"On {PurePath(last.data.path).name}: {last.data.queries} queries, {last.data.gallery} gallery images."
+    if any(at_k.intervals for at_k in last.k.values()):
+        on += f" In brackets: {100 * last.interval_confidence:.0f}% intervals."
     return "\n".join([*lines, "", f"{on} {last.leakage.note}"]).rstrip()
 
 
 def _percent(document: KnnDocument, metric: str, k: str) -> str:
-    return f"{100 * getattr(document.k[k], metric):.2f}%" if k in document.k else "–"
+    if k not in document.k:
+        return "–"
+    figures, interval = document.k[k], document.k[k].interval(metric)
+    between = f" ({100 * interval[0]:.1f}–{100 * interval[1]:.1f})" if interval is not None else ""
+    return f"{100 * getattr(figures, metric):.2f}%{between}"
+
+
+def _limits(release: ReleaseInfo, export: Export, run: RunFolder | None) -> str:
+    """What these files do not show, as far as the run's files tell."""
+    lines = [_against_start(release, run)]
+    documents = read_evaluations(run) if run is not None else []
+    if documents:
+        data = documents[-1].data
+        lines.append(
+            f"The checkpoint was chosen by kNN on the {data.queries} queries of {PurePath(data.path).name}, so its "
+            "figure there is a little too good; differences within the interval mean nothing."
+        )
+    crop_px = export.preprocessing.crop_px
+    lines.append(
+        f"Measured at {crop_px} px, on pictures of the sets named above alone. How it does on other hospitals, devices "
+        "and patients is not known; judge it on your own labelled pictures first."
+    )
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _against_start(release: ReleaseInfo, run: RunFolder | None) -> str:
+    selection = read_selection(run) if run is not None else None
+    against = selection.against_start.get(step_name(release.source.step or 0)) if selection is not None else None
+    if selection is None or against is None:
+        return "Whether it is better than the weights that it began with was not measured."
+    difference = f"{100 * against.difference:+.1f} points ({100 * against.low:+.1f} to {100 * against.high:+.1f})"
+    return f"Against the weights of step 0, by {selection.metric}: {difference}, {against.verdict}."
 
 
 def _checks(release: ReleaseInfo, export: Export) -> str:

@@ -44,10 +44,6 @@ def _free(title: str, rate: float, *words: str) -> Arm:
     return Arm(f"{title}, rate {rate:g}", (*_FREE, f"schedule.base_lr={rate:g}", *_SHORTER, *words))
 
 
-def _gentle(title: str, rate: float, *words: str) -> Arm:
-    return _free(f"little colour, {title}" if title else "little change of colour", rate, *_GENTLE_COLOUR, *words)
-
-
 _FEW_PROTOTYPES = ("objective.dino_head.prototypes=128", "objective.ibot_head.prototypes=128")
 _LONG_HEADS = ("warm_start.heads=16 steps", "warm_start.ramp=8 steps", "warm_start.heads_lr=0.02")
 _LONGER = ("schedule.total=96 steps", "monitor.every_steps=24", "run.stop_at=96 steps")
@@ -55,17 +51,18 @@ MIXED = "data.weights={unlabelled: 0.7, drawn: 0.3}"  # of a shard set that hold
 
 SEARCH = {
     "free": _free("no anchor, momentum from 0.97", 0.0005),
-    "gentle": _gentle("", 0.0005),
-    "gentle_slow": _gentle("", 0.0002),
-    "gentle_fast": _gentle("", 0.0015),
-    "large_crops": _gentle("global crops of at least 60%", 0.0005, "augment.global_scale_min=0.6"),
-    "no_ibot": _gentle("without iBOT", 0.0005, "objective.ibot_weight=0"),
-    "few_prototypes": _gentle("128 prototypes", 0.0005, *_FEW_PROTOTYPES),
-    "last_blocks": _gentle("layer decay 0.5", 0.0015, "optimizer.layerwise_decay=0.5"),
-    "long_heads": _gentle("heads alone for 16 steps at 0.02", 0.0005, *_LONG_HEADS),
-    "anchored": _gentle("anchor 0.3", 0.0005, "warm_start.anchor=features", "warm_start.anchor_weight=0.3"),
-    "synthetic": _gentle("30% drawn frames", 0.0005, MIXED),
-    "longer": _gentle("96 steps", 0.0005, *_LONGER),
+    "slow": _free("the same", 0.0002),
+    "fast": _free("the same", 0.0015),
+    "gentle": _free("little change of colour", 0.0005, *_GENTLE_COLOUR),
+    "hue": _free("hue by 0.1, as in the reference", 0.0005, "augment.hue=0.1"),
+    "large_crops": _free("global crops of at least 60%", 0.0005, "augment.global_scale_min=0.6"),
+    "no_ibot": _free("without iBOT", 0.0005, "objective.ibot_weight=0"),
+    "few_prototypes": _free("128 prototypes", 0.0005, *_FEW_PROTOTYPES),
+    "last_blocks": _free("layer decay 0.5", 0.0015, "optimizer.layerwise_decay=0.5"),
+    "long_heads": _free("heads alone for 16 steps at 0.02", 0.0005, *_LONG_HEADS),
+    "anchored": _free("anchor 0.3", 0.0005, "warm_start.anchor=features", "warm_start.anchor_weight=0.3"),
+    "synthetic": _free("30% drawn frames", 0.0005, MIXED),
+    "longer": _free("96 steps", 0.0005, *_LONGER),
 }
 
 MAIN = {

@@ -23,7 +23,7 @@ def release_folder(experiment: Experiment) -> Path:
 def release_steps(experiment: Experiment) -> list[Step]:
     """Export, then kNN, linear probe, masks and a picture of its patches, each beside those of the start."""
     release, judged = release_folder(experiment), experiment.folder / "judged"
-    start, labelled = str(experiment.start), str(experiment.labelled)
+    start, labelled, masks = str(experiment.start), str(experiment.labelled), str(experiment.drawn / "Kvasir-SEG")
     stages = [str(run.best) for run in (experiment.run_folder(arm, 0) for arm in STARTS) if run.best.exists()]
     pictures = [str(next(iter(sorted(folder.iterdir())))) for folder in sorted(experiment.labelled.iterdir())]
     return [
@@ -55,15 +55,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "masks",
             (
-                *(
-                    "linear_probe",
-                    "dense",
-                    str(release),
-                    start,
-                    *stages,
-                    "--data",
-                    str(experiment.drawn / "Kvasir-SEG"),
-                ),
+                *("linear_probe", "dense", str(release), start, *stages, "--data", masks),
                 *("--out", str(judged / "dense"), "side_px=224", "heads=[linear]"),
             ),
             judged / "dense" / "index.html",

@@ -27,13 +27,16 @@ from backbone.release.snippets import hub_name
 from backbone.torchvision_shim import ensure_torchvision
 from records.documents import as_document
 from records.evaluation import (
+    AgainstStart,
     Evaluated,
     EvaluatedData,
     FiguresAtK,
     KnnDocument,
     LeakageNote,
+    SelectionDocument,
     evaluation_path,
     write_evaluation,
+    write_selection,
 )
 from records.release import ReleaseFolder
 from records.run import RunFolder
@@ -71,7 +74,10 @@ def evaluation(step: int, top1: float) -> KnnDocument:
         ),
         temperature=0.07,
         interval_confidence=0.95,
-        k={"20": at_k(top1, 0.9), "100": at_k(0.7, 0.95)},
+        k={
+            "20": replace(at_k(top1, 0.9), intervals={"top1": (top1 - 0.1, top1 + 0.1), "top5": None}),
+            "100": at_k(0.7, 0.95),
+        },
         query_groups="0",
         rankme=12.34,
         alpha_req=None,
@@ -97,6 +103,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step, top1 in ((7, 0.8125), (0, 0.5)):
         document = evaluation(step, top1)
         write_evaluation(evaluation_path(RunFolder(run), document.checkpoint), document)
+    against = {"step_0000007": AgainstStart(0.3125, 0.2, 0.4, "better beyond noise")}
+    choice = SelectionDocument("step_0000007", 7, "", "top1_k20", False, "", 2, against_start=against)
+    write_selection(RunFolder(run), choice)
     return run
 
 
@@ -163,8 +172,10 @@ def test_the_model_card_tells_what_is_known(release: Path) -> None:
         "dinov2_vitl14_pretrain.pth",
         "base_lr: 0.0002",
         '"kvasir-dataset-v2"',
-        "| 0 | 50.00% | 95.00% | 12.3 |\n| 7 | 81.25% | 95.00% | 12.3 |",
-        "On kvasir-dataset-v2: 40 queries, 60 gallery images. It was guarded.",
+        "| 0 | 50.00% (40.0–60.0) | 95.00% | 12.3 |\n| 7 | 81.25% (71.2–91.2) | 95.00% | 12.3 |",
+        "Against the weights of step 0, by top1_k20: +31.2 points (+20.0 to +40.0), better beyond noise.",
+        "chosen by kNN on the 40 queries of kvasir-dataset-v2",
+        "On kvasir-dataset-v2: 40 queries, 60 gallery images. In brackets: 95% intervals. It was guarded.",
         read_json(release / "release.json")["weights_sha256"],
     ):
         assert expected in card, expected
@@ -183,6 +194,7 @@ def test_the_model_card_says_what_is_not_known(tmp_path: Path) -> None:
     card = (tmp_path / "bare" / "README.md").read_text()
     assert "How it was trained, if at all, is not known" in card
     assert card.count("Not known:") == 3  # data, training, kNN curve
+    assert "Whether it is better than the weights that it began with was not measured." in card
     assert "Not stated by whoever made this release" in card
     assert "Whether images of an evaluation set were in the training data is not known" in card
 

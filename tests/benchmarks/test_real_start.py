@@ -84,11 +84,12 @@ def fabricated() -> dict[str, list[dict[str, Any]]]:
     for name, group in GROUPS.items():
         ends = {end: history(0.7, 0.6, queries=40)[-1:] * (1 if end == "averaged" else 2) for end in group.ends}
         evaluations = (0.7, 0.7, 0.6) if name == "parts" else (0.7, 0.7, 0.7, 0.2)
+        curves = {"target": history(*evaluations, queries=40), **ends}
         results[name] = [
-            {"arm": arm, "seed": seed, "curves": {"target": history(*evaluations, queries=40), **ends}, "cpu_seconds": 60}
+            {"arm": arm, "seed": seed, "curves": curves, "cpu_seconds": 60}
             for arm in group.arms
             for seed in group.seeds
-        ]  # fmt: skip
+        ]
     return results
 
 
