@@ -1,9 +1,9 @@
 """`python -m benchmarks.real_start DATA [FOLDER]`: continue real weights on real endoscopy, in several ways.
 
-DATA holds kvasir8/ (a folder of pictures per class), hyperkvasir-unlabelled/ and weights/. 1. Shards of the unlabelled
-pictures, guarded by all labelled ones. 2. Runs of `pretrain` from the same weights, which differ in a few keys
-(`arms.py`). 3. Curves and tables: kNN and a linear probe on kvasir8; kNN on drawn patterns, a domain that must not be
-forgotten.
+DATA holds kvasir8/ (a folder of pictures per class), hyperkvasir/ (ten further classes), hyperkvasir-unlabelled/ and
+weights/. 1. Shards of the unlabelled pictures, guarded by all labelled ones. 2. Runs of `pretrain` from the same
+weights, which differ in a few keys (`arms.py`). 3. Curves and tables: kNN and a linear probe on kvasir8; kNN on the
+further classes and on drawn patterns, a domain that must not be forgotten.
 
 Runs that are finished are not repeated; one that was interrupted goes on where it was.
 """
@@ -18,7 +18,15 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks.real_start.arms import GROUPS
-from benchmarks.real_start.experiment import LABELLED, UNLABELLED, WEIGHTS, Experiment, end_with_parent, run_in_process
+from benchmarks.real_start.experiment import (
+    FURTHER,
+    LABELLED,
+    UNLABELLED,
+    WEIGHTS,
+    Experiment,
+    end_with_parent,
+    run_in_process,
+)
 from benchmarks.real_start.findings import write_findings
 from benchmarks.real_start.release import make_release
 from runtime.console import duration, say
@@ -32,7 +40,7 @@ def main() -> None:
     parser.add_argument("--groups", default=",".join(GROUPS), help=f"of {', '.join(GROUPS)}")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
-    missing = [name for name in (LABELLED, UNLABELLED, WEIGHTS) if not (arguments.data / name).exists()]
+    missing = [name for name in (LABELLED, FURTHER, UNLABELLED, WEIGHTS) if not (arguments.data / name).exists()]
     if missing:
         say(f"skipped: {arguments.data} has no {', '.join(missing)}; name the folder with 'make real-start DATA=…'.")
         return

@@ -26,6 +26,7 @@ from benchmarks.real_start.arms import (
     GROUPS,
     GUARD_OFF,
     MIXED,
+    OTHERS,
     OURS,
     PROBE,
     SOURCE,
@@ -45,8 +46,9 @@ from runtime.files import atomic_directory, atomic_file, make_directory, read_js
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 WEIGHTS = "weights/dinov2_vits14_reg4_first8_fp16.safetensors"
-LABELLED, UNLABELLED, ALSO_GUARDED = "kvasir8", "hyperkvasir-unlabelled", "hyperkvasir"
+LABELLED, UNLABELLED, FURTHER = "kvasir8", "hyperkvasir-unlabelled", "hyperkvasir"
 _PATTERNS_PER_CLASS, _FOLDS = 50, 5
+_FEW_NEIGHBOURS = "5"  # where a class has 20 pictures
 START_SHARE = 0.5  # of the starting weights in the average with the trained ones
 KEPT = (OURS, *(f"{arm}_0" for arm in STARTS))  # runs whose best checkpoint stays
 
@@ -57,6 +59,7 @@ class Experiment:
     def __init__(self, folder: Path, data: Path) -> None:
         self.folder, self.data = folder, data
         self.labelled, self.patterns = data / LABELLED, folder / "patterns"
+        self.others = folder / "others"  # pictures of further classes, on which nothing is tuned or chosen
         self.shards, self.start = ShardFolder(folder / "shards"), data / WEIGHTS
         self.mixed = ShardFolder(folder / "mixed")  # the same pictures and drawn ones
         self.drawn = folder / "corpus"
@@ -65,6 +68,7 @@ class Experiment:
         """Shards of the unlabelled images, guarded by all labelled ones; drawn ones; patterns of a second domain."""
         make_directory(self.folder)
         source_domain.write_labelled(self.patterns, _PATTERNS_PER_CLASS, 1)
+        self._link_others()
         if not self.drawn.exists():
             _command("synthesize", str(self.drawn))
         self._shard(self.shards, {"unlabelled": (self.data / UNLABELLED, "CC BY 4.0")})
@@ -73,6 +77,14 @@ class Experiment:
         drawn = self.drawn / "kvasir-dataset-v2"
         corpora = {"unlabelled": (cleaned, "CC BY 4.0"), "drawn": (drawn, "Apache-2.0")}
         self._shard(self.mixed, corpora, "screen.text.inside=keep", "screen.text.reader=none")
+
+    def _link_others(self) -> None:
+        """A folder per class of HyperKvasir's layout (tract / category / class)."""
+        if not self.others.exists():
+            with atomic_directory(self.others) as partial:
+                for picture in sorted((self.data / FURTHER).glob("*/*/*/*/*.jpg")):
+                    link = make_directory(partial / picture.parent.name) / picture.name
+                    link.symlink_to(picture.resolve())
 
     def _frames_of(self, shards: ShardFolder) -> Path:
         """The pictures of a shard set, as files."""
@@ -88,7 +100,7 @@ class Experiment:
 
     def _shard(self, shards: ShardFolder, corpora: dict[str, tuple[Path, str]], *further: str) -> None:
         if not shards.manifest.exists():
-            guards = [str(self.data / name) for name in (LABELLED, ALSO_GUARDED) if (self.data / name).is_dir()]
+            guards = [str(self.data / name) for name in (LABELLED, FURTHER) if (self.data / name).is_dir()]
             words = [f"leakage.guard=[{','.join(guards)}]", f"out={shards.path}", *further]
             for name, (root, licence) in corpora.items():
                 corpus = f"corpora.{name}"
@@ -158,7 +170,7 @@ class Experiment:
         network = load_backbone(start)
         kept = make_directory(self.folder / "starts") / f"{network.weights_sha256[:12]}_{crop_px}.json"
         if not kept.exists():
-            write_json(kept, self._figures((PROBE, SOURCE), network, crop_px))
+            write_json(kept, self._figures((PROBE, OTHERS, SOURCE), network, crop_px))
         figures: dict[str, Any] = read_json(kept)
         return figures
 
@@ -167,6 +179,8 @@ class Experiment:
         if PROBE in wanted:
             labelled = self.score(network, self.labelled, crop_px)
             found[PROBE] = _probe(labelled, self._evaluator(self.labelled))
+        if OTHERS in wanted:
+            found[OTHERS] = _point(self.score(network, self.others, crop_px).document, _FEW_NEIGHBOURS)
         if SOURCE in wanted:
             found[SOURCE] = _point(self.score(network, self.patterns, crop_px).document)
         return found
@@ -240,11 +254,11 @@ def _probe(result: Result, evaluator: Evaluator) -> dict[str, Any]:
     }
 
 
-def _point(document: KnnDocument) -> dict[str, Any]:
+def _point(document: KnnDocument, k: str = "20") -> dict[str, Any]:
     return {
         "step": document.step,
-        "top1": document.k["20"].top1,
-        "ranks": document.k["20"].rank_of_truth,
+        "top1": document.k[k].top1,
+        "ranks": document.k[k].rank_of_truth,
         "values": document.values,
         "ranks_by_k": {k: figures.rank_of_truth for k, figures in document.k.items()},
         "groups": document.query_groups,
