@@ -15,11 +15,12 @@ _HEADS, _RAMP = "8 steps", "16 steps"
 _OURS = (f"warm_start.heads={_HEADS}", f"warm_start.ramp={_RAMP}")
 _NO_RAMP = ("warm_start.ramp=0 steps", "warm_start.ramp_layer_decay=1")
 # The ramp and a third of what follows it: enough to see what a part does, at two thirds of the cost.
-_SHORTER = ("run.stop_at=32 steps",)
+_SHORTER = ("run.stop_at=32 steps", "monitor.every_steps=32")
 # Every way runs to its end, so that the curves can be compared; what the guard does is tested elsewhere.
 GUARD_OFF = "regression_guard.when=never"
 # What is measured on the last checkpoint, beside kNN of the labelled pictures at every evaluation.
-PROBE, OTHERS, SOURCE, AVERAGED = "probe", "others", "source", "averaged"
+PROBE, OTHERS, SOURCE = "probe", "others", "source"
+AVERAGED, AVERAGED_PROBE = "averaged", "averaged_probe"  # of the mean of the starting and the last weights
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,6 @@ def _free(title: str, rate: float, *words: str) -> Arm:
 
 # With 24 crops a step, Sinkhorn-Knopp gives nearly every crop prototypes of its own, and KoLeo parts neighbours.
 _CENTERING, _NO_KOLEO = "objective.targets=centering", "objective.koleo_weight=0"
-_FEW_PROTOTYPES = ("objective.dino_head.prototypes=128", "objective.ibot_head.prototypes=128")
 _LONGER = ("schedule.total=96 steps", "monitor.every_steps=24", "run.stop_at=96 steps")
 MIXED = "data.weights={unlabelled: 0.7, drawn: 0.3}"  # of a shard set that holds both
 
@@ -57,21 +57,20 @@ SEARCH = {
     "centering": _free("centering", 0.0005, _CENTERING),
     "centering_no_koleo": _free("centering, without KoLeo", 0.0005, _CENTERING, _NO_KOLEO),
     "no_koleo": _free("without KoLeo", 0.0005, _NO_KOLEO),
+    "more_koleo": _free("KoLeo four times", 0.0005, "objective.koleo_weight=0.4"),
     "slow": _free("the same as the first", 0.0002),
     "gentle": _free("little change of colour", 0.0005, *_GENTLE_COLOUR),
     "large_crops": _free("global crops of at least 60%", 0.0005, "augment.global_scale_min=0.6"),
     "no_ibot": _free("without iBOT", 0.0005, "objective.ibot_weight=0"),
-    "few_prototypes": _free("128 prototypes", 0.0005, *_FEW_PROTOTYPES),
-    "last_blocks": _free("layer decay 0.5", 0.0015, "optimizer.layerwise_decay=0.5"),
-    "anchored": _free("anchor 0.3", 0.0005, "warm_start.anchor=features", "warm_start.anchor_weight=0.3"),
     "synthetic": _free("30% drawn frames", 0.0005, MIXED),
 }
 
 MAIN = {
     "recipe": Arm("the recipe as it is", ("warm_start.when=never",)),
     "heads_first": Arm("heads first, then the recipe", (*_OURS, *_NO_RAMP, "warm_start.anchor=none")),
-    "low_rate": Arm("the recipe at a tenth of the rate", ("warm_start.when=never", "schedule.base_lr=0.0004")),
     "ours": Arm("warm start", _OURS),
+    # The highest linear probe of the search on the half that was tuned on.
+    "tuned": Arm("chosen by the search: warm start without anchor, rate 0.0005, 96 steps", SEARCH["longer"].words),
 }
 
 
@@ -88,6 +87,9 @@ PARTS = {
     "no_layer_decay": _part("all blocks alike", "warm_start.ramp_layer_decay=1"),
     "no_anchor": _part("no anchor", "warm_start.anchor=none"),
     "gram": _part("Gram anchor", "warm_start.anchor=gram"),
+    "low_rate": Arm(
+        "the recipe at a tenth of the rate", ("warm_start.when=never", "schedule.base_lr=0.0004", *_SHORTER)
+    ),
     "fading": _part("anchor fades in 16 steps", "warm_start.anchor_fade=16 steps"),
 }
 
@@ -109,7 +111,7 @@ RELEASED = ("ours", 0)  # way and seed
 
 GROUPS = {
     "main": Group("The ways", MAIN, (0, 1, 2), (PROBE, OTHERS, SOURCE, AVERAGED)),
-    "parts": Group("The warm start less one part", PARTS, (0,), (PROBE, SOURCE)),
+    "parts": Group("The warm start less one part, and a lower rate", PARTS, (0,), (PROBE,)),
     "search": Group("What was searched for a gain", SEARCH, (100,), (PROBE,)),
     "stages": Group("Later stages", STAGES, (0,), (PROBE,)),
 }

@@ -22,6 +22,7 @@ from backbone import LoadedBackbone, Preprocessing, load_backbone
 from backbone.release.start import averaged_with_start
 from benchmarks.real_start.arms import (
     AVERAGED,
+    AVERAGED_PROBE,
     EVERY_STEPS,
     GROUPS,
     GUARD_OFF,
@@ -154,7 +155,7 @@ class Experiment:
     ) -> dict[str, list[dict[str, Any]]]:
         """Of the start and of the last checkpoint: linear probe of the labelled images, kNN of the patterns.
 
-        And kNN of the labelled images with the average of the two: "step" is then the share of the training.
+        And both figures of the labelled images with the mean of the two networks.
         """
         step = run.steps()[0]  # the newest
         network = load_backbone(run.checkpoint(step))
@@ -162,7 +163,8 @@ class Experiment:
         found = {name: [{**begun[name], "step": 0}, {**ended[name], "step": step}] for name in ended}
         if AVERAGED in wanted:
             result = self.score(averaged_with_start(network, START_SHARE, start), self.labelled, crop_px)
-            found[AVERAGED] = [{**_point(result.document), "step": 1 - START_SHARE}]
+            found[AVERAGED] = [_point(result.document)]
+            found[AVERAGED_PROBE] = [_probe(result, self._evaluator(self.labelled))]
         return found
 
     def _start_figures(self, start: Path, crop_px: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real_start.arms import AVERAGED, GROUPS, RELEASED, Group
+from benchmarks.real_start.arms import AVERAGED, AVERAGED_PROBE, GROUPS, PROBE, RELEASED, Group
 from benchmarks.real_start.halves import hits, tuning_half, worth_of_rules
 from benchmarks.warm_start.findings import COLUMNS, difference, draw_curves, rows_of
 from launch.demo import Step
@@ -58,31 +58,37 @@ def _beside_parts(results: dict[str, list[dict[str, Any]]], parts: list[dict[str
 
 
 def _search_table(group: Group, runs: list[dict[str, Any]]) -> Table:
-    """The highest evaluation of each way on the half that was tuned on, and the same checkpoint on the other."""
+    """Against the start, by halves of the queries: each way's highest evaluation, and the probe at its end.
+
+    The highest is that on the half that was tuned on; the other half is asked about the same checkpoint.
+    """
     rows = []
     for run in runs:
-        curve = run["curves"]["target"]
+        curve, (begun, ended) = run["curves"]["target"], run["curves"][PROBE]
         half = tuning_half(np.array([int(g) for g in curve[0]["groups"].split()]))
-        tuned = [float(hits(point)[half].mean()) for point in curve]
-        at = int(np.argmax(tuned))
-        other = [float(hits(point)[~half].mean()) for point in curve]
-        cells = (tuned[0], tuned[at], other[0], other[at])
-        rows.append([group.arms[run["arm"]].title, str(curve[at]["step"]), *(f"{value:.3f}" for value in cells)])
-    columns = ["way", "step", "start, tuned half", "its highest", "start, other half", "the same step"]
-    return ("The search, by halves of the queries", columns, rows)
+        at = int(np.argmax([hits(point)[half].mean() for point in curve]))
+        cells = [
+            100 * float((hits(now)[part] - hits(then)[part]).mean())
+            for now, then in ((curve[at], curve[0]), (ended, begun))
+            for part in (half, ~half)
+        ]
+        rows.append([group.arms[run["arm"]].title, str(curve[at]["step"]), *(f"{cell:+.1f}" for cell in cells)])
+    columns = ["way", "highest at step", "kNN, tuned half", "kNN, other half", "probe, tuned half", "probe, other half"]
+    return ("The search, by halves of the queries, in points against the start", columns, rows)
 
 
 def _averaged_table(runs: list[dict[str, Any]]) -> Table:
-    """The last checkpoint of every way, averaged with its start: kNN against the start, over the way's seeds."""
+    """The last checkpoint of every way and its mean with the start, against the start, over the way's seeds."""
     arms = {name: arm for group in GROUPS.values() for name, arm in group.arms.items()}
     rows = []
     for name, arm in arms.items():
         own = [run["curves"] for run in runs if run["arm"] == name and AVERAGED in run["curves"]]
         if own:
-            averaged = difference([(curves[AVERAGED][0], curves["target"][0]) for curves in own])
-            rows.append([arm.title, averaged, difference([(c["target"][-1], c["target"][0]) for c in own])])
-    columns = ["way", "half start, half last checkpoint", "the last checkpoint"]
-    return ("Averages with the start: kNN top-1 on real endoscopy, against the start", columns, rows)
+            places = ((AVERAGED, "target"), ("target", "target"), (AVERAGED_PROBE, PROBE), (PROBE, PROBE))
+            cells = [difference([(curves[now][-1], curves[then][0]) for curves in own]) for now, then in places]
+            rows.append([arm.title, *cells])
+    columns = ["way", "kNN, mean of both", "kNN, last checkpoint", "probe, mean of both", "probe, last checkpoint"]
+    return ("Half the start, half the last checkpoint: against the start, on real endoscopy", columns, rows)
 
 
 def _release_section(said: list[tuple[Step, str]], folder: Path) -> str:
