@@ -7,7 +7,6 @@ e.g. 8 sequences of 257 tokens and 32 of 50. A token attends to its own sequence
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -82,7 +81,7 @@ def attention(qkv: Tensor, packing: Packing) -> list[Tensor]:
     return [packed[0].flatten(1)]
 
 
-def joined(pieces: Sequence[Tensor]) -> Tensor:
+def joined(pieces: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 

@@ -5,7 +5,7 @@ Where blocks are compiled torch does this by itself: it sees forward and backwar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -29,7 +29,7 @@ def keeping_inputs(layer: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
     return cast(Tensor, checkpoint(layer, *inputs, use_reentrant=False, preserve_rng_state=False))
 
 
-def add_rows(x: Tensor, branch: Tensor, rows: Tensor, sizes: Sequence[int], scales: Scales) -> Tensor:
+def add_rows(x: Tensor, branch: Tensor, rows: Tensor, sizes: list[int], scales: Scales) -> Tensor:
     """x [T, D] with the branch [T', D] added at `rows` [T']. Its rows come in groups of `sizes`, each with its scale.
 
     torch's index_add keeps what it adds, though only its shape counts.
@@ -39,12 +39,10 @@ def add_rows(x: Tensor, branch: Tensor, rows: Tensor, sizes: Sequence[int], scal
 
 class _AddRows(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, branch: Tensor, rows: Tensor, sizes: Sequence[int], *scales: float | Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, branch: Tensor, rows: Tensor, sizes: list[int], *scales: float | Tensor) -> Tensor:
         ctx.save_for_backward(rows)
         ctx.sizes, ctx.scales, ctx.branch_type = sizes, scales, branch.dtype
-        parts = zip(rows.split(sizes), branch.to(x.dtype).split(sizes), scales, strict=True)
+        parts = zip(torch.split(rows, sizes), torch.split(branch.to(x.dtype), sizes), scales, strict=True)
         for number, (group_rows, group_branch, scale) in enumerate(parts):
             add = x.index_add_ if number else x.index_add  # the first makes a copy, which belongs to nobody else
             if isinstance(scale, Tensor):
@@ -58,6 +56,6 @@ class _AddRows(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (rows,) = ctx.saved_tensors
         of_branch = grad.index_select(0, rows)  # [T', D]
-        for group, scale in zip(of_branch.split(ctx.sizes), ctx.scales, strict=True):
+        for group, scale in zip(torch.split(of_branch, ctx.sizes), ctx.scales, strict=True):
             group.mul_(scale)
         return grad, of_branch.to(ctx.branch_type), None, None, *(None for _ in ctx.scales)

@@ -61,8 +61,9 @@ class Attention(nn.Module):
         self.proj = nn.Linear(config.width, config.width)
 
     def forward(self, x: Tensor, packing: Packing, norm: nn.LayerNorm) -> Tensor:
-        qkv = keeping_inputs(lambda x: self.qkv(norm(x)), x).unflatten(1, (3, self.heads, -1))  # [T, 3, heads, d]
-        return keeping_inputs(lambda *pieces: self.proj(joined(pieces)), *attention(qkv, packing))
+        qkv = torch.unflatten(keeping_inputs(lambda x: self.qkv(norm(x)), x), 1, (3, self.heads, -1))
+        pieces = attention(qkv, packing)  # from [T, 3, heads, d]
+        return keeping_inputs(lambda *pieces: self.proj(joined(pieces)), *pieces)
 
 
 class Mlp(nn.Module):
