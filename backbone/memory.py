@@ -1,7 +1,4 @@
-"""Operations of a block that keep less for the backward pass than torch's own would. The bits are the same.
-
-Where blocks are compiled torch does this by itself: it sees forward and backward pass as one graph.
-"""
+"""Operations of a block that keep less for the backward pass than torch's own would. The bits are the same."""
 
 from __future__ import annotations
 
@@ -23,6 +20,7 @@ def keeping_inputs(layer: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
 
     That layer itself is not run twice: its product needs its input, not its output, and torch stops as soon as it has
     everything. So this is for cheap operations (norm, GELU, a copy) whose result is as large as that of a dear one.
+    Where blocks are compiled torch sees both passes as one graph, and chooses by itself.
     """
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return layer(*inputs)
