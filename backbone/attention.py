@@ -59,8 +59,11 @@ def _starts(groups: tuple[tuple[int, int], ...], device: torch.device) -> Tensor
     return torch.cat(parts)
 
 
-def attention(qkv: Tensor, packing: Packing) -> Tensor:
-    """softmax(q·kᵀ / √d)·v within each sequence: qkv [T, 3, heads, d] → [T, heads·d]."""
+def attention(qkv: Tensor, packing: Packing) -> list[Tensor]:
+    """softmax(q·kᵀ / √d)·v within each sequence: qkv [T, 3, heads, d] → [T, heads·d].
+
+    In the pieces in which the backend makes it, one after the other: a copy that joins them need not be kept.
+    """
     if packing.backend == "sdpa":
         return _sdpa(qkv, packing)
     q, k, v = qkv.unbind(1)  # each [T, heads, d]
@@ -71,26 +74,30 @@ def attention(qkv: Tensor, packing: Packing) -> Tensor:
         assert packing.starts is not None
         mixed = varlen_attn(q, k, v, packing.starts, packing.starts, longest, longest)
         assert isinstance(mixed, Tensor)
-        return mixed.flatten(1)
+        return [mixed.flatten(1)]
     from xformers.ops import memory_efficient_attention
 
     packed: Tensor = memory_efficient_attention(q[None], k[None], v[None], attn_bias=packing.block_mask)
-    return packed[0].flatten(1)
+    return [packed[0].flatten(1)]
+
+
+def joined(pieces: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
 def packed_attention(qkv: Tensor, groups: tuple[tuple[int, int], ...], backend: Backend) -> Tensor:
     """The same for who has no packing at hand."""
-    return attention(qkv, pack(groups, backend, qkv.device))
+    return joined(attention(qkv, pack(groups, backend, qkv.device)))
 
 
-def _sdpa(qkv: Tensor, packing: Packing) -> Tensor:
+def _sdpa(qkv: Tensor, packing: Packing) -> list[Tensor]:
     mixed = []
     for group, (sequences, tokens) in zip(torch.split(qkv, packing.sizes), packing.groups, strict=True):
         # [S·N, 3, heads, d] → 3 × [S, heads, N, d]
         q, k, v = group.view(sequences, tokens, *group.shape[1:]).permute(2, 0, 3, 1, 4).unbind(0)
         out = F.scaled_dot_product_attention(q, k, v)  # [S, heads, N, d]
         mixed.append(out.transpose(1, 2).flatten(2).flatten(0, 1))  # [S·N, heads·d]
-    return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+    return mixed
 
 
 def why_unavailable(backend: Backend, device: torch.device) -> str | None:

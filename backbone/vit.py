@@ -15,14 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from backbone.attention import Backend, Packing, attention, check_backend, pack
+from backbone.attention import Backend, Packing, attention, check_backend, joined, pack
 from backbone.config import ViTConfig
+from backbone.memory import Scales, add_rows, keeping_inputs
 from runtime.config import option
 
 NORM_EPSILON = 1e-6
-# By what the branches of each group are multiplied. Tensors where blocks are compiled: a number would become a part of
-# the graph, and every step of a rising drop path would need another one.
-Scales = tuple[float | Tensor, ...]
 
 
 class Tokens(NamedTuple):
@@ -62,9 +60,10 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.proj = nn.Linear(config.width, config.width)
 
-    def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        qkv = self.qkv(x).unflatten(1, (3, self.heads, -1))  # [T, 3, heads, d]
-        return cast(Tensor, self.proj(attention(qkv, packing)))
+    def forward(self, x: Tensor, packing: Packing, norm: nn.LayerNorm) -> Tensor:
+        qkv = torch.unflatten(keeping_inputs(lambda x: self.qkv(norm(x)), x), 1, (3, self.heads, -1))
+        pieces = attention(qkv, packing)  # from [T, 3, heads, d]
+        return keeping_inputs(lambda *pieces: self.proj(joined(pieces)), *pieces)
 
 
 class Mlp(nn.Module):
@@ -73,8 +72,9 @@ class Mlp(nn.Module):
         self.fc1 = nn.Linear(config.width, config.hidden_width)
         self.fc2 = nn.Linear(config.hidden_width, config.width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.fc2(F.gelu(self.fc1(x))))
+    def forward(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        hidden = keeping_inputs(lambda x: self.fc1(norm(x)), x)  # [T, H]
+        return keeping_inputs(lambda hidden: self.fc2(F.gelu(hidden)), hidden)
 
 
 class SwiGlu(nn.Module):
@@ -83,9 +83,9 @@ class SwiGlu(nn.Module):
         self.w12 = nn.Linear(config.width, 2 * config.hidden_width)
         self.w3 = nn.Linear(config.hidden_width, config.width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        gate, value = self.w12(x).chunk(2, dim=-1)
-        return cast(Tensor, self.w3(F.silu(gate) * value))
+    def forward(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        gate, value = keeping_inputs(lambda x: self.w12(norm(x)), x).chunk(2, dim=-1)  # [T, H] each
+        return keeping_inputs(lambda gate, value: self.w3(F.silu(gate) * value), gate, value)
 
 
 class LayerScale(nn.Module):
@@ -141,28 +141,14 @@ class Block(nn.Module):
         ffn_rows: Tensor | None,
         scales: Scales,
     ) -> Tensor:
-        branch = self.ls1(self.attn(self.norm1(_chosen(x, attn_rows)), packing))
-        x = _add(x, branch, attn_rows, packing, scales)
-        branch = self.ls2(self.mlp(self.norm2(_chosen(x, ffn_rows))))
-        return _add(x, branch, ffn_rows, packing, scales)
+        branch = self.ls1(self.attn(_chosen(x, attn_rows), packing, self.norm1))
+        x = x + branch if attn_rows is None else add_rows(x, branch, attn_rows, packing.sizes, scales)
+        branch = self.ls2(self.mlp(_chosen(x, ffn_rows), self.norm2))
+        return x + branch if ffn_rows is None else add_rows(x, branch, ffn_rows, packing.sizes, scales)
 
 
 def _chosen(x: Tensor, rows: Tensor | None) -> Tensor:
     return x if rows is None else x.index_select(0, rows)
-
-
-def _add(x: Tensor, branch: Tensor, rows: Tensor | None, packing: Packing, scales: Scales) -> Tensor:
-    """x plus the branch, whose rows stand in for those that it didn't see."""
-    if rows is None:
-        return x + branch
-    parts = zip(torch.split(rows, packing.sizes), torch.split(branch.to(x.dtype), packing.sizes), scales, strict=True)
-    for number, (group_rows, group_branch, scale) in enumerate(parts):
-        add = x.index_add_ if number else x.index_add  # the first makes a copy, which belongs to nobody else
-        if isinstance(scale, Tensor):
-            x = add(0, group_rows, (group_branch * scale).to(x.dtype))
-        else:
-            x = add(0, group_rows, group_branch, alpha=scale)
-    return x
 
 
 def subset_size(samples: int, drop_path: float) -> int:

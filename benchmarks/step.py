@@ -96,8 +96,8 @@ def plain_pass(backbone: VisionTransformer, images: Tensor, masks: Tensor | None
     packing = pack(((samples, tokens),), "sdpa", images.device)
     x = embedded.flatten(0, 1)
     for block in backbone.blocks:
-        x = x + kept(samples, tokens) * block.ls1(block.attn(block.norm1(x), packing))
-        x = x + kept(samples, tokens) * block.ls2(block.mlp(block.norm2(x)))
+        x = x + kept(samples, tokens) * block.ls1(block.attn(x, packing, block.norm1))
+        x = x + kept(samples, tokens) * block.ls2(block.mlp(x, block.norm2))
     return backbone._tokens(x, [(samples, tokens)])[0]
 
 

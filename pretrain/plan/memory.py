@@ -105,10 +105,11 @@ def _activation_bytes(
     # The residual stream, which the norms keep, stays fp32 under autocast; FSDP's bfloat16 casts it too.
     stream = _parameter_bytes(sharding)
     inner = 2 if objective.compute_type != "float32" else stream
-    # Before and after the non-linearity; SwiGLU has two halves of each.
-    hidden = (2 if vit.ffn == "mlp" else 4) * vit.hidden_width
-    # The inputs of both norms; norm1, q, k, v, attention, its packed copy, proj, norm2, fc2.
-    block = rows.branch_tokens * (2 * vit.width * stream + (9 * vit.width + hidden) * inner)
+    # What the non-linearity starts from; SwiGLU's has two halves. Its result and those of the norms are made again.
+    hidden = (1 if vit.ffn == "mlp" else 2) * vit.hidden_width
+    # The inputs of both norms; attention's log-sums; q, k, v, attention, proj, fc2.
+    norms, sums = 2 * vit.width * stream, vit.heads * _FLOAT_BYTES
+    block = rows.branch_tokens * (norms + sums + (6 * vit.width + hidden) * inner)
     # Patch embedding, positions, packing, final norm.
     ends = 4 * rows.student_tokens * vit.width * stream
     if checkpoint_blocks:

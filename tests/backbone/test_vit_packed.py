@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from backbone import Execution, Tokens, VisionTransformer, ViTConfig, draw_subsets, vit_config
-from backbone.attention import Backend, attention, check_backend, pack, why_unavailable
+from backbone.attention import Backend, check_backend, pack, packed_attention, why_unavailable
 from backbone.vit import subset_size
 from runtime.errors import UserError
 
@@ -84,9 +84,9 @@ def test_drop_path_is_the_textbook_sum() -> None:
         x = model._embed(images[i : i + 1], None)[0]  # [1 + N, D]
         packing = pack(((1, len(x)),), "sdpa", DEVICE)
         if i in subsets[0, 0]:
-            x = x + scale * block.ls1(block.attn(block.norm1(x), packing))
+            x = x + scale * block.ls1(block.attn(x, packing, block.norm1))
         if i in subsets[0, 1]:
-            x = x + scale * block.ls2(block.mlp(block.norm2(x)))
+            x = x + scale * block.ls2(block.mlp(x, block.norm2))
         expected.append(model.norm(x)[0])
     torch.testing.assert_close(model(images, None, subsets).cls, torch.stack(expected), rtol=1e-5, atol=1e-5)
 
@@ -181,7 +181,7 @@ def test_attention_stays_within_a_sequence(backend: Backend) -> None:
     dense = F.scaled_dot_product_attention(q, k, v, attn_mask=sequence[:, None] == sequence)
     expected = dense[0].transpose(0, 1).flatten(1)
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
-    ours = attention(qkv, pack(groups, backend, DEVICE))
+    ours = packed_attention(qkv, groups, backend)
     torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance)
 
 

@@ -123,5 +123,5 @@ def test_checkpointing_and_sharding_lower_the_estimate() -> None:
     plain = requirements_of(config_of(*words), 1, 1, images=16).memory
     recomputed = requirements_of(config_of(*words, "execution.checkpoint_blocks=true"), 1, 1, images=16).memory
     # The stream of every block, one block that is computed again, and both ends.
-    assert recomputed.activations < plain.activations / 9
+    assert recomputed.activations < plain.activations / 7
     assert requirements_of(config_of(*words), 8, 8, images=16).memory.states < plain.states / 7.7
