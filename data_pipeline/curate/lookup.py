@@ -14,6 +14,7 @@ from backbone import extract_features
 from backbone.networks import find_network
 from data_pipeline.curate.config import CurateConfig
 from data_pipeline.curate.features import Frames, frame_features, unit_rows
+from data_pipeline.curate.mapped import Features
 from data_pipeline.examples import thumbnail
 from records.curation import CurationFolder
 from runtime import pages
@@ -55,19 +56,25 @@ def look_up(shards: Path, examples: Sequence[Path], out: Path, most: int, curati
 
 
 def most_similar(
-    features: NDArray[np.float32], examples: NDArray[np.float32], most: int
+    features: Features, examples: NDArray[np.float32], most: int
 ) -> tuple[list[int], NDArray[np.float32]]:
     """Rows of unit features [N, D] by their largest similarity to any example [E, D]; of equals the earlier first."""
     import faiss
 
-    index = faiss.IndexFlatIP(features.shape[1])
-    index.add(features)
-    similarity, rows = index.search(examples, min(most, len(features)))  # [E, most]
     best: dict[int, float] = {}
-    for row, value in zip(rows.ravel().tolist(), similarity.ravel().tolist(), strict=True):
-        best[row] = max(value, best.get(row, -2.0))
-    found = sorted(best, key=lambda row: (-best[row], row))[:most]
+    for begin, some in features.chunks():
+        index = faiss.IndexFlatIP(features.width)
+        index.add(some)
+        similarity, rows = index.search(examples, min(most, len(some)))  # [E, most]
+        for row, value in zip((begin + rows.ravel()).tolist(), similarity.ravel().tolist(), strict=True):
+            best[row] = max(value, best.get(row, -2.0))
+        best = {row: best[row] for row in _first(best, most)}
+    found = _first(best, most)
     return found, np.array([best[row] for row in found], np.float32)
+
+
+def _first(best: dict[int, float], most: int) -> list[int]:
+    return sorted(best, key=lambda row: (-best[row], row))[:most]
 
 
 def _page(frames: Frames, examples: Sequence[Path], rows: Sequence[int], similarity: NDArray[np.float32]) -> str:

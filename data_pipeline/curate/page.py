@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from data_pipeline.curate.features import Frames
+from data_pipeline.curate.rows import codes
 from data_pipeline.examples import thumbnail
 from runtime import pages
 from runtime.files import write_text
@@ -48,13 +49,14 @@ def _by_size(clusters: Ints) -> Ints:
 
 
 def _shares(name: str, column: pa.ChunkedArray, weights: Weights) -> str:
-    values = np.array(column.fill_null("unknown").to_pylist(), object)
-    names, of_frame = np.unique(values, return_inverse=True)
-    before = np.bincount(of_frame.ravel())
-    after = np.bincount(of_frame.ravel(), weights=weights)
+    names, of_frame = codes(column)
+    if (of_frame < 0).any():
+        names = [*names, "unknown"]
+        of_frame[of_frame < 0] = len(names) - 1
+    before, after = (np.bincount(of_frame, counted, len(names)) for counted in (None, weights))
     rows = [
-        [str(names[i]), f"{before[i]:,}", _percent(before[i] / before.sum()), _percent(after[i] / after.sum())]
-        for i in np.argsort(-before, kind="stable")
+        [names[i], f"{before[i]:,}", _percent(before[i] / before.sum()), _percent(after[i] / after.sum())]
+        for i in sorted(range(len(names)), key=lambda i: (-before[i], names[i]))
     ]
     return pages.table([name, "frames", "before", "after"], rows, numbers=True)
 

@@ -16,6 +16,7 @@ from data_pipeline.curate.clustering import cluster
 from data_pipeline.curate.config import CurateConfig
 from data_pipeline.curate.duplicates import NearDuplicatesConfig, best_matches, choose_threshold, duplicates
 from data_pipeline.curate.features import frame_features
+from data_pipeline.curate.mapped import Features
 from data_pipeline.curate.page import write_page
 from data_pipeline.curate.rows import frame_rows, videos_and_seconds
 from records.curation import CurationFolder, write_curation
@@ -47,7 +48,7 @@ def curate(shards: Path, config: CurateConfig) -> CurationFolder:
 
 
 def _near_duplicates(
-    features: NDArray[np.float32], clusters: NDArray[np.int64], rows: pa.Table, config: NearDuplicatesConfig
+    features: Features, clusters: NDArray[np.int64], rows: pa.Table, config: NearDuplicatesConfig
 ) -> tuple[NDArray[np.bool_], str]:
     """Which frames go [N], and a sentence about it."""
     gone = np.zeros(len(features), bool)

@@ -64,7 +64,8 @@ class Layers:
 
     @property
     def counts(self) -> Ints:
-        return np.sum([np.diff(layer.starts) * layer.times for layer in self.layers], axis=0)
+        counts: Ints = np.sum([np.diff(layer.starts) * layer.times for layer in self.layers], axis=0)
+        return counts
 
     def find(self, runs: Ints, numbers: Ints) -> tuple[Ints, Ints]:
         places, uses = np.empty(len(runs), np.int64), np.empty(len(runs), np.int64)
@@ -86,7 +87,8 @@ class Layers:
             for begin, places in _chunks(layer.places, len(shards)):
                 end = begin + len(places)
                 first, last = np.searchsorted(layer.starts, [begin, end - 1], side="right") - 1
-                sizes = np.diff(np.clip(layer.starts[first : last + 2], begin, end))
+                edges: Ints = np.clip(layer.starts[first : last + 2], begin, end)
+                sizes = edges[1:] - edges[:-1]
                 times = np.repeat(layer.times[first : last + 1], sizes)
                 total += np.bincount(shards[places], times, count).astype(np.int64)
         return total

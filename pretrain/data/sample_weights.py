@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pretrain.data.epoch_samples import CHUNK, Bools, Listed, Shards, place_type
+from pretrain.data.epoch_samples import CHUNK, Bools, Listed, Places, Shards, place_type
 from pretrain.data.keyed_random import Ints, random_words
 
 # The line is measured in 2^-32: from here on nothing is rounded.
@@ -38,7 +38,7 @@ class SampleWeights:
 
     @property
     def sha256(self) -> str:
-        return hashlib.sha256(self._ends).hexdigest()
+        return hashlib.sha256(self._ends.data).hexdigest()
 
     def epoch(self, stream: tuple[int, ...], epoch: int) -> Comb:
         first = int(random_words(stream, 1)[0]) % _UNIT
@@ -76,7 +76,7 @@ class Comb:
         return total
 
     def of_shards(self, shards: Shards, chosen: Bools) -> Listed:
-        parts = []
+        parts: list[Places] = []
         for begin, before, ends in _chunks(self.ends):
             hits = np.diff(self._teeth(ends), prepend=self._teeth(before))
             hits[~chosen[shards[begin : begin + len(ends)]]] = 0
