@@ -110,7 +110,7 @@ def _already_there(directory: Path, size: str, seed: int) -> Truth | None:
 def _make_all(directory: Path, size: str, seed: int, processes: int) -> Truth:
     labelled = plan_labelled(size, seed)
     is_whole = size != IMBALANCED
-    plans = add_leaks(plan_sources(size, seed), labelled, seed) if is_whole else plan_imbalanced(seed)
+    plans = add_leaks(plan_sources(size, seed), labelled, seed) if is_whole else plan_imbalanced()
     copies, defects = plan_copies(plans, size), plan_defects(plans, size)
     segmented = plan_segmented(size, seed)
     jobs = len(labelled) + len(segmented) + 2 * len(plans) + len(copies) + len(defects)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data_pipeline.curate import clustering, mapped
-from data_pipeline.curate.balance import BalanceConfig, balanced_weights
+from data_pipeline.curate.balance import BalanceConfig, balanced_weights, too_few_left
 from data_pipeline.curate.clustering import ClusteringConfig, Hierarchy, cluster
 from data_pipeline.curate.mapped import Features
 from runtime.errors import UserError
@@ -127,6 +127,16 @@ def test_a_single_odd_frame_does_not_fill_training() -> None:
     weights = balanced_weights(hierarchy, BalanceConfig(most_uses=10))
     assert weights[-1] == 10
     np.testing.assert_allclose(weights[:-1], 90 / 99)
+
+
+def test_near_duplicates_of_a_rare_cluster_are_not_missed() -> None:
+    """Of 96 frames 10 are left, of 4 one: the 4 may be seen 16 times each, the one that is left not 50 times."""
+    hierarchy = Hierarchy([np.array([0] * 96 + [1] * 4)], [np.zeros((2, 2), np.float32)])
+    kept = np.zeros(100, bool)
+    kept[:10] = kept[96] = True
+    wanting = too_few_left(hierarchy, BalanceConfig(most_uses=16), kept)
+    assert wanting.tolist() == [False] * 96 + [True] * 4
+    assert not too_few_left(hierarchy, BalanceConfig(most_uses=60), kept).any()
 
 
 @pytest.mark.parametrize("frames", [1, 2, 3, 40])
