@@ -55,9 +55,7 @@ def look_up(shards: Path, examples: Sequence[Path], out: Path, most: int, curati
     return keys
 
 
-def most_similar(
-    features: Features, examples: NDArray[np.float32], most: int
-) -> tuple[list[int], NDArray[np.float32]]:
+def most_similar(features: Features, examples: NDArray[np.float32], most: int) -> tuple[list[int], NDArray[np.float32]]:
     """Rows of unit features [N, D] by their largest similarity to any example [E, D]; of equals the earlier first."""
     import faiss
 

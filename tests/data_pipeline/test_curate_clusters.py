@@ -29,7 +29,9 @@ def planted(
 
 def clustered(features: np.ndarray, config: ClusteringConfig, seed: int) -> Hierarchy:
     """In parts of uneven sizes, as files of shards are."""
-    return cluster(Features(np.split(features, [len(features) // 3, len(features) // 3, len(features) - 1])), config, seed)
+    return cluster(
+        Features(np.split(features, [len(features) // 3, len(features) // 3, len(features) - 1])), config, seed
+    )
 
 
 def shares(weights: np.ndarray, scene: np.ndarray) -> np.ndarray:

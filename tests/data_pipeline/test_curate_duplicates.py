@@ -59,7 +59,10 @@ def test_no_threshold_where_none_is_precise_or_matches_are_few() -> None:
     features, clusters, videos, seconds = planted()
     config = NearDuplicatesConfig()
     for of_video, times in ((np.arange(1200), seconds), (videos, seconds * np.nan)):
-        assert choose_threshold(*best_matches(Features([features]), clusters, of_video, times, 2.0), config).threshold is None
+        assert (
+            choose_threshold(*best_matches(Features([features]), clusters, of_video, times, 2.0), config).threshold
+            is None
+        )
     few = best_matches(Features([features[:60]]), clusters[:60], videos[:60], seconds[:60], 2.0)
     assert choose_threshold(*few, config).threshold is None
 

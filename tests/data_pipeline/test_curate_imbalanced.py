@@ -49,8 +49,7 @@ def test_weights_lift_every_rare_scene_of_real_video_to_within_twice_of_an_equal
     assert imbalance is not None
     assert (imbalance.dull, imbalance.rare) == (DULL, RARE)
     guard = f"leakage.guard=[{corpus / 'kvasir-dataset-v2'}]"
-    without_text = ("screen.text.inside=keep", "screen.text.reader=none")
-    command("shard", CONFIG, f"data_root={corpus}", guard, f"out={shards}", "ray.workers=2", *without_text)
+    command("shard", CONFIG, f"data_root={corpus}", guard, f"out={shards}", "ray.workers=2")
     out = CurationFolder(tmp_path / "curation")
     command("curate", shards, "network=efficientnet-lite0", f"out={out.path}", "ray.workers=2")
     scenes, table = scenes_of(corpus, shards), read_curation(out.table)
