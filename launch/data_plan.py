@@ -46,8 +46,8 @@ def print_curation_plan(video_hours: float, given: Conditions, trained: Pretrain
     costs = [curation_cost_of(count, network, flops, given, config) for count in counts]
     say(
         f"curation on {given.cores} cores, {given.driver_cores} of them on the machine that clusters: features of "
-        f"{trained.model.name} at {side} px, {network.flops / 1e9:.1f} GFLOP and {network.width} values a frame; a core "
-        f"does {flops / 1e9:.0f} GFLOP/s (measured here)"
+        f"{trained.model.name} at {side} px, {network.flops / 1e9:.1f} GFLOP and {network.width} values a frame; a "
+        f"core does {flops / 1e9:.0f} GFLOP/s (measured here)"
     )
     table("curation", _CURATION, [_curation_row(cost) for cost in costs])
 

@@ -130,10 +130,8 @@ def _plan(arguments: argparse.Namespace, config: PretrainConfig) -> None:
         images_per_second=arguments.images_per_second,
     )
     if arguments.video_hours is not None:
-        from launch.data_plan import (
-            print_curation_plan,
-            print_data_plan,
-        )  # brings the decoders, which only this option needs
+        # It brings the decoders, which only this option needs.
+        from launch.data_plan import print_curation_plan, print_data_plan
 
         given = _conditions(arguments, cluster)
         print_data_plan(arguments.video_hours, given)

@@ -17,7 +17,7 @@ from data_pipeline.curate.clustering import ClusteringConfig
 NETWORK_EFFICIENCY = 0.85
 # To read a frame's JPEG and bring it to the network's size.
 READING_SECONDS = 5e-3
-# `python -m benchmarks.scale curation`: memory beyond the sample for each frame, and what near-duplicates take of a core.
+# `python -m benchmarks.scale curation`: memory for each frame beyond the sample; near-duplicates, of a core.
 FRAME_BYTES, NEAR_DUPLICATE_SECONDS = 250, 0.03e-3
 # The sample, the points of a resampling and what FAISS has of them.
 _SAMPLE_COPIES = 2.0
