@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.curate.clustering import Hierarchy, Ints
+from data_pipeline.curate.clustering import Hierarchy
+from data_pipeline.curate.mapped import Ints
 from runtime.config import option
 
 Weights = NDArray[np.float64]

@@ -24,7 +24,7 @@ from runtime.errors import UserError
 from runtime.files import write_text
 from runtime.images import open_image
 
-_STYLE = "img { height: 9rem; margin: 0.25rem; }"
+_STYLE = "figure { display: inline-block; margin: 0.25rem; } img { height: 7rem; }"
 
 
 def look_up(shards: Path, examples: Sequence[Path], out: Path, most: int, curation: Path | None = None) -> list[str]:
@@ -76,14 +76,19 @@ def _first(best: dict[int, float], most: int) -> list[int]:
 
 
 def _page(frames: Frames, examples: Sequence[Path], rows: Sequence[int], similarity: NDArray[np.float32]) -> str:
-    def shown(picture: NDArray[np.uint8], said: str) -> str:
-        return pages.image(thumbnail(picture), said, "jpeg")
+    def shown(picture: NDArray[np.uint8], name: str, said: str) -> str:
+        return f"<figure>{pages.image(thumbnail(picture), name, 'jpeg')}<figcaption>{said}</figcaption></figure>"
 
-    given = "".join(shown(np.asarray(open_image(path)), f"example {n}") for n, path in enumerate(examples, 1))
+    given = "".join(
+        shown(np.asarray(open_image(path)), f"example {n}", f"example {n}") for n, path in enumerate(examples, 1)
+    )
     found = "".join(
-        shown(np.asarray(frames.picture(row)), f"{frames.keys[row]}: {value:.3f}")
-        for row, value in zip(rows, similarity.tolist(), strict=True)
+        shown(np.asarray(frames.picture(row)), str(frames.keys[row]), f"{number}: {value:.3f}")
+        for number, (row, value) in enumerate(zip(rows, similarity.tolist(), strict=True), 1)
     )
-    return pages.page(
-        "More like these", pages.section("Examples", given) + pages.section("Most like them", found), _STYLE
+    heading = (
+        f"<h1>The {len(rows):,} frames most like these</h1><p>Below each frame its largest cosine similarity to any of "
+        "the examples; 1 is the same picture. Frames are named in the list beside this page, in the same order.</p>"
     )
+    sections = pages.section("Examples", given) + pages.section("Most like them", found)
+    return pages.page("More like these", heading + sections, _STYLE)

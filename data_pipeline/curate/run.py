@@ -39,7 +39,7 @@ def curate(shards: Path, config: CurateConfig) -> CurationFolder:
         say(removal)
         weights = balanced_weights(hierarchy, config.balance, ~gone)
         write_curation(folder.table, frames.keys, clusters, weights)
-        write_page(folder.page, frames, rows, clusters, weights, removal)
+        write_page(folder.page, frames, rows, clusters, weights, removal, config.balance.most_uses)
     counts = " in ".join(f"{len(centroids):,}" for centroids in hierarchy.centroids)
     seen = int(np.count_nonzero(weights < 1))
     say(f"{len(weights):,} frames in {counts} clusters; {seen:,} are seen less often than before: {folder.table}")
