@@ -17,9 +17,11 @@ from data_pipeline.curate.clustering import ClusteringConfig
 NETWORK_EFFICIENCY = 0.85
 # To read a frame's JPEG and bring it to the network's size.
 READING_SECONDS = 5e-3
-# `python -m benchmarks.scale curation`: memory for each frame beyond the sample; near-duplicates, of a core.
-FRAME_BYTES, NEAR_DUPLICATE_SECONDS = 250, 0.03e-3
-# The sample, the points of a resampling and what FAISS has of them.
+# `python -m benchmarks.scale curation`: a core's seconds to compare a frame with another of its cluster, and a value.
+NEAR_DUPLICATE_SECONDS = 2e-6 / 256
+# Of each frame in memory, counted: key, clusters, weight, and what the manifest says of it.
+FRAME_BYTES = 250
+# The sample, and the points of a resampling with what FAISS has of them.
 _SAMPLE_COPIES = 2.0
 # k-means draws its first centres in rounds, in each of which the points are compared with more of them.
 _START_PASSES = 4.5
@@ -56,7 +58,9 @@ def curation_cost_of(
     """`flops_per_second`: of one core, in matrix products."""
     a_frame = network.flops / (NETWORK_EFFICIENCY * flops_per_second) + READING_SECONDS
     features = frames * a_frame / given.cores / 3600
-    seconds = clustering_flops(frames, network.width, config) / flops_per_second + frames * NEAR_DUPLICATE_SECONDS
+    others = frames / config.levels(frames)[0]  # frames of a cluster
+    near = frames * others * network.width * NEAR_DUPLICATE_SECONDS
+    seconds = clustering_flops(frames, network.width, config) / flops_per_second + near
     clusters = seconds / given.driver_cores / 3600
     row = network.width * _FLOAT_BYTES
     memory = (_SAMPLE_COPIES * min(frames, config.sample_frames) * row + frames * FRAME_BYTES) / 1e9

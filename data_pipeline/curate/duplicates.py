@@ -19,7 +19,7 @@ from runtime.config import option
 Times = NDArray[np.float64]
 
 # Frames of a cluster that are compared with so many others of it at a time.
-_BLOCK, _OTHERS = 2048, 1 << 14
+_BLOCK, _OTHERS = 1024, 4096
 # Fewer right matches than this say nothing about a precision of 0.99.
 _FEWEST = 100
 

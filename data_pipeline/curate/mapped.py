@@ -11,7 +11,7 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 # Frames that are worked on together. FAISS takes 4,096 at a time, so that it does the same as with all at once.
-CHUNK = 1 << 15
+CHUNK = 1 << 13
 
 
 class Features:
