@@ -48,6 +48,7 @@ class Conditions:
     frames_per_second: float  # that are looked at in a second of video
     video_minutes: float = 15.0  # of one video
     guarded_images: int = 0
+    driver_cores: int = 1  # of that machine
 
 
 @dataclass(frozen=True)

@@ -130,9 +130,12 @@ def _plan(arguments: argparse.Namespace, config: PretrainConfig) -> None:
         images_per_second=arguments.images_per_second,
     )
     if arguments.video_hours is not None:
-        from launch.data_plan import print_data_plan  # brings the decoders, which only this option needs
+        # It brings the decoders, which only this option needs.
+        from launch.data_plan import print_curation_plan, print_data_plan
 
-        print_data_plan(arguments.video_hours, _conditions(arguments, cluster))
+        given = _conditions(arguments, cluster)
+        print_data_plan(arguments.video_hours, given)
+        print_curation_plan(arguments.video_hours, given, config)
     print_plan(make_plan(config, machine, arguments.images))
 
 
@@ -153,6 +156,7 @@ def _conditions(arguments: argparse.Namespace, cluster: ClusterConfig) -> Condit
         kept_share=arguments.kept_share,
         frames_per_second=arguments.video_fps,
         guarded_images=arguments.guarded_images,
+        driver_cores=resources.tasks * resources.cpus_per_task,
     )
 
 

@@ -5,6 +5,7 @@ from pretrain.plan.hardware import GPUS, REFERENCE_EFFICIENCY, gpu_named
 from pretrain.plan.page import print_plan
 from pretrain.plan.plan import Machine, make_plan
 from pretrain.plan.requirements import Requirements, requirements_of
+from pretrain.plan.work import feature_flops
 from pretrain.train import pretrain
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Machine",
     "PretrainConfig",
     "Requirements",
+    "feature_flops",
     "gpu_named",
     "make_plan",
     "pretrain",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from runtime.errors import UserError
 from runtime.files import atomic_file
-from runtime.parquet_files import read_parquet
+from runtime.parquet_files import read_batches, read_parquet
 
 SUFFIX = ".parquet"
 
@@ -31,8 +31,9 @@ CURATION_SCHEMA = pa.schema(
 )
 
 _REMEDY = "make it again with 'python -m data_pipeline curate'"
-# Rows that are compared at a time: the keys of ten million frames need never be in memory at once.
-_ROWS = 1 << 16
+# Rows that are compared at a time, and that a file's row groups have: the keys of ten million frames need never be in
+# memory at once.
+_ROWS, _GROUP_ROWS = 1 << 16, 1 << 17
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def write_curation(path: Path, keys: pa.Array, clusters: NDArray[np.int32], weig
     of_frame = pa.ListArray.from_arrays(edges, pa.array(clusters.ravel(), pa.int32()))
     table = pa.table([keys, of_frame, pa.array(weights, pa.float64())], schema=CURATION_SCHEMA)
     with atomic_file(path) as stream:
-        pq.write_table(table, stream)
+        pq.write_table(table, stream, row_group_size=_GROUP_ROWS)
 
 
 def read_curation(path: Path) -> pa.Table:
@@ -97,14 +98,8 @@ def _in_order(path: Path, keys: pa.StringArray) -> NDArray[np.float64] | None:
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    read_parquet(path, _REMEDY, ["weight"])  # refuses what is no such file, in one sentence
     schema = pa.schema([CURATION_SCHEMA.field("key"), CURATION_SCHEMA.field("weight")])
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_ROWS, columns=schema.names):
-                yield batch.select(schema.names).cast(schema)
-    except (pa.ArrowException, KeyError) as error:
-        raise UserError(f"cannot read {path}: it has no texts 'key' and numbers 'weight'; {_REMEDY}.") from error
+    return read_batches(path, _REMEDY, schema, _ROWS)
 
 
 def _by_key(path: Path, keys: pa.StringArray) -> NDArray[np.float64]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,21 +24,34 @@ def read_parquet(
 
     `dictionaries`: columns of few distinct texts, each held once in memory.
     """
+    wanted = schema.names if schema is not None else columns
+    with _opened(path, remedy, wanted or ()) as (stream, file):
+        if dictionaries:
+            file = pq.ParquetFile(stream, read_dictionary=list(dictionaries))
+        table = file.read(list(wanted) if wanted is not None else None)
+        table.validate(full=True)
+        return table if schema is None else table.cast(schema)
+
+
+def read_batches(path: Path | str, remedy: str, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+    """The same, of the columns of `schema`, so many rows at a time: for tables that memory should not hold whole."""
+    with _opened(path, remedy, schema.names) as (_, file):
+        for batch in file.iter_batches(rows, columns=schema.names):
+            yield batch.select(schema.names).cast(schema)
+
+
+@contextmanager
+def _opened(path: Path | str, remedy: str, columns: Sequence[str]) -> Iterator[tuple[IO[bytes], pq.ParquetFile]]:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"cannot read {path}: it does not exist; {remedy}.")
     with naming_path("read", path), path.open("rb") as stream:
         try:
             file = pq.ParquetFile(stream)
-            wanted = schema.names if schema is not None else columns
-            absent = [name for name in wanted or () if name not in file.schema_arrow.names]
+            absent = [name for name in columns if name not in file.schema_arrow.names]
             if absent:
                 raise UserError(f"cannot read {path}: it has no column '{absent[0]}'; {remedy}.")
-            if dictionaries:
-                file = pq.ParquetFile(stream, read_dictionary=list(dictionaries))
-            table = file.read(list(wanted) if wanted is not None else None)
-            table.validate(full=True)
-            return table if schema is None else table.cast(schema)
+            yield stream, file
         except (pa.ArrowException, OSError, ValueError) as error:
             # A cut file is an OSError to Arrow, without a number of the operating system.
             if isinstance(error, OSError) and error.errno is not None:

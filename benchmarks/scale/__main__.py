@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.scale import build, guard, sharding, start
+from benchmarks.scale import build, curation, guard, sharding, start
 
 
 def main() -> None:
@@ -24,6 +24,10 @@ def main() -> None:
     of_guard.add_argument("--vectors", type=int, default=400_000)
     of_guard.add_argument("--similarities", type=float, nargs="+", default=[0.72, 0.8, 0.9])
     of_guard.add_argument("--frames", type=int, default=400)
+    of_curation = parts.add_parser("curation", help="clusters and weights, by number of frames")
+    of_curation.add_argument("--frames", type=int, nargs="+", default=[20_000, 100_000])
+    of_curation.add_argument("--width", type=int, default=256)
+    of_curation.add_argument("--sample", type=int, default=10_000)
     options = parser.parse_args()
     if options.part == "start":
         start.main(options.samples, options.ranks)
@@ -31,6 +35,8 @@ def main() -> None:
         build.main(options.samples)
     elif options.part == "sharding":
         sharding.main(options.frames, options.jpeg_bytes)
+    elif options.part == "curation":
+        curation.main(options.frames, options.width, options.sample)
     elif options.part == "guard":
         guard.main(options.vectors, options.similarities, options.frames)
     else:

@@ -24,6 +24,7 @@ from pretrain.data.order import DataOrder
 from pretrain.data.sample_index import index_path, write_index
 from pretrain.data.sample_runs import sort_samples
 from pretrain.data.shards import open_shards
+from records.curation import read_weights, write_curation
 from records.shards import Manifest, ShardFolder, index_name, shard_name
 
 CORPORA, FRAMES_PER_VIDEO, SAMPLES_PER_SHARD = 5, 500, 10_000
@@ -34,7 +35,11 @@ MODES: dict[str, dict[str, Any]] = {
     "every sample once": {},
     "windows of 20 shards": {"window_shards": 20},
     "weights of corpora": {"weights": [3.0, 1.0, 1.0, 1.0, 1.0]},
+    "weights of single samples": {"table": "curation.parquet"},
+    "weights of single samples, windows of 20 shards": {"table": "curation.parquet", "window_shards": 20},
 }
+# A fifth of the frames is never seen, and no frame more often than so.
+MOST_USES = 16.0
 
 
 def generate(folder: Path, indexes: Path, samples: int) -> None:
@@ -62,6 +67,10 @@ def generate(folder: Path, indexes: Path, samples: int) -> None:
     names = [f"corpus{number}" for number in range(CORPORA)]
     path = index_path(folder, shards, indexes)
     write_index(path, pa.table(columns), runs, names, [10**9] * len(shards), "0" * 64)
+    weights = np.minimum(random.exponential(size=samples) ** 2, MOST_USES)
+    weights[random.random(samples) < 0.2] = 0.0
+    clusters = np.zeros((samples, 2), np.int32)
+    write_curation(folder / "curation.parquet", columns["key"], clusters, weights)
 
 
 def rank(folder: Path, indexes: Path, mode: str, go: Any, answer: Connection) -> None:
@@ -77,11 +86,14 @@ def rank(folder: Path, indexes: Path, mode: str, go: Any, answer: Connection) ->
         return result
 
     shards = timed("open", lambda: open_shards(folder, indexes=indexes))
-    words = {"weights": None, "window_shards": None, **MODES[mode]}
-    order: DataOrder = timed(
-        "order",
-        lambda: DataOrder(shards.runs, 0, BATCH, MICROGROUP, words["weights"], shards.shard_of, words["window_shards"]),
-    )
+    words = {"weights": None, "window_shards": None, "table": None, **MODES[mode]}
+
+    def ordered() -> DataOrder:
+        of_samples = read_weights(folder / words["table"], shards.keys) if words["table"] else None
+        windows = words["window_shards"]
+        return DataOrder(shards.runs, 0, BATCH, MICROGROUP, words["weights"], shards.shard_of, windows, of_samples)
+
+    order: DataOrder = timed("order", ordered)
     timed("first batch", lambda: order.batch(0))
     timed("a batch", lambda: order.batch(1))
     step = next(step for step in range(2, 10**9) if len(order.parts_of(step)) > 1)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.curate.clustering import Hierarchy, Ints
+from data_pipeline.curate.clustering import Hierarchy
+from data_pipeline.curate.mapped import Ints
 from runtime.config import option
 
 Weights = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass
@@ -25,10 +27,22 @@ class BalanceConfig:
     )
 
 
-def balanced_weights(hierarchy: Hierarchy, config: BalanceConfig, kept: NDArray[np.bool_] | None = None) -> Weights:
+def balanced_weights(hierarchy: Hierarchy, config: BalanceConfig, kept: Bools | None = None) -> Weights:
     """How often an epoch sees each frame [N], on the average 1; frames that are not `kept` [N] get 0."""
+    kept = np.ones(len(hierarchy.parents[0]), bool) if kept is None else kept
+    return _capped(_equal_shares(hierarchy, kept), config.most_uses)
+
+
+def too_few_left(hierarchy: Hierarchy, config: BalanceConfig, kept: Bools) -> Bools:
+    """Frames [N] of clusters of which so few are `kept` [N] that each would be seen more often than it may be."""
     of_frame = hierarchy.parents[0]
-    kept = np.ones(len(of_frame), bool) if kept is None else kept
+    wanting = np.zeros(len(hierarchy.centroids[0]), bool)
+    wanting[of_frame[_equal_shares(hierarchy, kept) > config.most_uses]] = True
+    return wanting[of_frame]
+
+
+def _equal_shares(hierarchy: Hierarchy, kept: Bools) -> Weights:
+    of_frame = hierarchy.parents[0]
     # Clusters without a frame that is kept take no share.
     alive = [np.bincount(of_frame[kept], minlength=len(hierarchy.centroids[0])) > 0]
     for parents, centroids in zip(hierarchy.parents[1:], hierarchy.centroids[1:], strict=True):
@@ -36,10 +50,10 @@ def balanced_weights(hierarchy: Hierarchy, config: BalanceConfig, kept: NDArray[
     shares = alive[-1] / alive[-1].sum()
     for level in range(len(alive) - 1, 0, -1):
         shares = _divided(shares, hierarchy.parents[level], alive[level - 1])
-    return _capped(_divided(shares, of_frame, kept) * len(of_frame), config.most_uses)
+    return _divided(shares, of_frame, kept) * len(of_frame)
 
 
-def _divided(shares: Weights, parents: Ints, takes: NDArray[np.bool_]) -> Weights:
+def _divided(shares: Weights, parents: Ints, takes: Bools) -> Weights:
     """Each cluster's share in equal parts to those of its members that take part."""
     members = np.bincount(parents[takes], minlength=len(shares))
     result: Weights = np.where(takes, shares[parents] / np.maximum(members[parents], 1), 0.0)

@@ -9,6 +9,10 @@ The coarsest level joins centroids by average linkage and is cut where the heigh
 k-means would cut the most frequent scene, which still has the most centroids, before it parts two rare ones. Where no
 gap is clear, nothing is joined.
 
+Of very many frames a sample is clustered, and all are assigned to its clusters, a chunk at a time: in memory are the
+sample and a few numbers for each frame. Half of the sample is evenly spaced; the other half is drawn by the distance
+from what the first half shows, because a rare scene is a few frames that an even sample misses.
+
 Everything is a function of the features, the levels and the seed.
 """
 
@@ -19,14 +23,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from data_pipeline.curate.mapped import CHUNK, Features, Floats, Ints
 from runtime.config import option
 from runtime.errors import UserError
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-
 # Rounds in which the first centres are drawn; in each the distances of all points are computed once.
 _START_ROUNDS = 8
+# Centres of the even half of a sample, from which the distances of all frames are measured.
+_ROUGH = 1024
 # Centroids that the coarsest level joins, at most: all distances among them are in memory.
 _JOINED_MOST = 4000
 # A gap between two joins is clear when it is so much of the highest one. Planted scenes had 0.22 or more, features
@@ -46,6 +50,9 @@ class ClusteringConfig:
     iterations: int = option("Iterations of k-means.", 20, low=1)
     resamplings: int = option("How often a level is clustered again on points next to its centroids.", 3, low=0)
     resampled_points: int = option("Points next to each centroid that take part in it.", 4, low=1)
+    sample_frames: int = option(
+        "Frames on which k-means is trained, at most: they are in memory. All frames are assigned.", 1_000_000, low=2
+    )
 
     def levels(self, frames: int) -> list[int]:
         """Numbers of clusters, the finest first; of the last level it is an upper bound."""
@@ -71,26 +78,51 @@ class Hierarchy:
         return np.stack(columns, axis=1).astype(np.int32)
 
 
-def cluster(features: Floats, config: ClusteringConfig, seed: int) -> Hierarchy:
+def cluster(features: Features, config: ClusteringConfig, seed: int) -> Hierarchy:
     """Cluster rows of unit length [N, D]."""
-    if not len(features) or not np.isfinite(features).all():
+    if not len(features) or not all(np.isfinite(some).all() for _, some in features.chunks()):
         raise UserError("there are no features to cluster, or some are not finite; check the network.")
-    parents, centroids = [], []
-    points = np.ascontiguousarray(features, np.float32)
     counts = config.levels(len(features))
-    for level, count in enumerate(counts):
-        of_level = seed * 1000 + level
-        if level == len(counts) - 1:
-            of_point = _joined(points, config.coarsest_most)
-            centres = _means(points, of_point)
-        else:
-            resamplings = config.resamplings if level == 0 else 0
-            centres = _resampled_kmeans(points, count, config, resamplings, of_level)
-            of_point, centres = _without_empty(nearest(points, centres), centres)
+    sample = features.take(_sample(features, config, seed))
+    points = _resampled_kmeans(sample, counts[0], config, config.resamplings, seed * 1000)
+    del sample
+    of_point = np.concatenate([nearest(some, points) for _, some in features.chunks()])
+    of_point, points = _without_empty(of_point, points)
+    parents, centroids = [of_point], [points]
+    for level, count in enumerate(counts[1:-1], start=1):
+        centres = _resampled_kmeans(points, count, config, 0, seed * 1000 + level)
+        of_point, points = _without_empty(nearest(points, centres), centres)
         parents.append(of_point)
-        centroids.append(centres)
-        points = centres
-    return Hierarchy(parents, centroids)
+        centroids.append(points)
+    of_point = _joined(points, config.coarsest_most)
+    return Hierarchy([*parents, of_point], [*centroids, _means(points, of_point)])
+
+
+def _sample(features: Features, config: ClusteringConfig, seed: int) -> Ints:
+    """Rows on which k-means is trained: all, or as many as are wanted, rising."""
+    count, wanted = len(features), config.sample_frames
+    if count <= wanted:
+        return np.arange(count)
+    evenly = np.arange(wanted // 2) * count // (wanted // 2)
+    rough = features.take(evenly[:: -(-len(evenly) // _ROUGH)])
+    far = np.concatenate([_distances(some, rough, nearest(some, rough)) for _, some in features.chunks()])
+    far[evenly] = 0
+    drawn = _drawn(far, wanted - len(evenly), np.random.Generator(np.random.PCG64(seed)))
+    return np.union1d(evenly, drawn)
+
+
+def _drawn(likely: NDArray[np.float64], wanted: int, rng: np.random.Generator) -> Ints:
+    """So many places, each the more likely the larger its number is; never those of 0."""
+    race = np.where(likely > 0, rng.exponential(size=len(likely)) / np.maximum(likely, 1e-30), np.inf)
+    order = np.argsort(race, kind="stable")[:wanted]
+    return order[np.isfinite(race[order])]
+
+
+def _distances(points: Floats, centres: Floats, of_point: Ints) -> NDArray[np.float64]:
+    """The squared distance of each point from its centre."""
+    chunks = [slice(begin, begin + CHUNK) for begin in range(0, len(points), CHUNK)]
+    squares = (np.square(points[some] - centres[of_point[some]]) for some in chunks)
+    return np.concatenate([some.sum(1, dtype=np.float64) for some in squares])
 
 
 def nearest(points: Floats, centres: Floats) -> Ints:
@@ -140,7 +172,7 @@ def _means(points: Floats, of_point: Ints) -> Floats:
 def _next_to(points: Floats, centres: Floats, most: int) -> Ints:
     """Of each cluster the points nearest to its centre, at most so many, in the order of the points."""
     of_point = nearest(points, centres)
-    distance = np.square(points - centres[of_point]).sum(1)
+    distance = _distances(points, centres, of_point)
     line = np.lexsort((np.arange(len(points)), distance, of_point))
     starts = np.searchsorted(of_point[line], np.arange(len(centres)))
     rank = np.arange(len(points)) - starts[of_point[line]]
@@ -159,12 +191,10 @@ def _far_apart(points: Floats, count: int, seed: int) -> Floats:
     likely = np.ones(len(points))
     for number in range(_START_ROUNDS):
         wanted = -(-count * (number + 1) // _START_ROUNDS) - int(chosen.sum())
-        race = np.where(likely > 0, rng.exponential(size=len(points)) / np.maximum(likely, 1e-30), np.inf)
-        race[chosen] = np.inf
-        order = np.argsort(race, kind="stable")[:wanted]
-        chosen[order[np.isfinite(race[order])]] = True
+        likely[chosen] = 0
+        chosen[_drawn(likely, wanted, rng)] = True
         centres = points[chosen]
-        likely = np.square(points - centres[nearest(points, centres)]).sum(1, dtype=np.float64)
+        likely = _distances(points, centres, nearest(points, centres))
     missing = count - int(chosen.sum())  # there are fewer different points than centres
     return np.concatenate([points[chosen], points[np.flatnonzero(~chosen)[:missing]]])
 

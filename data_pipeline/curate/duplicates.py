@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from data_pipeline.curate.mapped import Features, Floats, Ints
 from runtime.config import option
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 Times = NDArray[np.float64]
 
-# Rows of a cluster whose similarities are computed at a time.
-_BLOCK = 2048
+# Frames of a cluster that are compared with so many others of it at a time.
+_BLOCK, _OTHERS = 1024, 4096
 # Fewer right matches than this say nothing about a precision of 0.99.
 _FEWEST = 100
 
@@ -46,7 +45,7 @@ class Measured:
 
 
 def best_matches(
-    features: Floats, clusters: Ints, videos: Ints, seconds: Times, moment_seconds: float
+    features: Features, clusters: Ints, videos: Ints, seconds: Times, moment_seconds: float
 ) -> tuple[Floats, Floats]:
     """For each frame its largest similarity to one of the same moment, and to one of another video; -1 for none.
 
@@ -54,14 +53,17 @@ def best_matches(
     """
     same, other = (np.full(len(features), -1.0, np.float32) for _ in range(2))
     for rows in _members(clusters):
-        for begin in range(0, len(rows), _BLOCK):
-            some = rows[begin : begin + _BLOCK]
-            products = features[some] @ features[rows].T  # [n, cluster]
-            of_video = videos[some][:, None] == videos[rows]
-            near = of_video & (np.abs(seconds[some][:, None] - seconds[rows]) <= moment_seconds)
-            near[np.arange(len(some)), np.arange(begin, begin + len(some))] = False
-            same[some] = np.where(near, products, -1.0).max(1)
-            other[some] = np.where(of_video, -1.0, products).max(1)
+        for begin in range(0, len(rows), _OTHERS):
+            others = rows[begin : begin + _OTHERS]
+            of_others = features.take(others)
+            for first in range(0, len(rows), _BLOCK):
+                some = rows[first : first + _BLOCK]
+                products = features.take(some) @ of_others.T  # [n, others]
+                of_video = videos[some][:, None] == videos[others]
+                near = of_video & (np.abs(seconds[some][:, None] - seconds[others]) <= moment_seconds)
+                near &= some[:, None] != others  # not itself
+                same[some] = np.maximum(same[some], np.where(near, products, -1.0).max(1))
+                other[some] = np.maximum(other[some], np.where(of_video, -1.0, products).max(1))
     return same, other
 
 
@@ -79,14 +81,19 @@ def choose_threshold(same: Floats, other: Floats, config: NearDuplicatesConfig) 
     return Measured(float(candidates[first]), float(precision[first]), int(right[first]), int(wrong[first]))
 
 
-def duplicates(features: Floats, clusters: Ints, threshold: float) -> NDArray[np.bool_]:
+def duplicates(features: Features, clusters: Ints, threshold: float) -> NDArray[np.bool_]:
     """Frames [N] that are as alike as `threshold` to an earlier one of their cluster that stays."""
     gone = np.zeros(len(features), bool)
     for rows in _members(clusters):
-        some = features[rows]
-        for place in range(1, len(rows)):
-            stays = ~gone[rows[:place]]
-            gone[rows[place]] = bool((some[:place][stays] @ some[place] >= threshold).any())
+        kept, count = np.empty((min(len(rows), _BLOCK), features.width), np.float32), 0  # those that stay, so far
+        for begin in range(0, len(rows), _BLOCK):
+            for row, one in zip(rows[begin:], features.take(rows[begin : begin + _BLOCK]), strict=False):
+                gone[row] = bool((kept[:count] @ one >= threshold).any())
+                if not gone[row]:
+                    if count == len(kept):
+                        kept = np.concatenate([kept, np.empty_like(kept)])
+                    kept[count] = one
+                    count += 1
     return gone
 
 

@@ -24,6 +24,7 @@ from backbone import extract_features
 from backbone.networks import find_network
 from data_pipeline.cluster import ray_session, run_tasks
 from data_pipeline.config import RayConfig
+from data_pipeline.curate.mapped import Features
 from records.shards import ShardFolder, index_name, read_index
 from runtime.console import say, track
 from runtime.errors import UserError
@@ -37,14 +38,14 @@ _BATCH = 32
 class Frames:
     """Keys [N] and unit features [N, D], in the order of shards and of keys."""
 
-    keys: pa.Array
-    features: NDArray[np.float32]
-    shards: list[ShardImages]
+    keys: pa.ChunkedArray  # a chunk per shard
+    features: Features
+    shards: list[Path]
 
     def picture(self, row: int) -> Image.Image:
-        ends = np.cumsum([len(shard) for shard in self.shards])
+        ends = np.cumsum([len(keys) for keys in self.keys.chunks])
         number = int(np.searchsorted(ends, row, side="right"))
-        return self.shards[number][row - int(ends[number]) + len(self.shards[number])]
+        return ShardImages(self.shards[number])[row - int(ends[number])]  # counted from the shard's end
 
 
 def frame_features(shards: Path, network: str, work: Path, config: RayConfig) -> Frames:
@@ -62,12 +63,11 @@ def frame_features(shards: Path, network: str, work: Path, config: RayConfig) ->
         with ray_session(config) as at_once:
             for _ in track(run_tasks(_compute, todo, at_once, config.retries), "features", len(todo), "shards"):
                 pass
-    images = [ShardImages(shards / name) for name in names]
-    features = [_read(path) for path in paths]
-    if [len(some) for some in images] != [len(some) for some in features]:
+    keys = [pa.array(ShardImages(shards / name).keys, pa.string()) for name in names]
+    parts = [_mapped(path) for path in paths]
+    if [len(some) for some in keys] != [len(some) for some in parts]:
         raise UserError(f"{work} holds features of other frames; remove it and run curate again.")
-    keys = pa.array([key for some in images for key in some.keys], pa.string())
-    return Frames(keys, np.concatenate(features), images)
+    return Frames(pa.chunked_array(keys, pa.string()), Features(parts), [shards / name for name in names])
 
 
 def _print(shard: Path, weights_sha256: str) -> str:
@@ -76,9 +76,9 @@ def _print(shard: Path, weights_sha256: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _read(path: Path) -> NDArray[np.float32]:
+def _mapped(path: Path) -> NDArray[np.float32]:
     try:
-        features: NDArray[np.float32] = np.load(path, allow_pickle=False)
+        features: NDArray[np.float32] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"cannot read the features {path} ({error}); remove the file and run curate again.") from error
     return features

@@ -14,6 +14,7 @@ from backbone import extract_features
 from backbone.networks import find_network
 from data_pipeline.curate.config import CurateConfig
 from data_pipeline.curate.features import Frames, frame_features, unit_rows
+from data_pipeline.curate.mapped import Features
 from data_pipeline.examples import thumbnail
 from records.curation import CurationFolder
 from runtime import pages
@@ -23,7 +24,7 @@ from runtime.errors import UserError
 from runtime.files import write_text
 from runtime.images import open_image
 
-_STYLE = "img { height: 9rem; margin: 0.25rem; }"
+_STYLE = "figure { display: inline-block; margin: 0.25rem; } img { height: 7rem; }"
 
 
 def look_up(shards: Path, examples: Sequence[Path], out: Path, most: int, curation: Path | None = None) -> list[str]:
@@ -54,31 +55,40 @@ def look_up(shards: Path, examples: Sequence[Path], out: Path, most: int, curati
     return keys
 
 
-def most_similar(
-    features: NDArray[np.float32], examples: NDArray[np.float32], most: int
-) -> tuple[list[int], NDArray[np.float32]]:
+def most_similar(features: Features, examples: NDArray[np.float32], most: int) -> tuple[list[int], NDArray[np.float32]]:
     """Rows of unit features [N, D] by their largest similarity to any example [E, D]; of equals the earlier first."""
     import faiss
 
-    index = faiss.IndexFlatIP(features.shape[1])
-    index.add(features)
-    similarity, rows = index.search(examples, min(most, len(features)))  # [E, most]
     best: dict[int, float] = {}
-    for row, value in zip(rows.ravel().tolist(), similarity.ravel().tolist(), strict=True):
-        best[row] = max(value, best.get(row, -2.0))
-    found = sorted(best, key=lambda row: (-best[row], row))[:most]
+    for begin, some in features.chunks():
+        index = faiss.IndexFlatIP(features.width)
+        index.add(some)
+        similarity, rows = index.search(examples, min(most, len(some)))  # [E, most]
+        for row, value in zip((begin + rows.ravel()).tolist(), similarity.ravel().tolist(), strict=True):
+            best[row] = max(value, best.get(row, -2.0))
+        best = {row: best[row] for row in _first(best, most)}
+    found = _first(best, most)
     return found, np.array([best[row] for row in found], np.float32)
 
 
-def _page(frames: Frames, examples: Sequence[Path], rows: Sequence[int], similarity: NDArray[np.float32]) -> str:
-    def shown(picture: NDArray[np.uint8], said: str) -> str:
-        return pages.image(thumbnail(picture), said, "jpeg")
+def _first(best: dict[int, float], most: int) -> list[int]:
+    return sorted(best, key=lambda row: (-best[row], row))[:most]
 
-    given = "".join(shown(np.asarray(open_image(path)), f"example {n}") for n, path in enumerate(examples, 1))
+
+def _page(frames: Frames, examples: Sequence[Path], rows: Sequence[int], similarity: NDArray[np.float32]) -> str:
+    def shown(picture: NDArray[np.uint8], name: str, said: str) -> str:
+        return f"<figure>{pages.image(thumbnail(picture), name, 'jpeg')}<figcaption>{said}</figcaption></figure>"
+
+    given = "".join(
+        shown(np.asarray(open_image(path)), f"example {n}", f"example {n}") for n, path in enumerate(examples, 1)
+    )
     found = "".join(
-        shown(np.asarray(frames.picture(row)), f"{frames.keys[row]}: {value:.3f}")
-        for row, value in zip(rows, similarity.tolist(), strict=True)
+        shown(np.asarray(frames.picture(row)), str(frames.keys[row]), f"{number}: {value:.3f}")
+        for number, (row, value) in enumerate(zip(rows, similarity.tolist(), strict=True), 1)
     )
-    return pages.page(
-        "More like these", pages.section("Examples", given) + pages.section("Most like them", found), _STYLE
+    heading = (
+        f"<h1>The {len(rows):,} frames most like these</h1><p>Below each frame its largest cosine similarity to any of "
+        "the examples; 1 is the same picture. Frames are named in the list beside this page, in the same order.</p>"
     )
+    sections = pages.section("Examples", given) + pages.section("Most like them", found)
+    return pages.page("More like these", heading + sections, _STYLE)

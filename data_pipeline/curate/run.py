@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from data_pipeline.curate.balance import balanced_weights
-from data_pipeline.curate.clustering import cluster
+from data_pipeline.curate.balance import balanced_weights, too_few_left
+from data_pipeline.curate.clustering import Hierarchy, cluster
 from data_pipeline.curate.config import CurateConfig
-from data_pipeline.curate.duplicates import NearDuplicatesConfig, best_matches, choose_threshold, duplicates
+from data_pipeline.curate.duplicates import best_matches, choose_threshold, duplicates
 from data_pipeline.curate.features import frame_features
+from data_pipeline.curate.mapped import Features
 from data_pipeline.curate.page import write_page
 from data_pipeline.curate.rows import frame_rows, videos_and_seconds
 from records.curation import CurationFolder, write_curation
@@ -34,11 +35,11 @@ def curate(shards: Path, config: CurateConfig) -> CurationFolder:
         frames = frame_features(shards, config.network, folder.features, config.ray)
         hierarchy = cluster(frames.features, config.clustering, config.seed)
         clusters, rows = hierarchy.of_frames(), frame_rows(shards, frames.keys)
-        gone, removal = _near_duplicates(frames.features, hierarchy.parents[0], rows, config.near_duplicates)
+        gone, removal = _near_duplicates(frames.features, hierarchy, rows, config)
         say(removal)
         weights = balanced_weights(hierarchy, config.balance, ~gone)
         write_curation(folder.table, frames.keys, clusters, weights)
-        write_page(folder.page, frames, rows, clusters, weights, removal)
+        write_page(folder.page, frames, rows, clusters, weights, removal, config.balance.most_uses)
     counts = " in ".join(f"{len(centroids):,}" for centroids in hierarchy.centroids)
     seen = int(np.count_nonzero(weights < 1))
     say(f"{len(weights):,} frames in {counts} clusters; {seen:,} are seen less often than before: {folder.table}")
@@ -47,20 +48,22 @@ def curate(shards: Path, config: CurateConfig) -> CurationFolder:
 
 
 def _near_duplicates(
-    features: NDArray[np.float32], clusters: NDArray[np.int64], rows: pa.Table, config: NearDuplicatesConfig
+    features: Features, hierarchy: Hierarchy, rows: pa.Table, config: CurateConfig
 ) -> tuple[NDArray[np.bool_], str]:
     """Which frames go [N], and a sentence about it."""
-    gone = np.zeros(len(features), bool)
-    if not config.remove:
+    gone, clusters, near = np.zeros(len(features), bool), hierarchy.parents[0], config.near_duplicates
+    if not near.remove:
         return gone, "Near-duplicates were not looked for."
     videos, seconds = videos_and_seconds(rows)
-    measured = choose_threshold(*best_matches(features, clusters, videos, seconds, config.seconds), config)
+    measured = choose_threshold(*best_matches(features, clusters, videos, seconds, near.seconds), near)
     if measured.threshold is None:
         return gone, (
-            f"No near-duplicates were removed: at no similarity of {config.lowest_similarity:g} or more there are "
-            f"enough matches of one moment whose precision is {config.precision:g}."
+            f"No near-duplicates were removed: at no similarity of {near.lowest_similarity:g} or more there are "
+            f"enough matches of one moment whose precision is {near.precision:g}."
         )
     gone = duplicates(features, clusters, measured.threshold)
+    # A rare scene is better seen in frames that hardly differ than in one of them alone.
+    gone &= ~too_few_left(hierarchy, config.balance, ~gone)
     return gone, (
         f"{int(gone.sum()):,} near-duplicates have the weight 0: frames whose similarity to another one is "
         f"{measured.threshold:.4f} or more. There the precision is {measured.precision:.4f}: {measured.right:,} frames "

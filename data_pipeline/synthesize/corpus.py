@@ -7,6 +7,7 @@ import io
 import multiprocessing
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import Any
 import cv2
 
 from data_pipeline.synthesize.devices import geometry_of
+from data_pipeline.synthesize.imbalanced import DULL, IMBALANCED, RARE, plan_imbalanced
 from data_pipeline.synthesize.labelled import LabelledPlan, make_labelled, plan_labelled
 from data_pipeline.synthesize.plan import SIZES, SourcePlan, plan_sources
 from data_pipeline.synthesize.planted import (
@@ -40,6 +42,7 @@ from data_pipeline.synthesize.truth import (
     Duplicate,
     EvaluationImage,
     Geometry,
+    Imbalance,
     Segmented,
     Source,
     Span,
@@ -106,7 +109,8 @@ def _already_there(directory: Path, size: str, seed: int) -> Truth | None:
 
 def _make_all(directory: Path, size: str, seed: int, processes: int) -> Truth:
     labelled = plan_labelled(size, seed)
-    plans = add_leaks(plan_sources(size, seed), labelled, seed)
+    is_whole = size != IMBALANCED
+    plans = add_leaks(plan_sources(size, seed), labelled, seed) if is_whole else plan_imbalanced()
     copies, defects = plan_copies(plans, size), plan_defects(plans, size)
     segmented = plan_segmented(size, seed)
     jobs = len(labelled) + len(segmented) + 2 * len(plans) + len(copies) + len(defects)
@@ -119,9 +123,10 @@ def _make_all(directory: Path, size: str, seed: int, processes: int) -> Truth:
         found: list[list[Segmented]] = run(bar, partial(make_segmented, directory, seed=seed), segmented)
         polyps = _labelled_polyps(labelled, regions)
         boxes: list[list[FrameBoxes]] = run(bar, partial(frame_boxes, labelled=polyps, seed=seed), plans)
-    write_bytes(directory / ERS_COPY[0], (directory / ERS_COPY[1]).read_bytes())
+    if is_whole:
+        write_bytes(directory / ERS_COPY[0], (directory / ERS_COPY[1]).read_bytes())
+        _write_endofm_list(directory)
     sources, duplicates = _describe_sources(plans, copies)
-    _write_endofm_list(directory)
     write_regions(directory, [region for of_scene in regions for region in of_scene])
     write_frame_boxes(directory, [row for of_source in boxes for row in of_source])
     pictures = [picture for of_scene in found for picture in of_scene]
@@ -140,7 +145,15 @@ def _make_all(directory: Path, size: str, seed: int, processes: int) -> Truth:
         leaks=tuple(leak for plan in plans for leak in describe_leaks(plan)),
         duplicates=tuple(duplicates),
         defects=tuple(broken),
+        imbalance=None if is_whole else Imbalance(DULL, RARE, _frames_of_scenes(plans)),
     )
+
+
+def _frames_of_scenes(plans: list[SourcePlan]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for span in (span for plan in plans for span in plan.scenes):
+        counts[span.what] += span.last - span.first + 1
+    return dict(counts)
 
 
 def _labelled_polyps(plans: list[LabelledPlan], regions: list[list[Region]]) -> dict[str, LabelledPolyps]:
@@ -192,6 +205,8 @@ def _describe_sources(plans: list[SourcePlan], copies: list[CopyPlan]) -> tuple[
         sources[source.path] = source
         duplicates.append(duplicate)
     path, original = ERS_COPY
+    if original.rpartition("/")[0] not in sources:
+        return list(sources.values()), duplicates
     duplicates.append(Duplicate(path, original, "byte_copy", 1))
     folder, of = sources[path.rpartition("/")[0]], sources[original.rpartition("/")[0]]
     index = int(Path(original).stem) - 1

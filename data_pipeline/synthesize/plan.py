@@ -30,12 +30,12 @@ RI_VCE_ORGANS = {
 class Size(NamedTuple):
     """How many times as much as `small` has."""
 
-    sources: int  # and pictures with masks
+    sources: int  # and pictures with masks; 0: `imbalanced.py` plans its own, and nothing else is planted
     labelled: int
 
 
 # A gain in kNN of some points is told from noise by 640 labelled pictures, not by 320.
-SIZES = {"small": Size(1, 1), "demo": Size(1, 2), "medium": Size(5, 5)}
+SIZES = {"small": Size(1, 1), "demo": Size(1, 2), "medium": Size(5, 5), "imbalanced": Size(0, 1)}
 
 
 @dataclass(frozen=True)

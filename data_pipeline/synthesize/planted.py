@@ -108,7 +108,9 @@ def plan_copies(plans: list[SourcePlan], size: str) -> list[CopyPlan]:
     """EndoFM-pretrain re-uses ColonoscopicDS and LDPolypVideo; the others are accidents of collecting."""
     by_path = {plan.path: plan for plan in plans}
     times = SIZES[size].sources
-    copies = []
+    copies: list[CopyPlan] = []
+    if not times:
+        return copies
     for component, source, width in (
         ("Colonoscopic", "colonoscopicds/hyperplasic/hyperplasic_01_WL.mp4", 342),
         ("LDPolypVideo", "ldpolypvideo/Videos/1.avi", 320),
@@ -167,6 +169,8 @@ class DefectPlan:
 def plan_defects(plans: list[SourcePlan], size: str) -> list[DefectPlan]:
     by_path = {plan.path: plan for plan in plans}
     times = SIZES[size].sources
+    if not times:
+        return []
     truncated = f"colonoscopicds/hyperplasic/hyperplasic_{times + 1:02d}_WL.mp4"
     no_index = f"endofm-pretrain/Renji-colonoscope/{2 * times + 1:05d}.mp4"
     like_colonoscopic = by_path["colonoscopicds/serrated/serrated_01_WL.mp4"]

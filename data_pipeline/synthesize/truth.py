@@ -149,6 +149,15 @@ class Defect:
 
 
 @dataclass(frozen=True)
+class Imbalance:
+    """How unevenly the scenes of the sources are spread, where that is planted."""
+
+    dull: str
+    rare: tuple[str, ...]
+    frames: dict[str, int]  # by kind of scene, in all sources
+
+
+@dataclass(frozen=True)
 class Truth:
     """Everything that is known of one synthetic corpus."""
 
@@ -161,6 +170,7 @@ class Truth:
     leaks: tuple[Leak, ...]
     duplicates: tuple[Duplicate, ...]
     defects: tuple[Defect, ...]
+    imbalance: Imbalance | None = None
     format: int = field(default=FORMAT)
 
     def geometry_of(self, item: Source | EvaluationImage) -> Geometry:
@@ -190,12 +200,17 @@ def read_truth(directory: Path | str) -> Truth:
         leaks=tuple(Leak(**values) for values in content["leaks"]),
         duplicates=tuple(Duplicate(**values) for values in content["duplicates"]),
         defects=tuple(Defect(**values) for values in content["defects"]),
+        imbalance=_imbalance(content.get("imbalance")),
     )
 
 
 def _box(values: list[int]) -> Box:
     left, top, right, bottom = values
     return (left, top, right, bottom)
+
+
+def _imbalance(values: dict[str, Any] | None) -> Imbalance | None:
+    return None if values is None else Imbalance(values["dull"], tuple(values["rare"]), values["frames"])
 
 
 def _geometry(values: dict[str, Any]) -> Geometry:

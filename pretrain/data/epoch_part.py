@@ -13,31 +13,15 @@ Nothing is laid out in advance but these orders: a batch is computed when it is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pretrain.data.epoch_samples import Samples
 from pretrain.data.keyed_random import Ints, Words, permuted, shuffled, words_of
 
 # Orders of turns per part; the more there are, the less often two videos meet in more than one batch.
 _BLOCKS = 64
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Samples in runs: those of a video are neighbours. `places` None: the numbers 0 … n − 1."""
-
-    places: NDArray[np.integer] | None  # [n], where each sample stands in the corpus as sorted by `DataOrder`
-    uses: int | NDArray[np.integer]  # of all samples, or [n]
-    starts: Ints  # [R + 1], where runs begin in `places`
-    videos: Ints  # [R]
-    corpora: Ints  # [R]
-
-    @property
-    def samples(self) -> int:
-        return int(self.starts[-1])
 
 
 class Members(NamedTuple):
@@ -52,17 +36,18 @@ class Members(NamedTuple):
 class EpochPart:
     """Samples dealt to the batches `first_batch`, …; of the first and the last a part may belong to the neighbours.
 
-    `edges` [batches + 1]: positions in the run at which the batches begin and end, cut to this part. `stream` names its
-    random numbers.
+    `corpora` [R]: of each run. `edges` [batches + 1]: positions in training at which the batches begin and end, cut to
+    this part. `stream` names its random numbers.
     """
 
-    def __init__(self, runs: Runs, first_batch: int, edges: Ints, stream: tuple[int, ...]) -> None:
-        self.runs, self.first_batch, self.stream = runs, first_batch, stream
+    def __init__(self, samples: Samples, corpora: Ints, first_batch: int, edges: Ints, stream: tuple[int, ...]) -> None:
+        self._samples, self.first_batch, self.stream = samples, first_batch, stream
         self.batches = len(edges) - 1
+        counts = samples.counts
+        videos = np.flatnonzero(counts)  # a run is numbered as its video
         # The line: runs by corpus, then at random. From here on runs are numbered by their places in it.
-        order = np.lexsort((words_of((*stream, 0), runs.videos), runs.corpora))
-        self.videos, self.corpora = runs.videos[order], runs.corpora[order]
-        self.sizes, self._first_place = np.diff(runs.starts)[order], runs.starts[:-1][order]
+        self.videos = videos[np.lexsort((words_of((*stream, 0), videos), corpora[videos]))]
+        self.corpora, self.sizes = corpora[self.videos], counts[self.videos]
         self.line_starts = np.concatenate([[0], np.cumsum(self.sizes)])
         self._swapped: tuple[Ints, Ints] = (np.empty(0, np.int64), np.empty(0, np.int64))
         self._prepare_rounds(np.diff(edges))
@@ -166,11 +151,6 @@ class EpochPart:
     def _members_at(self, positions: Ints) -> Members:
         run = self.runs_at(positions)
         keys: Words = words_of((*self.stream, 2), self.videos[run])
-        index = self._first_place[run] + permuted(positions - self.line_starts[run], self.sizes[run], keys)
-        uses = self.runs.uses
-        return Members(
-            places=index if self.runs.places is None else self.runs.places[index].astype(np.int64),
-            uses=np.full(len(index), uses) if isinstance(uses, int) else uses[index].astype(np.int64),
-            videos=self.videos[run],
-            corpora=self.corpora[run],
-        )
+        numbers = permuted(positions - self.line_starts[run], self.sizes[run], keys)
+        places, uses = self._samples.find(self.videos[run], numbers)
+        return Members(places, uses, self.videos[run], self.corpora[run])

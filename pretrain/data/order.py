@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pretrain.data.border import separate_videos
-from pretrain.data.epoch_part import EpochPart, Members, Runs
-from pretrain.data.keyed_random import Ints, random_words, shuffled, shuffled_stretch, words_of
-from pretrain.data.sample_runs import SampleRuns, sorted_by
+from pretrain.data.corpus_weights import CorpusWeights
+from pretrain.data.epoch_part import EpochPart, Members
+from pretrain.data.epoch_samples import EpochSamples, Samples, all_once
+from pretrain.data.keyed_random import Ints, random_words, shuffled, words_of
+from pretrain.data.sample_runs import SampleRuns
 from pretrain.data.sample_weights import SampleWeights
 from runtime.errors import UserError
 
@@ -49,10 +51,9 @@ class OrderedBatch(NamedTuple):
 
 
 class _Selection(NamedTuple):
-    """The samples of an epoch, sorted as the corpus is."""
+    """The samples of an epoch."""
 
-    places: NDArray[np.integer] | None  # None: all of them
-    uses: int | NDArray[np.int32]
+    samples: EpochSamples
     edges: Ints  # [windows + 1], positions in the run at which windows begin and end
 
 
@@ -86,9 +87,12 @@ class DataOrder:
         self.seed, self.batch_images, self.microgroup_images = seed, batch_images, microgroup_images
         self._take(samples)
         sizes = np.diff(self._corpus_starts)
-        self._of_samples = None if sample_weights is None else SampleWeights(sample_weights[self._rows])
-        self._is_weighted = weights is not None or sample_weights is not None
-        self._counts = sizes if weights is None else _shares(np.asarray(weights, float), sizes)
+        self._of_corpora = self._of_samples = None
+        if sample_weights is not None:
+            self._of_samples = SampleWeights(sample_weights, self._rows, self._run_starts)
+        elif weights is not None:
+            self._of_corpora = CorpusWeights(weights, self._corpus_starts, self._run_corpora, self._run_starts)
+        self._counts = sizes if self._of_corpora is None else self._of_corpora.counts
         self.epoch_images = int(self._counts.sum())
         self._windows, self._shard_count = 1, 0
         self._shards: NDArray[np.int32] | None = None
@@ -97,17 +101,12 @@ class DataOrder:
             self._shards = shards[self._rows].astype(np.int32, copy=False)
             self._shard_count = int(self._shards.max()) + 1
             self._windows = -(-self._shard_count // window_shards)
-        self._run_of_place: NDArray[np.int32] | None = None
-        if self._is_weighted or self._shards is not None:
-            runs = np.arange(len(self._run_videos), dtype=np.int32)
-            self._run_of_place = np.repeat(runs, np.diff(self._run_starts))
         self._selections: dict[int, _Selection] = {}
         self._parts: dict[PartName, EpochPart] = {}
 
     def _take(self, samples: SampleRuns) -> None:
         """A sample's place among the sorted ones stands for it from here on."""
         self._rows = samples.rows  # [N], by place
-        self._run_videos = np.arange(len(samples.sizes))
         self._run_corpora = samples.corpora
         self._run_starts = np.concatenate([[0], np.cumsum(samples.sizes)])
         corpus_sizes = np.bincount(samples.corpora, weights=samples.sizes).astype(np.int64)
@@ -183,74 +182,42 @@ class DataOrder:
         begin, end = int(edges[window]), int(edges[window + 1])
         first, last = begin // B, (end - 1) // B
         batch_edges = np.clip(np.arange(first, last + 2) * B, begin, end)
-        return EpochPart(self._runs(name), first, batch_edges, (self.seed, _PART, *name))
+        return EpochPart(self._samples(name), self._run_corpora, first, batch_edges, (self.seed, _PART, *name))
 
-    def _runs(self, name: PartName) -> Runs:
+    def _samples(self, name: PartName) -> Samples:
         """The samples of a part."""
-        selection = self._selection(name[0])
-        places, uses = selection.places, selection.uses
-        if self._shards is not None:
-            window_of = np.zeros(self._shard_count, bool)
-            window_of[self._window_shards(*name)] = True
-            is_ours = window_of[self._shards if places is None else self._shards[places]]
-            uses = uses if isinstance(uses, int) else uses[is_ours]
-            places = np.flatnonzero(is_ours) if places is None else places[is_ours]
-        if places is None:
-            return Runs(None, uses, self._run_starts, self._run_videos, self._run_corpora)
-        assert self._run_of_place is not None
-        counts = np.bincount(self._run_of_place[places], minlength=len(self._run_videos))
-        runs = np.flatnonzero(counts)
-        starts = np.concatenate([[0], np.cumsum(counts[runs])])
-        return Runs(places, uses, starts, self._run_videos[runs], self._run_corpora[runs])
+        samples = self._selection(name[0]).samples
+        if self._shards is None:
+            return samples
+        chosen = np.zeros(self._shard_count, bool)
+        chosen[self._window_shards(*name)] = True
+        return samples.of_shards(self._shards, chosen)
 
     def _selection(self, epoch: int) -> _Selection:
         """Which samples an epoch has, and where its windows begin and end."""
         if epoch not in self._selections:
-            places, uses = self._weighted(epoch) if self._is_weighted else (None, epoch)
+            samples = self._epoch(epoch)
             start = epoch * self.epoch_images
             edges = np.array([start, start + self.epoch_images])
             if self._shards is not None:
-                samples = np.bincount(self._shards if places is None else self._shards[places])
-                samples = np.pad(samples, (0, self._shard_count - len(samples)))
-                windows = [samples[self._window_shards(epoch, window)].sum() for window in range(self._windows)]
+                per_shard = samples.per_shard(self._shards, self._shard_count)
+                windows = [per_shard[self._window_shards(epoch, window)].sum() for window in range(self._windows)]
                 edges = start + np.concatenate([[0], np.cumsum(windows)])
             self._selections = {e: kept for e, kept in self._selections.items() if abs(e - epoch) < _KEPT}
-            self._selections[epoch] = _Selection(places, uses, edges)
+            self._selections[epoch] = _Selection(samples, edges)
         return self._selections[epoch]
+
+    def _epoch(self, epoch: int) -> EpochSamples:
+        if self._of_samples is not None:
+            return self._of_samples.epoch((self.seed, _WEIGHTED), epoch)
+        if self._of_corpora is not None:
+            return self._of_corpora.epoch((self.seed, _CYCLE), epoch)
+        return all_once(self._run_starts, epoch)
 
     def _window_shards(self, epoch: int, window: int) -> Ints:
         """The shards of a window; windows are as equal as can be."""
         part: Ints = np.array_split(shuffled((self.seed, _WINDOW, epoch), self._shard_count), self._windows)[window]
         return part
-
-    def _weighted(self, epoch: int) -> tuple[NDArray[np.integer], NDArray[np.int32]]:
-        """Samples of an epoch, and how often each was used before: a stretch of each corpus's endless stream."""
-        if self._of_samples is not None:
-            return self._of_samples.epoch((self.seed, _WEIGHTED), epoch)
-        places, uses = np.empty(self.epoch_images, self._rows.dtype), np.empty(self.epoch_images, np.int32)
-        begin = 0
-        for corpus, count in enumerate(self._counts.tolist()):
-            part = slice(begin, begin + count)
-            self._stretch(corpus, epoch * count, places[part], uses[part])
-            begin += count
-        return places, uses
-
-    def _stretch(self, corpus: int, position: int, places: NDArray[np.integer], uses: NDArray[np.int32]) -> None:
-        """Fill in a stretch of a corpus's stream from a position on, video after video and cycle after cycle."""
-        assert self._run_of_place is not None
-        first, size = int(self._corpus_starts[corpus]), int(np.diff(self._corpus_starts)[corpus])
-        filled = 0
-        while filled < len(places):
-            cycle, offset = divmod(position + filled, size)
-            taken = min(len(places) - filled, size - offset)
-            part = slice(filled, filled + taken)
-            places[part] = shuffled_stretch((self.seed, _CYCLE, corpus, cycle), size, offset, offset + taken)
-            places[part] += first
-            uses[part] = cycle
-            filled += taken
-        if len(places) and uses[0] != uses[-1]:  # each cycle is sorted in itself
-            order = sorted_by(self._run_of_place[places])
-            places[:], uses[:] = places[order], uses[order]
 
 
 def _deal(videos: Ints, capacities: Ints, stream: tuple[int, ...]) -> Ints:
@@ -280,15 +247,3 @@ def _deal(videos: Ints, capacities: Ints, stream: tuple[int, ...]) -> Ints:
         result[begin : begin + len(batches)] = batches
         begin += len(batches)
     return result
-
-
-def _shares(weights: NDArray[np.float64], sizes: Ints) -> Ints:
-    """How many samples of each corpus an epoch has: by the weights, in all as many as there are samples."""
-    if len(weights) != len(sizes) or not (weights >= 0).all() or not weights.sum() > 0:
-        raise UserError("data.weights: every corpus needs a weight of 0 or more, one of them above 0.")
-    weights = np.where(sizes > 0, weights, 0.0)
-    exact = weights / weights.sum() * sizes[weights > 0].sum()
-    counts: Ints = np.floor(exact).astype(np.int64)
-    left = round(float(exact.sum())) - int(counts.sum())
-    counts[np.argsort(counts - exact, kind="stable")[:left]] += 1
-    return counts

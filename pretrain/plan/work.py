@@ -34,6 +34,11 @@ def flops_per_image(config: PretrainConfig) -> float:
     return 3 * student + teacher + anchor
 
 
+def feature_flops(vit: ViTConfig, side_px: int) -> float:
+    """One picture through the network."""
+    return block_flops(vit, side_px) + _embedding_flops(vit, side_px)
+
+
 def block_flops(vit: ViTConfig, side_px: int) -> float:
     """All blocks on one crop."""
     tokens, width = tokens_of_crop(vit, side_px), vit.width

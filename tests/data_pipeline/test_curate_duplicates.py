@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from data_pipeline.curate import duplicates as curated_duplicates
 from data_pipeline.curate.duplicates import NearDuplicatesConfig, best_matches, choose_threshold, duplicates
+from data_pipeline.curate.mapped import Features
 
 
 def planted(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -24,9 +26,12 @@ def planted(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return features, np.arange(1200) // 600, np.array(videos), np.array(seconds)
 
 
-def test_matches_are_those_of_brute_force() -> None:
+@pytest.mark.parametrize("block", [2048, 64])
+def test_matches_are_those_of_brute_force(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curated_duplicates, "_BLOCK", block)
+    monkeypatch.setattr(curated_duplicates, "_OTHERS", block + 9)
     features, clusters, videos, seconds = planted()
-    same, other = best_matches(features, clusters, videos, seconds, 2.0)
+    same, other = best_matches(Features([features]), clusters, videos, seconds, 2.0)
     products = np.where(clusters[:, None] == clusters, features @ features.T, -1)
     near = (videos[:, None] == videos) & (abs(seconds[:, None] - seconds) <= 2) & ~np.eye(1200, dtype=bool)
     np.testing.assert_allclose(same, np.where(near, products, -1).max(1), atol=1e-6)
@@ -37,7 +42,7 @@ def test_matches_are_those_of_brute_force() -> None:
 @pytest.mark.parametrize("wanted", [0.9, 0.99])
 def test_the_threshold_has_the_wanted_precision_and_is_the_lowest_such(wanted: float) -> None:
     features, clusters, videos, seconds = planted()
-    same, other = best_matches(features, clusters, videos, seconds, 2.0)
+    same, other = best_matches(Features([features]), clusters, videos, seconds, 2.0)
     measured = choose_threshold(same, other, NearDuplicatesConfig(precision=wanted, lowest_similarity=0.5))
     assert measured.threshold is not None
     right, wrong = (np.count_nonzero(values >= measured.threshold) for values in (same, other))
@@ -54,18 +59,22 @@ def test_no_threshold_where_none_is_precise_or_matches_are_few() -> None:
     features, clusters, videos, seconds = planted()
     config = NearDuplicatesConfig()
     for of_video, times in ((np.arange(1200), seconds), (videos, seconds * np.nan)):
-        assert choose_threshold(*best_matches(features, clusters, of_video, times, 2.0), config).threshold is None
-    few = best_matches(features[:60], clusters[:60], videos[:60], seconds[:60], 2.0)
+        assert (
+            choose_threshold(*best_matches(Features([features]), clusters, of_video, times, 2.0), config).threshold
+            is None
+        )
+    few = best_matches(Features([features[:60]]), clusters[:60], videos[:60], seconds[:60], 2.0)
     assert choose_threshold(*few, config).threshold is None
 
 
-def test_one_frame_of_each_group_stays() -> None:
+def test_one_frame_of_each_group_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curated_duplicates, "_BLOCK", 100)
     features, clusters, _, _ = planted()
-    gone = duplicates(features, clusters, 0.98)
+    gone = duplicates(Features([features]), clusters, 0.98)
     first, second = np.arange(0, 1200, 3), np.arange(1, 1200, 3)
     assert gone[second].mean() > 0.95
     assert not gone[first].any()
     # Chains: b is like a, c is like b but not like a; c stays, because b goes.
     angles = np.array([0.0, 0.3, 0.6])
     chain = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
-    assert duplicates(chain, np.zeros(3, int), float(np.cos(0.4))).tolist() == [False, True, False]
+    assert duplicates(Features([chain]), np.zeros(3, int), float(np.cos(0.4))).tolist() == [False, True, False]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pretrain.data.keyed_random import fill_stretch, shuffled
 from pretrain.data.order import DataOrder
 from pretrain.data.sample_runs import sort_samples
 from runtime.errors import UserError
@@ -118,6 +119,35 @@ def test_the_order_is_this_one() -> None:
     of_corpus, videos = corpus([4] * 6, 2)
     order = DataOrder(sort_samples(of_corpus, videos), 0, 6, 3)
     assert [order.batch(s).rows.tolist() for s in (0, 5)] == [[11, 21, 1, 6, 14, 18], [10, 21, 18, 19, 22, 1]]
+
+
+@pytest.mark.parametrize(
+    ("window", "rows", "uses"),
+    [
+        (None, [[6, 11, 15, 13, 23, 9], [19, 6, 14, 3, 5, 10]], [[1, 0, 0, 0, 1, 0], [1, 2, 0, 3, 1, 1]]),
+        (2, [[6, 7, 21, 6, 11, 23], [7, 10, 20, 11, 21, 10]], [[0, 0, 0, 1, 1, 0], [2, 2, 0, 2, 2, 3]]),
+    ],
+)
+def test_the_order_with_weights_of_corpora_is_this_one(
+    window: int | None, rows: list[list[int]], uses: list[list[int]]
+) -> None:
+    """Frozen values, as above; a corpus of 12 is seen 20 times an epoch: rests, wholes and beginnings of cycles."""
+    of_corpus, videos = corpus([4] * 6, 2)
+    order = DataOrder(sort_samples(of_corpus, videos), 0, 6, 3, [5.0, 1.0], np.arange(24) // 6, window)
+    batches = [order.batch(step) for step in (0, 7)]
+    assert [batch.rows.tolist() for batch in batches] == rows
+    assert [batch.uses.tolist() for batch in batches] == uses
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 100_000), st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**63))
+def test_a_stretch_has_the_numbers_that_a_shuffle_puts_there(count: int, a: float, b: float, seed: int) -> None:
+    begin, end = sorted((int(a * count), int(b * count)))
+    end = max(end, begin + 1) if begin < count else count
+    begin = min(begin, end - 1)
+    into = np.empty(end - begin, np.int32)
+    fill_stretch((seed, 3), count, begin, end, into)
+    assert np.array_equal(into, np.sort(shuffled((seed, 3), count)[begin:end]))
 
 
 @pytest.mark.parametrize("seed", range(8))
