@@ -70,6 +70,7 @@ MAIN = {
     "recipe": Arm("the recipe as it is", ("warm_start.when=never",)),
     "heads_first": Arm("heads first, then the recipe", (*_OURS, *_NO_RAMP, "warm_start.anchor=none")),
     "ours": Arm("warm start", _OURS),
+    "held": Arm("warm start, anchor of weight 3", (*_OURS, "warm_start.anchor_weight=3")),
     # The highest kNN of the search.
     "tuned": Arm("chosen by the search: no anchor, KoLeo ten times, rate 0.0005, 32 steps", SEARCH["koleo_most"].words),
 }
