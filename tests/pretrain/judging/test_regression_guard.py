@@ -246,14 +246,15 @@ def test_a_watcher_may_take_longer_than_ranks_wait_for_one_another(shards: Path,
 
 def test_after_the_last_rollback_the_run_stops_and_stays_stopped(shards: Path, classes: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
+    # At the same rate the same steps are done again, and the same harm: on every machine, whatever its rounding.
     command = words(
-        run, shards, classes, regression_guard__rollbacks=1, regression_guard__lr_factor=0.5, schedule__warmup="0 steps"
+        run, shards, classes, regression_guard__rollbacks=1, regression_guard__lr_factor=1.0, schedule__warmup="0 steps"
     )
     said = run_ranks(command, 1)
     assert "stopped: training did harm 2 times" in said
     entries = rollbacks_of(run)
     assert [entry["number"] for entry in entries] == [1, 2]
-    assert [entry["lr_factor"] for entry in entries] == [0.5, 0.5]
+    assert [entry["lr_factor"] for entry in entries] == [1.0, 1.0]
     good = entries[-1]["to_step"]
     assert max(scores_of(run / "eval")) == good
     assert sorted(path.name for path in (run / "checkpoints").glob("step_*"))[-1] == f"step_{good:07d}"
