@@ -19,24 +19,28 @@ from runtime.files import atomic_file
 from scoring.intervals import group_weights
 
 _BOOTSTRAP_SAMPLES = 2000
+_LEGEND_COLUMNS = 2  # names of ways are long
 
 
 def draw_curves(results: list[dict[str, Any]], arms: dict[str, Arm], titles: dict[str, str], path: Path) -> None:
     """kNN top-1 over steps, one panel per set: the mean over seeds as a line, the seeds' range as a band."""
     sets = [name for name in titles if name in results[0]["curves"]]
-    figure, panels = plt.subplots(1, len(sets), figsize=(5.5 * len(sets), 4.6), squeeze=False)
+    legend_inches = 0.3 + 0.22 * -(-len(_by_arm(results)) // _LEGEND_COLUMNS)
+    size = (max(11.0, 5.5 * len(sets)), 4.2 + legend_inches)  # wide enough for the legend, too
+    figure, panels = plt.subplots(1, len(sets), figsize=size, squeeze=False)
     for panel, name in zip(panels[0], sets, strict=True):
         for number, (arm, runs) in enumerate(_by_arm(results).items()):
             steps = [point["step"] for point in runs[0]["curves"][name]]
             values = np.array([[point["top1"] for point in run["curves"][name]] for run in runs])  # [seeds, steps]
-            panel.plot(steps, values.mean(axis=0), label=arms[arm].title, color=f"C{number}")
+            style = "-" if number < 10 else "--"  # there are ten colours
+            panel.plot(steps, values.mean(axis=0), label=arms[arm].title, color=f"C{number}", linestyle=style)
             panel.fill_between(steps, values.min(axis=0), values.max(axis=0), color=f"C{number}", alpha=0.15)
         start = np.mean([run["curves"][name][0]["top1"] for run in results])
         panel.axhline(start, color="grey", linestyle=":", linewidth=1)
-        panel.set(title=titles[name], xlabel="step", ylabel="kNN top-1, k = 20")
+        panel.set(title=titles[name], xlabel="step", ylabel="top-1")
     handles, names = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="lower center", ncol=3, fontsize=9, frameon=False)
-    figure.tight_layout(rect=(0, 0.12, 1, 1))
+    figure.legend(handles, names, loc="lower center", ncol=_LEGEND_COLUMNS, fontsize=9, frameon=False)
+    figure.tight_layout(rect=(0, legend_inches / size[1], 1, 1))
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as stream:
         figure.savefig(stream, format="png", dpi=110)
