@@ -26,13 +26,11 @@ AUTO: Literal["auto"] = "auto"
 TORCH: Literal["torch"] = "torch"
 FAISS: Literal["faiss"] = "faiss"
 
-# What is measured: so many queries against so many gallery rows, at most.
-_QUERIES, _ROWS = 256, 1 << 14
+# What is measured: so many queries (a block of them) against so many gallery rows, at most.
+_QUERIES, _ROWS = 1024, 1 << 14
 # Below so many pairs a search is over before a measurement would be.
 _FEWEST_PAIRS = 4_000_000
-_ROUNDS = 2
-# What starts threads and is not timed.
-_WARM_QUERIES, _WARM_ROWS = 32, 2048
+_ROUNDS = 3
 
 Search = Callable[[Floats, Floats], Any]
 # Of this process; the file serves those that follow.
@@ -78,10 +76,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _measure(searches: Mapping[str, Search], queries: Floats, gallery: Floats) -> dict[str, float]:
-    """Best seconds of each search, which take turns."""
+    """Best seconds of each search, which take turns.
+
+    Each first searches the same once untimed: new threads and untouched memory would cost one more than the other.
+    """
     best = dict.fromkeys(searches, float("inf"))
     for search in searches.values():
-        search(queries[:_WARM_QUERIES], gallery[:_WARM_ROWS])
+        search(queries, gallery)
     for _ in range(_ROUNDS):
         for name, search in searches.items():
             began = time.perf_counter()
