@@ -1,4 +1,4 @@
-"""`python -m backbone export|verify|embed|show|info|init`."""
+"""`python -m backbone export|verify|embed|show|info|init|recenter`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 
 from backbone.config import architecture_name, vit_config
 from backbone.features import CLS_TOKEN, FeatureKind, device_of
-from backbone.load import load_backbone, weights_checksum
+from backbone.load import load_backbone
 from backbone.networks.reading import LAST, POOLINGS
+from backbone.preprocessing import Preprocessing
 from backbone.vit import VisionTransformer
 from runtime.command_line import Command, run_stage
 from runtime.console import say
@@ -182,20 +183,54 @@ def _init_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _init(arguments: argparse.Namespace, config: Any) -> None:
-    from safetensors.torch import save
-
-    from backbone.preprocessing import Preprocessing
-    from backbone.release import Export
-
     changes = {} if arguments.image_px is None else {"image_px": arguments.image_px}
     vit = vit_config(arguments.architecture, **changes)
     torch.manual_seed(arguments.seed)
-    export = Export(VisionTransformer(vit), Preprocessing(), "float32")
-    state = export.model.state_dict()
-    with atomic_file(arguments.to) as stream:
-        stream.write(save(state, export.header(state)))
+    sha256 = _write(VisionTransformer(vit), Preprocessing(), arguments.to)
     say(f"{arguments.to}: {architecture_name(vit)}, untrained, seed {arguments.seed}")
-    say(f"weights sha256 {weights_checksum(vit, state)}")
+    say(f"weights sha256 {sha256}")
+
+
+def _recenter_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", required=True, metavar="FILE", help="safetensors file to write")
+    parser.add_argument("--images", type=int, default=2000, help="at most so many pictures, evenly chosen (2000)")
+    parser.add_argument("--crop-px", type=int, help="side of the network's input (default: as the weights say)")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, … (default: a GPU when there is one)")
+
+
+def _recenter(arguments: argparse.Namespace, config: Any) -> None:
+    from backbone.embed import ImageList
+    from backbone.recenter import evenly, recentered
+
+    if arguments.images < 1:
+        raise UserError(f"--images {arguments.images}: a mean needs at least one picture.")
+    device = device_of(arguments.device, "--device")
+    loaded = load_backbone(arguments.weights)
+    images = evenly(ImageList([Path(source) for source in arguments.images_or_shards]), arguments.images)
+    preprocessing = loaded.preprocessing
+    if arguments.crop_px is not None:
+        preprocessing = preprocessing.at_crop(arguments.crop_px)
+    found = recentered(loaded, images, preprocessing, arguments.batch_size, device)
+    sha256 = _write(found.backbone.model, preprocessing, arguments.to)
+    say(
+        f"{arguments.to}: {loaded.architecture}; the mean of {found.images} pictures held {found.shared_before:.1%} of "
+        f"the features' length, now {found.shared_after:.1%}"
+    )
+    say(f"weights sha256 {sha256}")
+
+
+def _write(model: VisionTransformer, preprocessing: Preprocessing, path: str) -> str:
+    """A safetensors file of a whole backbone; returns the checksum of its values."""
+    from safetensors.torch import save
+
+    from backbone.release import Export
+
+    export = Export(model, preprocessing, "float32")
+    state = export.model.state_dict()
+    with atomic_file(path) as stream:
+        stream.write(save(state, export.header(state)))
+    return export.values_sha256(state)
 
 
 COMMANDS = [
@@ -212,6 +247,14 @@ COMMANDS = [
     Command("show", "a picture: image, PCA of patches, attention", _show, ("WEIGHTS", "IMAGES…"), None, _show_options),
     Command("info", "what a file or folder of weights holds", _info, ("WEIGHTS",)),
     Command("init", "an untrained backbone, e.g. vit_tiny_patch14", _init, ("ARCHITECTURE",), None, _init_options),
+    Command(
+        "recenter",
+        "weights whose features have mean zero over images, folders of images or .tar shards",
+        _recenter,
+        ("WEIGHTS", "IMAGES_OR_SHARDS…"),
+        None,
+        _recenter_options,
+    ),
 ]
 
 if __name__ == "__main__":

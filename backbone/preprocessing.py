@@ -7,7 +7,7 @@ without torchvision.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -71,6 +71,10 @@ class Preprocessing:
         if size != image.size:
             image = image.resize(size, Image.Resampling(RESAMPLING_NUMBERS[self.interpolation]))
         return _centre_crop(image, self.crop_px)
+
+    def at_crop(self, crop_px: int) -> Preprocessing:
+        """The same for another input size: as much of the short side is cut off as 224 of 256 pixels leave."""
+        return replace(self, resize_px=round(crop_px * 256 / 224), crop_px=crop_px)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` reads them back to an equal object."""

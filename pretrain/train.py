@@ -79,9 +79,7 @@ class Trainer:
     def _prepare_networks(self, is_new: bool) -> None:
         config = self.config
         self.vit = config.model.vit()
-        self.preprocessing = Preprocessing(
-            resize_px=round(config.augment.global_px * 256 / 224), crop_px=config.augment.global_px
-        )
+        self.preprocessing = Preprocessing().at_crop(config.augment.global_px)
         self.objective = starting_objective(config, self.world, is_new)
         self.optimizer = build_optimizer(self.objective.student, config.optimizer)
         drop_path = DropPath(self.vit, config.batch.microgroup_images, config.augment.local_crops, config.run.seed)

@@ -157,6 +157,6 @@ def _read(path: Path) -> Loaded:
     tensors, _ = read_tensors(path, "teacher")
     model = endofm_from(tensors, str(path))
     side = round((model.pos_embed.shape[1] - 1) ** 0.5) * model.patch_embed.proj.kernel_size[0]
-    preprocessing = Preprocessing(resize_px=round(side * 256 / 224), crop_px=side)
+    preprocessing = Preprocessing().at_crop(side)
     outputs = Outputs(maps=len(model.blocks))
     return Loaded(model, Description("endofm", values_checksum("endofm", model), preprocessing, outputs, "endofm"))

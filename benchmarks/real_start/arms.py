@@ -1,7 +1,8 @@
 """The ways in which training goes on from the real weights, as keys of `python -m pretrain`.
 
-What was searched (`SEARCH`) ran with seed 100 and was judged on one half of the queries; what follows from it
-(`MAIN["tuned"]`) runs with other seeds and is judged on the other half.
+The warm start begins with weights whose features were recentred on the unlabelled pictures (`backbone recenter`);
+`FROM_RELEASED` names the ways that begin with the weights as they were released. What was searched (`SEARCH`) ran with
+seed 100 and was judged on one half of the queries; all else runs with other seeds.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ STEPS, EVERY_STEPS = 48, 16
 _HEADS, _RAMP = "8 steps", "16 steps"
 _OURS = (f"warm_start.heads={_HEADS}", f"warm_start.ramp={_RAMP}")
 _NO_RAMP = ("warm_start.ramp=0 steps", "warm_start.ramp_layer_decay=1")
+_RECIPE = "warm_start.when=never"
 # The ramp and a third of what follows it: enough to see what a part does, at two thirds of the cost.
 _SHORTER = ("run.stop_at=32 steps", "monitor.every_steps=32")
 # Every way runs to its end, so that the curves can be compared; what the guard does is tested elsewhere.
 GUARD_OFF = "regression_guard.when=never"
-# What is measured on the last checkpoint, beside kNN of the labelled pictures at every evaluation.
-PROBE, OTHERS, SOURCE = "probe", "others", "source"
-AVERAGED, AVERAGED_PROBE = "averaged", "averaged_probe"  # of the mean of the starting and the last weights
+# What is measured: kNN of the labelled pictures at every evaluation, the others on the last checkpoint.
+TARGET, PROBE, OTHERS, SOURCE = "target", "probe", "others", "source"
+BEFORE = "before"  # of a point in a curve: the released weights, before they were recentred
 
 
 @dataclass(frozen=True)
@@ -33,46 +35,11 @@ class Group:
     ends: tuple[str, ...]
 
 
-# A teacher that moves within 48 steps (0.994 keeps 75% of the start for all of them), and no anchor.
-_FREE = (*_OURS, "warm_start.anchor=none", "schedule.momentum_start=0.97", "model.drop_path=0")
-_GENTLE_COLOUR = (
-    *("augment.jitter_probability=0.3", "augment.brightness=0.2", "augment.contrast=0.2", "augment.saturation=0.1"),
-    *("augment.grayscale_probability=0", "augment.solarise_probability=0"),
-)
-
-
-def _free(title: str, rate: float, *words: str) -> Arm:
-    return Arm(f"{title}, rate {rate:g}", (*_FREE, f"schedule.base_lr={rate:g}", *_SHORTER, *words))
-
-
-# With 24 crops a step, Sinkhorn-Knopp gives nearly every crop prototypes of its own, and KoLeo parts neighbours.
-_CENTERING, _NO_KOLEO = "objective.targets=centering", "objective.koleo_weight=0"
-_MORE_KOLEO = "objective.koleo_weight=0.4"
-_LONGER = ("schedule.total=96 steps", "monitor.every_steps=24", "run.stop_at=96 steps")
-MIXED = "data.weights={unlabelled: 0.7, drawn: 0.3}"  # of a shard set that holds both
-
-SEARCH = {
-    "free": _free("no anchor, momentum from 0.97", 0.0005),
-    "longer": _free("96 steps", 0.0005, *_LONGER),
-    "longer_fast": _free("96 steps", 0.0015, *_LONGER),
-    "centering": _free("centering", 0.0005, _CENTERING),
-    "centering_no_koleo": _free("centering, without KoLeo", 0.0005, _CENTERING, _NO_KOLEO),
-    "no_koleo": _free("without KoLeo", 0.0005, _NO_KOLEO),
-    "more_koleo": _free("KoLeo four times", 0.0005, _MORE_KOLEO),
-    "koleo_longer": _free("KoLeo four times, 96 steps", 0.0005, _MORE_KOLEO, *_LONGER),
-    "koleo_most": _free("KoLeo ten times", 0.0005, "objective.koleo_weight=1"),
-    "slow": _free("the same as the first", 0.0002),
-    "gentle": _free("little change of colour", 0.0005, *_GENTLE_COLOUR),
-    "synthetic": _free("30% drawn frames", 0.0005, MIXED),
-}
-
 MAIN = {
-    "recipe": Arm("the recipe as it is", ("warm_start.when=never",)),
+    "recipe": Arm("the recipe as it is", (_RECIPE,)),
     "heads_first": Arm("heads first, then the recipe", (*_OURS, *_NO_RAMP, "warm_start.anchor=none")),
+    "not_recentred": Arm("warm start without recentring", _OURS),
     "ours": Arm("warm start", _OURS),
-    "held": Arm("warm start, anchor of weight 3", (*_OURS, "warm_start.anchor_weight=3")),
-    # The highest kNN of the search.
-    "tuned": Arm("chosen by the search: no anchor, KoLeo ten times, rate 0.0005, 32 steps", SEARCH["koleo_most"].words),
 }
 
 
@@ -89,13 +56,48 @@ PARTS = {
     "no_layer_decay": _part("all blocks alike", "warm_start.ramp_layer_decay=1"),
     "no_anchor": _part("no anchor", "warm_start.anchor=none"),
     "gram": _part("Gram anchor", "warm_start.anchor=gram"),
-    "low_rate": Arm(
-        "the recipe at a tenth of the rate", ("warm_start.when=never", "schedule.base_lr=0.0004", *_SHORTER)
-    ),
     "fading": _part("anchor fades in 16 steps", "warm_start.anchor_fade=16 steps"),
+    "recentred_recipe": Arm("recentred, then the recipe as it is", (_RECIPE, *_SHORTER)),
+    "low_rate": Arm("the recipe at a tenth of the rate", (_RECIPE, "schedule.base_lr=0.0004", *_SHORTER)),
+}
+FROM_RELEASED = ("recipe", "heads_first", "not_recentred", "low_rate")
+
+_GENTLE_COLOUR = (
+    *("augment.jitter_probability=0.3", "augment.brightness=0.2", "augment.contrast=0.2", "augment.saturation=0.1"),
+    *("augment.grayscale_probability=0", "augment.solarise_probability=0"),
+)
+_MOVING_TEACHER = "schedule.momentum_start=0.97"  # 0.994 keeps 75% of the start for all of 48 steps
+_NO_ANCHOR, _LOW_RATE = "warm_start.anchor=none", "schedule.base_lr=0.0005"
+_LARGE_BATCH = (
+    *("batch.images=24", "batch.microgroup_images=24", "schedule.total=24 steps", "schedule.warmup=4 steps"),
+    *("run.stop_at=16 steps", "monitor.every_steps=16", "warm_start.heads=4 steps", "warm_start.ramp=8 steps"),
+    *("schedule.freeze_last_layer=2 steps", "schedule.teacher_temperature_warmup=8 steps"),
+)
+MIXED = "data.weights={unlabelled: 0.7, drawn: 0.3}"  # of a shard set that holds both
+
+
+def _prototypes(count: int) -> tuple[str, ...]:
+    return tuple(f"objective.{head}_head.prototypes={count}" for head in ("dino", "ibot"))
+
+
+SEARCH = {
+    "as_it_is": _part("as it is"),
+    "moving_teacher": _part("momentum from 0.97", _MOVING_TEACHER),
+    "free": _part("no anchor, momentum from 0.97, rate 0.0005", _NO_ANCHOR, _MOVING_TEACHER, _LOW_RATE),
+    "weak_anchor": _part("anchor of weight 0.3, momentum from 0.97", "warm_start.anchor_weight=0.3", _MOVING_TEACHER),
+    "longer": _part("96 steps", "schedule.total=96 steps", "run.stop_at=96 steps"),
+    "large_batch": _part("24 images, half as many steps", *_LARGE_BATCH),
+    "no_ibot": _part("no masks and no iBOT", "objective.ibot_weight=0", "masks.crop_probability=0"),
+    "few_prototypes": _part("256 prototypes", *_prototypes(256)),
+    "many_prototypes": _part("4,096 prototypes", *_prototypes(4096)),
+    "large_crops": _part("global crops of half the picture or more", "augment.global_scale_min=0.5"),
+    "gentle": _part("little change of colour", *_GENTLE_COLOUR),
+    "more_koleo": _part("KoLeo four times", "objective.koleo_weight=0.4"),
+    "synthetic": _part("30% drawn frames", MIXED),
+    "finer": _part("168 pixels, half as many steps", "augment.global_px=168", "augment.local_px=70", *_LARGE_BATCH[2:]),
 }
 
-# What a stage begins with, where that is not the released weights: a run's best checkpoint, or a part of the weights.
+# What a stage begins with, where that is not the recentred weights: a run's best checkpoint, or a part of the weights.
 OURS, WITHOUT_REGISTERS = "ours_0", "without_registers"
 STARTS = {"high_resolution": OURS, "high_resolution_gram": OURS, "new_registers": WITHOUT_REGISTERS}
 _HIGH_RESOLUTION = (
@@ -112,8 +114,8 @@ STAGES = {
 RELEASED = ("ours", 0)  # way and seed
 
 GROUPS = {
-    "main": Group("The ways", MAIN, (0, 1, 2), (PROBE, OTHERS, SOURCE, AVERAGED)),
+    "main": Group("The ways", MAIN, (0, 1, 2), (PROBE, OTHERS, SOURCE)),
+    "stages": Group("Later stages", STAGES, (0,), (PROBE,)),
     "parts": Group("The warm start less one part, and a lower rate", PARTS, (0,), ()),
     "search": Group("What was searched for a gain", SEARCH, (100,), (PROBE,)),
-    "stages": Group("Later stages", STAGES, (0,), (PROBE,)),
 }

@@ -19,11 +19,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedGroupKFold
 
 from backbone import LoadedBackbone, Preprocessing, load_backbone
-from backbone.release.start import averaged_with_start
 from benchmarks.real_start.arms import (
-    AVERAGED,
-    AVERAGED_PROBE,
+    BEFORE,
     EVERY_STEPS,
+    FROM_RELEASED,
     GROUPS,
     GUARD_OFF,
     MIXED,
@@ -33,6 +32,7 @@ from benchmarks.real_start.arms import (
     SOURCE,
     STARTS,
     STEPS,
+    TARGET,
     WITHOUT_REGISTERS,
 )
 from benchmarks.warm_start import source_domain
@@ -50,7 +50,6 @@ WEIGHTS = "weights/dinov2_vits14_reg4_first8_fp16.safetensors"
 LABELLED, UNLABELLED, FURTHER = "kvasir8", "hyperkvasir-unlabelled", "hyperkvasir"
 _PATTERNS_PER_CLASS, _FOLDS = 50, 5
 _FEW_NEIGHBOURS = "5"  # where a class has 20 pictures
-START_SHARE = 0.5  # of the starting weights in the average with the trained ones
 KEPT = (OURS, *(f"{arm}_0" for arm in STARTS))  # runs whose best checkpoint stays
 
 
@@ -62,6 +61,7 @@ class Experiment:
         self.labelled, self.patterns = data / LABELLED, folder / "patterns"
         self.others = folder / "others"  # pictures of further classes, on which nothing is tuned or chosen
         self.shards, self.start = ShardFolder(folder / "shards"), data / WEIGHTS
+        self.recentred = folder / "recentred.safetensors"  # the same weights, their mean feature taken out
         self.mixed = ShardFolder(folder / "mixed")  # the same pictures and drawn ones
         self.drawn = folder / "corpus"
 
@@ -71,13 +71,20 @@ class Experiment:
         source_domain.write_labelled(self.patterns, _PATTERNS_PER_CLASS, 1)
         self._link_others()
         if not self.drawn.exists():
-            _command("synthesize", str(self.drawn))
+            _command("data_pipeline", "synthesize", str(self.drawn))
         self._shard(self.shards, {"unlabelled": (self.data / UNLABELLED, "CC BY 4.0")})
+        self._recenter(self.start, self.recentred)
         # Text is looked for once, in the real pictures as they came: drawn ones have none.
         cleaned = self._frames_of(self.shards)
         drawn = self.drawn / "kvasir-dataset-v2"
         corpora = {"unlabelled": (cleaned, "CC BY 4.0"), "drawn": (drawn, "Apache-2.0")}
         self._shard(self.mixed, corpora, "screen.text.inside=keep", "screen.text.reader=none")
+
+    def _recenter(self, weights: Path, to: Path) -> None:
+        """Over the pictures of the pretraining, at its size."""
+        if not to.exists():
+            crop_px = str(self.config([]).augment.global_px)
+            _command("backbone", "recenter", str(weights), str(self.shards.path), "--to", str(to), "--crop-px", crop_px)
 
     def _link_others(self) -> None:
         """A folder per class of HyperKvasir's layout (tract / category / class)."""
@@ -106,7 +113,7 @@ class Experiment:
             for name, (root, licence) in corpora.items():
                 corpus = f"corpora.{name}"
                 words += [f"{corpus}.adapter=folder", f"{corpus}.root={root}", f"{corpus}.licence={licence}"]
-            _command("shard", *words)
+            _command("data_pipeline", "shard", *words)
 
     def run(self, group: str, arm: str, seed: int) -> Path:
         """One way with one seed: every evaluation, query by query, as a file."""
@@ -120,10 +127,13 @@ class Experiment:
                 words.append(f"data.shards={self.mixed.path}")
             config = self.config([*words, *own])
             pretrain(config)
-            target = [_point(document) for document in read_evaluations(run)]
-            ends = self.at_the_ends(GROUPS[group].ends, start, run, config.augment.global_px)
+            curves = {"target": [_point(document) for document in read_evaluations(run)]}
+            curves |= self.at_the_ends(GROUPS[group].ends, start, run, config.augment.global_px)
+            if start == self.recentred:
+                released = self._start_figures(GROUPS[group].ends, self.start, config.augment.global_px)
+                curves = {name: [{**released[name], BEFORE: True}, *points] for name, points in curves.items()}
             took = {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu}
-            write_json(result, {"arm": arm, "seed": seed, "curves": {"target": target, **ends}, **took})
+            write_json(result, {"arm": arm, "seed": seed, "curves": curves, **took})
             self._forget(run)
         return result
 
@@ -134,7 +144,7 @@ class Experiment:
         """The weights that a way goes on from."""
         name = STARTS.get(arm)
         if name is None:
-            return self.start
+            return self.start if arm in FROM_RELEASED else self.recentred
         if name == WITHOUT_REGISTERS:
             return self._without_registers()
         run = RunFolder(self.folder / "runs" / name)
@@ -143,43 +153,41 @@ class Experiment:
         return run.best.resolve()
 
     def _without_registers(self) -> Path:
+        """The released weights without their register tokens, recentred."""
         path = self.folder / f"{WITHOUT_REGISTERS}.safetensors"
         if not path.exists():
             state = load_file(self.start)
-            with atomic_file(path) as stream:
+            released = self.folder / f"{WITHOUT_REGISTERS}_released.safetensors"
+            with atomic_file(released) as stream:
                 stream.write(save({name: tensor for name, tensor in state.items() if name != "register_tokens"}))
+            self._recenter(released, path)
         return path
 
     def at_the_ends(
         self, wanted: tuple[str, ...], start: Path, run: RunFolder, crop_px: int
     ) -> dict[str, list[dict[str, Any]]]:
-        """Of the start and of the last checkpoint: linear probe of the labelled images, kNN of the patterns.
-
-        And both figures of the labelled images with the mean of the two networks.
-        """
+        """Of the start and of the last checkpoint: linear probe of the labelled images, kNN of the other sets."""
         step = run.steps()[0]  # the newest
-        network = load_backbone(run.checkpoint(step))
-        begun, ended = self._start_figures(start, crop_px), self._figures(wanted, network, crop_px)
-        found = {name: [{**begun[name], "step": 0}, {**ended[name], "step": step}] for name in ended}
-        if AVERAGED in wanted:
-            result = self.score(averaged_with_start(network, START_SHARE, start), self.labelled, crop_px)
-            found[AVERAGED] = [_point(result.document)]
-            found[AVERAGED_PROBE] = [_probe(result, self._evaluator(self.labelled))]
-        return found
+        ended = self._figures(wanted, load_backbone(run.checkpoint(step)), crop_px)
+        begun = self._start_figures(wanted, start, crop_px) if wanted else {}
+        return {name: [begun[name], {**ended[name], "step": step}] for name in wanted}
 
-    def _start_figures(self, start: Path, crop_px: int) -> dict[str, Any]:
-        """The same for all runs, so measured once."""
+    def _start_figures(self, wanted: tuple[str, ...], start: Path, crop_px: int) -> dict[str, Any]:
+        """What was measured of a run's end, and kNN of the labelled images; the same for all runs, so measured once."""
         network = load_backbone(start)
-        kept = make_directory(self.folder / "starts") / f"{network.weights_sha256[:12]}_{crop_px}.json"
+        name = "_".join((network.weights_sha256[:12], str(crop_px), *wanted))
+        kept = make_directory(self.folder / "starts") / f"{name}.json"
         if not kept.exists():
-            write_json(kept, self._figures((PROBE, OTHERS, SOURCE), network, crop_px))
-        figures: dict[str, Any] = read_json(kept)
-        return figures
+            figures = self._figures((TARGET, *wanted), network, crop_px)
+            write_json(kept, {name: {**point, "step": 0} for name, point in figures.items()})
+        known: dict[str, Any] = read_json(kept)
+        return known
 
     def _figures(self, wanted: tuple[str, ...], network: LoadedBackbone, crop_px: int) -> dict[str, Any]:
         found = {}
-        if PROBE in wanted:
+        if TARGET in wanted or PROBE in wanted:
             labelled = self.score(network, self.labelled, crop_px)
+            found[TARGET] = _point(labelled.document)
             found[PROBE] = _probe(labelled, self._evaluator(self.labelled))
         if OTHERS in wanted:
             found[OTHERS] = _point(self.score(network, self.others, crop_px).document, _FEW_NEIGHBOURS)
@@ -189,7 +197,7 @@ class Experiment:
 
     def score(self, network: LoadedBackbone, data: Path, crop_px: int) -> Result:
         """At the size of the training, which the file of the start does not know of."""
-        preprocessing = Preprocessing(resize_px=round(crop_px * 256 / 224), crop_px=crop_px)
+        preprocessing = Preprocessing().at_crop(crop_px)
         return self._evaluator(data).score_model(network.model, network.weights_sha256[:12], None, preprocessing)
 
     def _evaluator(self, data: Path) -> Evaluator:
@@ -217,9 +225,9 @@ class Experiment:
 
 
 def _command(*words: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "data_pipeline", *words], check=False)
+    done = subprocess.run([sys.executable, "-m", *words], check=False)
     if done.returncode != 0:
-        raise UserError(f"'data_pipeline {words[0]}' has failed; the reason stands above.")
+        raise UserError(f"'{' '.join(words[:2])}' has failed; the reason stands above.")
 
 
 def end_with_parent() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real_start.arms import AVERAGED, AVERAGED_PROBE, GROUPS, PROBE, RELEASED, Group
-from benchmarks.real_start.halves import hits, tuning_half, worth_of_rules
+from benchmarks.real_start.arms import BEFORE, GROUPS, PROBE, RELEASED, TARGET, Group
+from benchmarks.real_start.halves import hits, trained, tuning_half, worth_of_rules
 from benchmarks.warm_start.findings import COLUMNS, difference, draw_curves, rows_of
 from launch.demo import Step
 from runtime import pages
@@ -37,7 +37,7 @@ def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
     if "search" in results:
         found.append(_search_table(GROUPS["search"], results["search"]))
     every = [run for runs in results.values() for run in runs]
-    found.append(_averaged_table(every))
+    found += _recentring_tables(results.get("main", []))
     rule_rows = [
         [w.rule, f"{w.against_start:+.2f}", f"{w.against_best:+.2f}", f"{w.lowest_against_start:+.1f}"]
         for w in worth_of_rules(every)
@@ -53,18 +53,19 @@ def _beside_parts(results: dict[str, list[dict[str, Any]]], parts: list[dict[str
     return [
         run | {"curves": {"target": [point for point in run["curves"]["target"] if point["step"] <= last]}}
         for run in results.get("main", [])
-        if run["arm"] in ("recipe", RELEASED[0]) and run["seed"] in seeds
+        if run["arm"] in ("recipe", "not_recentred", RELEASED[0]) and run["seed"] in seeds
     ]
 
 
 def _search_table(group: Group, runs: list[dict[str, Any]]) -> Table:
-    """Against the start, by halves of the queries: each way's highest evaluation, and the probe at its end.
+    """Against step 0, by halves of the queries: each way's highest evaluation, and the probe at its end.
 
-    The highest is that on the half that was tuned on; the other half is asked about the same checkpoint.
+    The highest is that on the half that was tuned on; the other half is asked about the same checkpoint. Step 0 is the
+    recentred start, at the way's own size of pictures.
     """
     rows = []
     for run in runs:
-        curve, (begun, ended) = run["curves"]["target"], run["curves"][PROBE]
+        curve, (begun, ended) = trained(run["curves"][TARGET]), trained(run["curves"][PROBE])
         half = tuning_half(np.array([int(g) for g in curve[0]["groups"].split()]))
         at = int(np.argmax([hits(point)[half].mean() for point in curve]))
         cells = [
@@ -74,21 +75,24 @@ def _search_table(group: Group, runs: list[dict[str, Any]]) -> Table:
         ]
         rows.append([group.arms[run["arm"]].title, str(curve[at]["step"]), *(f"{cell:+.1f}" for cell in cells)])
     columns = ["way", "highest at step", "kNN, tuned half", "kNN, other half", "probe, tuned half", "probe, other half"]
-    return ("The search, by halves of the queries, in points against the start", columns, rows)
+    return ("The search, by halves of the queries, in points against the recentred start", columns, rows)
 
 
-def _averaged_table(runs: list[dict[str, Any]]) -> Table:
-    """The last checkpoint of every way and its mean with the start, against the start, over the way's seeds."""
-    arms = {name: arm for group in GROUPS.values() for name, arm in group.arms.items()}
+def _recentring_tables(runs: list[dict[str, Any]]) -> list[Table]:
+    """What recentring gives, and what training adds to it, over the seeds of the ways that begin with it."""
+    recentred = [run["curves"] for run in runs if run["curves"][TARGET][0].get(BEFORE)]
+    if not recentred:
+        return []
     rows = []
-    for name, arm in arms.items():
-        own = [run["curves"] for run in runs if run["arm"] == name and AVERAGED in run["curves"]]
-        if own:
-            places = ((AVERAGED, "target"), ("target", "target"), (AVERAGED_PROBE, PROBE), (PROBE, PROBE))
-            cells = [difference([(curves[now][-1], curves[then][0]) for curves in own]) for now, then in places]
-            rows.append([arm.title, *cells])
-    columns = ["way", "kNN, mean of both", "kNN, last checkpoint", "probe, mean of both", "probe, last checkpoint"]
-    return ("Half the start, half the last checkpoint: against the start, on real endoscopy", columns, rows)
+    for measured, title in TITLES.items():
+        curves = [run[measured] for run in recentred]
+        alone = difference([(curve[1], curve[0]) for curve in curves[:1]])  # the same with every seed
+        since = difference([(curve[-1], curve[1]) for curve in curves])
+        both = difference([(curve[-1], curve[0]) for curve in curves])
+        begun, step_0, ended = (float(np.mean([curve[i]["top1"] for curve in curves])) for i in (0, 1, -1))
+        rows.append([title, f"{begun:.3f}", f"{step_0:.3f}", f"{ended:.3f}", alone, since, both])
+    columns = ["measured", "released", "recentred", "trained", "recentring alone", "training after it", "both"]
+    return [("Recentring, and the warm start after it", columns, rows)]
 
 
 def _release_section(said: list[tuple[Step, str]], folder: Path) -> str:

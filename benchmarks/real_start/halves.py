@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.real_start.arms import BEFORE, TARGET
 from eval_knn import Evaluation, SelectionConfig, paired_bootstrap, select
 from records.evaluation import decode_ranks, encode_ranks
 
@@ -33,7 +34,7 @@ class Worth:
 
 
 def worth_of_rules(results: list[dict[str, Any]]) -> list[Worth]:
-    histories = [result["curves"]["target"] for result in results]
+    histories = [trained(result["curves"][TARGET]) for result in results]
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in RULES}
     for history in histories:
         for half in halves(_groups(history[0])):
@@ -62,6 +63,11 @@ def halves(groups: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
 def tuning_half(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
     """The half on which settings are tuned; figures are reported on the other."""
     return halves(groups)[0]
+
+
+def trained(curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """From step 0 of the run on: without the released weights, where those were recentred first."""
+    return [point for point in curve if not point.get(BEFORE)]
 
 
 def hits(point: dict[str, Any]) -> NDArray[np.float64]:

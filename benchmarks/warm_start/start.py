@@ -32,7 +32,7 @@ def train_start(path: Path, vit: ViTConfig, crop_px: int, pictures_per_class: in
     pictures, kinds = _draw_all(pictures_per_class, seed)
     torch.manual_seed(seed)
     backbone = VisionTransformer(vit)
-    preprocessing = Preprocessing(resize_px=round(crop_px * 256 / 224), crop_px=crop_px)
+    preprocessing = Preprocessing().at_crop(crop_px)
     _write(untrained(path), backbone, preprocessing)
     heads = nn.ModuleDict({"kind": nn.Linear(vit.width, len(CLASSES)), "colours": nn.Linear(vit.width, LEVELS**3)})
     parameters = [*backbone.parameters(), *heads.parameters()]

@@ -82,8 +82,7 @@ def fabricated() -> dict[str, list[dict[str, Any]]]:
     """Results of all groups as `Experiment.run` writes them; the recipe falls at its last evaluation."""
     results = {}
     for name, group in GROUPS.items():
-        measured = (*group.ends, *(["averaged_probe"] if "averaged" in group.ends else []))
-        ends = {end: history(0.7, 0.6, queries=40) for end in measured}
+        ends = {end: history(0.7, 0.6, queries=40) for end in group.ends}
         evaluations = (0.7, 0.7) if name == "parts" else (0.7, 0.7, 0.7, 0.2)
         curves = {"target": history(*evaluations, queries=40), **ends}
         results[name] = [

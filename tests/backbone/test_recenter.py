@@ -1,0 +1,88 @@
+"""`recenter`: the mean feature of a domain is taken out of the final norm's bias, and nothing else changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from backbone_cases import random_model
+from PIL import Image
+
+from backbone import LoadedBackbone, Preprocessing, load_backbone, vit_config
+from backbone.__main__ import COMMANDS
+from backbone.recenter import evenly, recentered
+from runtime.command_line import run_stage
+
+COMMON = 20.0  # length of the vector that all features share
+
+
+def pictures(count: int, seed: int = 0) -> list[Image.Image]:
+    random = np.random.default_rng(seed)
+    return [Image.fromarray(random.integers(0, 256, (60, 80, 3), dtype=np.uint8)) for _ in range(count)]
+
+
+@pytest.fixture
+def loaded() -> LoadedBackbone:
+    """A network whose features all point nearly the same way."""
+    model = random_model(vit_config("vit_test"))
+    with torch.no_grad():
+        model.norm.bias.add_(COMMON / model.norm.bias.numel() ** 0.5)
+    return LoadedBackbone(model, Preprocessing().at_crop(56), "vit_test", "panendofm", "", None, {})
+
+
+def features(backbone: LoadedBackbone, images: list[Image.Image]) -> torch.Tensor:
+    with torch.no_grad():
+        return backbone.model(torch.stack([backbone.preprocessing(image) for image in images])).cls
+
+
+def test_features_keep_their_differences_and_lose_their_mean(loaded: LoadedBackbone) -> None:
+    seen, unseen = pictures(12), pictures(5, seed=1)
+    before, before_unseen = features(loaded, seen), features(loaded, unseen)
+    old = {name: tensor.clone() for name, tensor in loaded.model.state_dict().items()}
+    found = recentered(loaded, seen, batch_size=5)
+    after, after_unseen = features(found.backbone, seen), features(found.backbone, unseen)
+    assert after.mean(dim=0).abs().max() < 1e-5
+    torch.testing.assert_close(after_unseen, before_unseen - before.mean(dim=0), rtol=0, atol=1e-4)
+    assert found.images == 12 and found.shared_before > 0.8 and found.shared_after < 1e-3
+    changed = [name for name, tensor in found.backbone.model.state_dict().items() if not torch.equal(tensor, old[name])]
+    assert changed == ["norm.bias"]
+
+
+def test_the_command_writes_weights_that_every_stage_reads(
+    loaded: LoadedBackbone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, out = tmp_path / "start.pth", tmp_path / "centred.safetensors"
+    torch.save(loaded.model.state_dict(), start)
+    for number, image in enumerate(pictures(9)):
+        image.save(tmp_path / f"{number}.png")
+    words = ["recenter", str(start), str(tmp_path), "--to", str(out), "--crop-px", "56", "--device", "cpu"]
+    with pytest.raises(SystemExit) as ended:
+        run_stage("backbone", COMMANDS, words)
+    assert not ended.value.code
+    said = capsys.readouterr().out
+    again = load_backbone(out)
+    assert again.preprocessing.crop_px == 56 and again.preprocessing.resize_px == 64
+    assert features(again, pictures(9)).mean(dim=0).abs().max() < 1e-4
+    assert "the mean of 9 pictures held" in said and again.weights_sha256 in said
+
+
+@pytest.mark.parametrize("words", [("--images", "0"), ("--crop-px", "0")])
+def test_senseless_numbers_are_refused_and_nothing_is_written(
+    loaded: LoadedBackbone, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, str]
+) -> None:
+    start, out = tmp_path / "start.pth", tmp_path / "centred.safetensors"
+    torch.save(loaded.model.state_dict(), start)
+    pictures(1)[0].save(tmp_path / "a.png")
+    with pytest.raises(SystemExit) as ended:
+        run_stage("backbone", COMMANDS, ["recenter", str(start), str(tmp_path), "--to", str(out), *words])
+    assert ended.value.code == 2 and not out.exists()
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and "\n" not in error.strip()
+
+
+def test_pictures_are_chosen_evenly() -> None:
+    chosen = evenly(list(range(10)), 4)
+    assert [chosen[i] for i in range(len(chosen))] == [0, 2, 5, 7]
+    assert len(evenly(list(range(3)), 4)) == 3
