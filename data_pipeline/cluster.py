@@ -39,6 +39,14 @@ def ray_session(config: RayConfig) -> Iterator[int]:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
+def tasks_on_gpus(gpus: float) -> int:
+    """How many tasks that need so much of a GPU each the cluster can run at once."""
+    there = float(ray.cluster_resources().get("GPU", 0))  # type: ignore[no-untyped-call]
+    if there < gpus:
+        raise UserError(f"gpus_per_task={gpus:g}: this Ray cluster has {there:g} GPUs; set gpus_per_task=0 for cores.")
+    return int(there / gpus)
+
+
 def _start(config: RayConfig) -> Path | None:
     """The folder to remove when Ray has ended, where it was started here."""
     if config.address is None:
@@ -76,14 +84,15 @@ def run_tasks(
     argument_lists: Iterable[tuple[Any, ...]],
     at_once: int,
     retries: int,
+    gpus: float = 0.0,
 ) -> Iterator[tuple[int, Any]]:
     """Call `function` with each list of arguments as Ray tasks; yields (position, result) as they end, in any order.
 
     No more than `at_once` tasks exist at a time, and their arguments are made when their turn comes: neither the queue
-    nor the results pile up. A task whose worker dies is
-    started again; an error inside a task is raised here.
+    nor the results pile up. A task whose worker dies is started again; an error inside a task is raised here. `gpus` is
+    what each task needs of one.
     """
-    remote = ray.remote(num_cpus=1, max_retries=retries)(function)
+    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(function)
     running: dict[Any, int] = {}
     waiting = iter(enumerate(argument_lists))
     try:

@@ -22,7 +22,7 @@ from PIL import Image
 
 from backbone import extract_features
 from backbone.networks import find_network
-from data_pipeline.cluster import ray_session, run_tasks
+from data_pipeline.cluster import ray_session, run_tasks, tasks_on_gpus
 from data_pipeline.config import RayConfig
 from data_pipeline.curate.mapped import Features
 from records.shards import ShardFolder, index_name, read_index
@@ -32,6 +32,7 @@ from runtime.files import atomic_file, make_directory, read_text
 from runtime.images import open_image
 
 _BATCH = 32
+_GPU_READERS = 4  # threads that read pictures for one GPU
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Frames:
         return ShardImages(self.shards[number])[row - int(ends[number])]  # counted from the shard's end
 
 
-def frame_features(shards: Path, network: str, work: Path, config: RayConfig) -> Frames:
+def frame_features(shards: Path, network: str, work: Path, config: RayConfig, gpus_per_task: float = 0.0) -> Frames:
     """Features of every frame, from `work` as far as they are there."""
     files = ShardFolder(shards)
     files.refuse_unfinished()
@@ -56,12 +57,19 @@ def frame_features(shards: Path, network: str, work: Path, config: RayConfig) ->
     make_directory(work)
     found = find_network(network, work)
     paths = [work / f"{name}-{_print(shards / name, found.weights_sha256)}.npy" for name in names]
-    todo = [(shards / name, network, path) for name, path in zip(names, paths, strict=True) if not path.is_file()]
+    todo = [
+        (shards / name, network, path, gpus_per_task > 0)
+        for name, path in zip(names, paths, strict=True)
+        if not path.is_file()
+    ]
     if len(todo) < len(paths):
         say(f"features of {len(paths) - len(todo)} of {len(paths)} shards are there.")
     if todo:
         with ray_session(config) as at_once:
-            for _ in track(run_tasks(_compute, todo, at_once, config.retries), "features", len(todo), "shards"):
+            if gpus_per_task > 0:
+                at_once = tasks_on_gpus(gpus_per_task)
+            tasks = run_tasks(_compute, todo, at_once, config.retries, gpus_per_task)
+            for _ in track(tasks, "features", len(todo), "shards"):
                 pass
     keys = [pa.array(ShardImages(shards / name).keys, pa.string()) for name in names]
     parts = [_mapped(path) for path in paths]
@@ -114,12 +122,17 @@ class ShardImages:
             os.close(descriptor)
 
 
-def _compute(shard: Path, network: str, path: Path) -> None:
+def _compute(shard: Path, network: str, path: Path, on_gpu: bool) -> None:
     """One task: the features of one shard."""
     torch.set_num_threads(1)  # a sum over threads would depend on their number
+    if on_gpu and not torch.cuda.is_available():
+        raise UserError("gpus_per_task: Ray gave a GPU that torch does not see; install torch for CUDA, or set 0.")
     found = find_network(network, path.parent)
-    images = ShardImages(shard)
-    features = extract_features(found.load(), images, found.preprocessing, _BATCH, threads=1, label=shard.name).numpy()
+    module, images = found.load(), ShardImages(shard)
+    if on_gpu:
+        module = module.cuda()
+    readers = _GPU_READERS if on_gpu else 1
+    features = extract_features(module, images, found.preprocessing, _BATCH, threads=readers, label=shard.name).numpy()
     with atomic_file(path) as stream:
         np.save(stream, unit_rows(features), allow_pickle=False)
 

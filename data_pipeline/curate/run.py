@@ -32,7 +32,7 @@ def curate(shards: Path, config: CurateConfig) -> CurationFolder:
     with directory_lock(make_directory(folder.path)):
         remove_leftovers(folder.path)
         save_config(config, folder.config)
-        frames = frame_features(shards, config.network, folder.features, config.ray)
+        frames = frame_features(shards, config.network, folder.features, config.ray, config.gpus_per_task)
         hierarchy = cluster(frames.features, config.clustering, config.seed)
         clusters, rows = hierarchy.of_frames(), frame_rows(shards, frames.keys)
         gone, removal = _near_duplicates(frames.features, hierarchy, rows, config)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import simplejpeg
+import torch
 
 from data_pipeline.curate.config import CurateConfig
 from data_pipeline.curate.features import ShardImages
@@ -201,3 +202,26 @@ def test_near_duplicates_of_one_moment_get_no_weight(tmp_path: Path, ray_cluster
 def test_a_set_that_is_not_finished_is_refused(shards: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no finished set"):
         curate(tmp_path, config_for(tmp_path / "out"))
+
+
+def test_gpus_that_are_not_there_are_named(shards: Path, tmp_path: Path, ray_cluster: None) -> None:
+    with pytest.raises(UserError, match=r"gpus_per_task=0.5: this Ray cluster has 0 GPUs; set gpus_per_task=0"):
+        curate(shards, config_for(tmp_path / "out", "gpus_per_task=0.5"))
+
+
+PROMISED = """
+import sys
+import ray
+from data_pipeline.__main__ import COMMANDS
+from runtime.command_line import run_stage
+
+ray.init(num_cpus=1, num_gpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+run_stage("data_pipeline", COMMANDS, sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU that Ray promises is there")
+def test_a_gpu_that_ray_promises_and_torch_does_not_see_is_named(shards: Path, tmp_path: Path) -> None:
+    words = ["curate", str(shards), f"out={tmp_path / 'out'}", "network=pixels", "gpus_per_task=1"]
+    done = subprocess.run([sys.executable, "-c", PROMISED, *words], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and "Ray gave a GPU that torch does not see" in done.stderr
