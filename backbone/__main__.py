@@ -214,8 +214,8 @@ def _recenter(arguments: argparse.Namespace, config: Any) -> None:
     found = recentered(loaded, images, preprocessing, arguments.batch_size, device)
     sha256 = _write(found.backbone.model, preprocessing, arguments.to)
     say(
-        f"{arguments.to}: {loaded.architecture}; the mean of {found.images} pictures held {found.shared_before:.1%} of "
-        f"the features' length, now {found.shared_after:.1%}"
+        f"{arguments.to}: {loaded.architecture}; the mean of {found.images} pictures held {found.common_before:.1%} of "
+        f"the features' length, now {found.common_after:.1%}"
     )
     say(f"weights sha256 {sha256}")
 

@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from backbone.features import Images, extract_features
 from backbone.load import LoadedBackbone, weights_checksum
 from backbone.preprocessing import Preprocessing
+from scoring.spectrum import common_share
 
 
 @dataclass(frozen=True)
 class Recentered:
-    """`shared_before` and `shared_after`: length of the mean feature over the mean length of features, 0 to 1."""
+    """`common_before` and `common_after`: how much of the features' length is common to all, 0 to 1."""
 
     backbone: LoadedBackbone
-    shared_before: float
-    shared_after: float
+    common_before: float
+    common_after: float
     images: int
 
 
@@ -50,7 +50,8 @@ def recentered(
     changed = replace(
         loaded, preprocessing=preprocessing, weights_sha256=weights_checksum(model.config, model.state_dict())
     )
-    return Recentered(changed, _shared(features), _shared(features - mean.float().double()), len(features))
+    shares = common_share(features.numpy()), common_share((features - mean.float()).numpy())
+    return Recentered(changed, *shares, len(features))
 
 
 def evenly(images: Images, most: int) -> Images:
@@ -68,7 +69,3 @@ class _Some:
 
     def __getitem__(self, index: int) -> Any:
         return self.images[self.places[index]]
-
-
-def _shared(features: Tensor) -> float:
-    return float(features.mean(dim=0).norm() / features.norm(dim=1).mean().clamp_min(1e-12))

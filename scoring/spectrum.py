@@ -5,6 +5,9 @@ RankMe (Garrido et al. 2023): the effective number of dimensions, exp of the ent
 
 alpha-ReQ (Agrawal et al. 2022): the exponent a of the eigenvalues' decay, lambda_i ~ i^-a, of the centred covariance.
 Values near 1 go with good features; much larger means few dimensions carry all, much smaller means noise.
+
+The common share: how much of the features' length is a vector that they all have in common. Near 1 all cosines are near
+1 too, and what tells pictures apart is in their last digits.
 """
 
 from __future__ import annotations
@@ -39,6 +42,16 @@ def alpha_req(features: NDArray[np.floating]) -> float | None:
     weights = np.sqrt(1 / ranks[used])
     slope, _ = np.polyfit(np.log(ranks[used]), np.log(spectrum[used]), 1, w=weights)
     return float(-slope)
+
+
+def common_share(features: NDArray[np.floating]) -> float:
+    """Length of the mean of features [N, D] over their mean length: 0 for features around zero, 1 for equal ones."""
+    lengths, total = 0.0, np.zeros(features.shape[1])
+    for start in range(0, len(features), _BLOCK_ROWS):
+        block = features[start : start + _BLOCK_ROWS].astype(np.float64)
+        lengths += float(np.linalg.norm(block, axis=1).sum())
+        total += block.sum(axis=0)
+    return float(np.linalg.norm(total)) / lengths if lengths else 0.0
 
 
 def _eigenvalues(features: NDArray[np.floating], centred: bool) -> NDArray[np.float64]:

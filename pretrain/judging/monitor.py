@@ -19,7 +19,11 @@ from records.evaluation import KnnDocument
 from records.run import RunFolder, step_name
 from records.shards import Certificate
 from runtime.config import option
-from runtime.console import say
+from runtime.console import say, warn
+from scoring.spectrum import common_share
+
+# Of the start's features. Weights for which 0.99 was measured gained by taking it out (docs/warm-start.md).
+_COMMON_SHARE = 0.95
 
 
 def _cleaned() -> EvalConfig:
@@ -74,6 +78,15 @@ class Teacher(nn.Module):
         return tokens
 
 
+def _warn_of_common_direction(share: float) -> None:
+    if share > _COMMON_SHARE:
+        warn(
+            f"{share:.1%} of the length of the start's features is common to all pictures: cosines, and with them kNN, "
+            "KoLeo and the anchor, see little else. 'python -m backbone recenter WEIGHTS SHARDS --to FILE' takes it "
+            "out; compare both by eval_knn and begin with the better one."
+        )
+
+
 class Monitor:
     """The evaluations of one run. All ranks call every method alike.
 
@@ -104,7 +117,11 @@ class Monitor:
         """The evaluation of a step's teacher."""
         assert self._evaluator is not None
         teacher = Teacher(objective)
-        return self._evaluator.score_model(teacher, step_name(step), step, preprocessing, certificate).document
+        result = self._evaluator.score_model(teacher, step_name(step), step, preprocessing, certificate)
+        # Where the regression guard is on, the run begins with weights that know something.
+        if step == 0 and self.guard_margin is not None and self.world.is_first:
+            _warn_of_common_direction(common_share(result.features))
+        return result.document
 
     def record(self, document: KnnDocument) -> None:
         """Store an evaluation and point `best` at the chosen checkpoint; its own must be complete."""

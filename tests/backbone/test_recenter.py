@@ -45,7 +45,7 @@ def test_features_keep_their_differences_and_lose_their_mean(loaded: LoadedBackb
     after, after_unseen = features(found.backbone, seen), features(found.backbone, unseen)
     assert after.mean(dim=0).abs().max() < 1e-5
     torch.testing.assert_close(after_unseen, before_unseen - before.mean(dim=0), rtol=0, atol=1e-4)
-    assert found.images == 12 and found.shared_before > 0.8 and found.shared_after < 1e-3
+    assert found.images == 12 and found.common_before > 0.8 and found.common_after < 1e-3
     changed = [name for name, tensor in found.backbone.model.state_dict().items() if not torch.equal(tensor, old[name])]
     assert changed == ["norm.bias"]
 

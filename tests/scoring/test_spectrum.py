@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scoring.spectrum import alpha_req, rankme
+from scoring.spectrum import alpha_req, common_share, rankme
 
 
 def test_rankme_is_the_effective_rank() -> None:
@@ -27,3 +27,13 @@ def test_alpha_req_finds_the_exponent(alpha: float) -> None:
     features = basis * np.arange(1, 201) ** (-alpha / 2) + 3.0
     assert alpha_req(features) == pytest.approx(alpha, rel=1e-3)
     assert alpha_req(np.ones((20, 4))) is None
+
+
+def test_the_common_share_is_the_length_of_the_mean() -> None:
+    features = np.random.default_rng(0).standard_normal((20_000, 8))
+    features -= features.mean(axis=0)
+    assert common_share(features) == pytest.approx(0, abs=1e-9)
+    shifted = features + np.array([3.0, 4, 0, 0, 0, 0, 0, 0])
+    assert common_share(shifted) == pytest.approx(5 / np.linalg.norm(shifted, axis=1).mean())
+    assert common_share(np.full((5, 3), 2.0, np.float32)) == pytest.approx(1)
+    assert common_share(np.zeros((4, 3))) == 0

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import torch
 from engine_runs import metrics_of, monitored, run_ranks, write_classes
 
+from backbone import VisionTransformer, vit_config
 from records.run import RunFolder
 
 
@@ -47,3 +49,27 @@ def test_checkpoints_wait_for_a_watcher(shards: Path, tmp_path: Path) -> None:
     said = run_ranks(words, 2)
     assert run.steps() == [6, 5, 4, 3, 0], "the start stays: the others are compared with it"
     assert "4 checkpoints wait for their score (step_0000002 to step_0000005)" in said
+
+
+def start_with_bias(path: Path, bias: float) -> Path:
+    """Weights of the tiny network whose features have so much in common."""
+    torch.manual_seed(0)
+    model = VisionTransformer(vit_config("vit_test", depth=2, image_px=28))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+        model.norm.bias.fill_(bias)
+    torch.save(model.state_dict(), path)
+    return path
+
+
+def test_a_start_whose_features_all_point_the_same_way_is_told_of(shards: Path, tmp_path: Path) -> None:
+    classes, said = write_classes(tmp_path / "classes"), {}
+    for name, bias in (("apart", 0.0), ("alike", 100.0)):
+        start, run = start_with_bias(tmp_path / f"{name}.pth", bias), RunFolder(tmp_path / name)
+        steps = {"schedule__total": "1 steps", "warm_start__heads": "1 steps", "warm_start__ramp": "0 steps"}
+        steps |= {"schedule__warmup": "0 steps", "schedule__freeze_last_layer": "0 steps"}
+        run_ranks(monitored(run.path, shards, classes, init__weights=start, **steps), 1)
+        said[name] = run.log.read_text()
+    assert "100.0% of the length of the start's features is common to all pictures" in said["alike"]
+    assert "common to all" not in said["apart"]
