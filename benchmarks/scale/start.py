@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pretrain.data.mapped_weights import mapped_weights
 from pretrain.data.order import DataOrder
 from pretrain.data.sample_index import index_path, write_index
 from pretrain.data.sample_runs import sort_samples
 from pretrain.data.shards import open_shards
-from records.curation import read_weights, write_curation
+from records.curation import write_curation
 from records.shards import Manifest, ShardFolder, index_name, shard_name
 
 CORPORA, FRAMES_PER_VIDEO, SAMPLES_PER_SHARD = 5, 500, 10_000
@@ -89,7 +90,7 @@ def rank(folder: Path, indexes: Path, mode: str, go: Any, answer: Connection) ->
     words = {"weights": None, "window_shards": None, "table": None, **MODES[mode]}
 
     def ordered() -> DataOrder:
-        of_samples = read_weights(folder / words["table"], shards.keys) if words["table"] else None
+        of_samples = mapped_weights(folder / words["table"], shards) if words["table"] else None
         windows = words["window_shards"]
         return DataOrder(shards.runs, 0, BATCH, MICROGROUP, words["weights"], shards.shard_of, windows, of_samples)
 

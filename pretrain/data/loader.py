@@ -15,13 +15,14 @@ from pretrain.data.augment import AugmentConfig, AugmentParams, prepare_jpeg
 from pretrain.data.augment.cpu import Crops
 from pretrain.data.augment.photometric import plan_of
 from pretrain.data.batch import Batch, collate
+from pretrain.data.mapped_weights import mapped_weights
 from pretrain.data.masking import MaskConfig, masks_of_batch
 from pretrain.data.order import DataOrder
 from pretrain.data.requests import BatchConfig, Request, Requests
 from pretrain.data.shard_cache import CacheConfig, FetchAhead
 from pretrain.data.shards import ShardSet, UnreadableSampleError, open_shards
 from pretrain.run.signals import ignore_stop_signals
-from records.curation import SUFFIX, read_weights
+from records.curation import SUFFIX
 from runtime.config import option, required
 from runtime.errors import UserError
 
@@ -102,7 +103,7 @@ def order_of(data: DataConfig, batch: BatchConfig, seed: int, shards: ShardSet) 
     """The order in which a run sees the samples of its shards."""
     weights = sample_weights = None
     if isinstance(data.weights, str):
-        sample_weights = read_weights(Path(data.weights), shards.keys)
+        sample_weights = mapped_weights(Path(data.weights), shards)
     elif data.weights:
         unknown = sorted(set(data.weights) - set(shards.corpora))
         if unknown:

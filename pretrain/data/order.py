@@ -62,7 +62,7 @@ class DataOrder:
 
     `weights` gives every corpus its share of the samples seen; without it each sample is seen once an epoch. With it
     an epoch still has as many samples as the corpora hold, and every corpus runs through permutations of its own.
-    `sample_weights` [N] gives every sample a weight of its own instead: how often an epoch of N sees it.
+    `sample_weights` gives every sample a weight of its own instead: how often an epoch of N sees it.
     `window_shards` is the largest number of shards in a window; `shards` [N] then names the shard of every sample.
     """
 
@@ -75,7 +75,7 @@ class DataOrder:
         weights: list[float] | None = None,
         shards: NDArray[np.integer] | None = None,
         window_shards: int | None = None,
-        sample_weights: NDArray[np.float64] | None = None,
+        sample_weights: SampleWeights | None = None,
     ) -> None:
         if batch_images % microgroup_images:
             raise UserError(
@@ -87,10 +87,8 @@ class DataOrder:
         self.seed, self.batch_images, self.microgroup_images = seed, batch_images, microgroup_images
         self._take(samples)
         sizes = np.diff(self._corpus_starts)
-        self._of_corpora = self._of_samples = None
-        if sample_weights is not None:
-            self._of_samples = SampleWeights(sample_weights, self._rows, self._run_starts)
-        elif weights is not None:
+        self._of_corpora, self._of_samples = None, sample_weights
+        if sample_weights is None and weights is not None:
             self._of_corpora = CorpusWeights(weights, self._corpus_starts, self._run_corpora, self._run_starts)
         self._counts = sizes if self._of_corpora is None else self._of_corpora.counts
         self.epoch_images = int(self._counts.sum())
@@ -108,7 +106,7 @@ class DataOrder:
         """A sample's place among the sorted ones stands for it from here on."""
         self._rows = samples.rows  # [N], by place
         self._run_corpora = samples.corpora
-        self._run_starts = np.concatenate([[0], np.cumsum(samples.sizes)])
+        self._run_starts = samples.starts
         corpus_sizes = np.bincount(samples.corpora, weights=samples.sizes).astype(np.int64)
         self._corpus_starts = np.concatenate([[0], np.cumsum(corpus_sizes)])
 

@@ -58,6 +58,7 @@ class SampleIndex(NamedTuple):
     corpora: list[str]  # names, sorted
     shard_bytes: NDArray[np.int64]  # [S], size of each tar
     sha256: str  # changes with the samples and their places
+    path: Path  # the folder of its files
 
 
 def open_index(folder: Path, shards: list[str], indexes: Path) -> SampleIndex:
@@ -108,6 +109,7 @@ def _mapped(path: Path) -> SampleIndex | None:
         corpora=document.corpora,
         shard_bytes=np.array(document.shard_bytes, np.int64),
         sha256=document.sha256,
+        path=path,
     )
 
 

@@ -17,6 +17,11 @@ class SampleRuns(NamedTuple):
     sizes: Ints  # [V], samples of each video; videos are sorted by corpus
     corpora: Ints  # [V], corpus of each video
 
+    @property
+    def starts(self) -> Ints:
+        """[V + 1], the places at which videos begin, and the end."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
 
 def sort_samples(corpora: Ints, videos: Ints) -> SampleRuns:
     """Samples of a corpus (`corpora` [N], numbers from 0) and a video (`videos` [N]) each."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pretrain.data.epoch_samples import CHUNK, Bools, Listed, Places, Shards, place_type
 from pretrain.data.keyed_random import Ints, random_words
+from pretrain.data.sample_runs import SampleRuns
 
 # The line is measured in 2^-32: from here on nothing is rounded.
 _UNIT_BITS = 32
@@ -25,28 +26,29 @@ _UNIT = 1 << _UNIT_BITS
 _GOLDEN = 0x9E3779B9
 
 
+@dataclass(frozen=True)
 class SampleWeights:
-    """Weights [N] of samples, of which `rows` [N] says which stands at each place; they need not have any sum.
+    """Samples by weight: where each ends on the line, in the order of their places."""
 
-    `run_starts` [R + 1]: the places at which runs begin.
-    """
+    ends: Ints  # [N]
+    run_starts: Ints  # [R + 1], the places at which runs begin
+    most: int  # times that a sample is in an epoch
+    sha256: str  # of the ends
 
-    def __init__(self, weights: NDArray[np.float64], rows: NDArray[np.integer], run_starts: Ints) -> None:
-        self._ends, self._run_starts = _ends_on_the_line(weights[rows]), run_starts
-        longest = max(int(np.diff(ends, prepend=before).max()) for _, before, ends in _chunks(self._ends))
-        self._most = -(-longest // _UNIT)  # times that a sample is in an epoch
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self._ends.data).hexdigest()
+    @classmethod
+    def of(cls, weights: NDArray[np.float64], runs: SampleRuns) -> SampleWeights:
+        """From weights [N] of the samples that `runs` sorts; they need not have any sum."""
+        ends = _ends_on_the_line(weights[runs.rows])
+        longest = max(int(np.diff(ends, prepend=before).max()) for _, before, ends in _chunks(ends))
+        return cls(ends, runs.starts, -(-longest // _UNIT), hashlib.sha256(ends.data).hexdigest())
 
     def epoch(self, stream: tuple[int, ...], epoch: int) -> Comb:
         first = int(random_words(stream, 1)[0]) % _UNIT
-        return Comb(self._ends, self._run_starts, (first + epoch * _GOLDEN) % _UNIT, epoch * self._most)
+        return Comb(self.ends, self.run_starts, (first + epoch * _GOLDEN) % _UNIT, epoch * self.most)
 
     def draw(self, word: int) -> int:
         """The place that a random word points at, by weight."""
-        return int(np.searchsorted(self._ends, word % int(self._ends[-1]), side="right"))
+        return int(np.searchsorted(self.ends, word % int(self.ends[-1]), side="right"))
 
 
 @dataclass(frozen=True)

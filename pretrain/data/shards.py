@@ -43,6 +43,7 @@ class ShardSet:
     corpora: list[str]  # names of the corpora, sorted
     shard_bytes: Ints  # [S], size of each tar
     sha256: str  # changes with the samples and their places: a run goes on with the very same shards only
+    index: Path  # the folder of the columns' files
     certificate: Certificate | None = None  # which evaluation sets these samples were checked against
     cache: ShardCache | None = None
     _open: OrderedDict[int, int] = field(default_factory=OrderedDict, repr=False)

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pretrain.config import PretrainConfig
+from pretrain.data.mapped_weights import mapped_weights
 from pretrain.data.order import DataOrder
-from pretrain.data.sample_runs import sort_samples
+from pretrain.data.sample_runs import SampleRuns, sort_samples
 from pretrain.data.sample_weights import SampleWeights
 from pretrain.data.shards import open_shards
 from records.curation import read_curation, read_weights, write_curation
@@ -27,7 +28,8 @@ def order_of(weights: np.ndarray, seed: int = 0, window: int | None = None, batc
     """Videos of five samples each, in two corpora and four shards."""
     videos = np.random.default_rng(1).permutation(np.arange(len(weights)) // 5)
     of_shard = np.arange(len(weights)) % 4
-    return DataOrder(sort_samples(videos % 2, videos), seed, batch, 4, None, of_shard, window, weights)
+    runs = sort_samples(videos % 2, videos)
+    return DataOrder(runs, seed, batch, 4, None, of_shard, window, SampleWeights.of(weights, runs))
 
 
 @settings(max_examples=60, deadline=None)
@@ -35,8 +37,8 @@ def order_of(weights: np.ndarray, seed: int = 0, window: int | None = None, batc
 def test_an_epoch_has_each_sample_as_often_as_its_weight_says(some: list[float], epoch: int, seed: int) -> None:
     weights = np.array([*some, 1.0])
     expected = weights / weights.sum() * len(weights)
-    rows = np.arange(len(weights))
-    counts = SampleWeights(weights, rows, np.arange(len(weights) + 1)).epoch((seed,), epoch).counts
+    one_by_one = SampleRuns(np.arange(len(weights)), np.ones(len(weights), np.int64), np.zeros(len(weights), np.int64))
+    counts = SampleWeights.of(weights, one_by_one).epoch((seed,), epoch).counts
     assert counts.sum() == len(weights)
     assert (np.abs(counts - expected) < 1 + 1e-6).all()
     assert not counts[weights == 0].any()
@@ -124,6 +126,37 @@ def test_a_file_is_read_in_any_order_and_refused_when_it_is_of_other_shards(tmp_
     pq.write_table(pa.table({"weight": [1.0]}), path)
     with pytest.raises(UserError, match="key"):
         read_weights(path, keys)
+
+
+def test_weights_are_read_once_for_all_ranks_and_made_anew_when_damaged(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = open_shards(shards, indexes=tmp_path / "indexes")
+    weights = np.random.default_rng(0).exponential(size=len(opened)).round(3)
+    path = write(tmp_path / "curation.parquet", opened.keys.to_pylist(), weights.tolist())
+    expected, asked = SampleWeights.of(weights, opened.runs), []
+
+    def counted(file: Path, keys: pa.StringArray) -> np.ndarray:
+        asked.append(file)
+        return read_weights(file, keys)
+
+    monkeypatch.setattr("pretrain.data.mapped_weights.read_weights", counted)
+    for _ in range(2):
+        found = mapped_weights(path, opened)
+        assert isinstance(found.ends, np.memmap) and len(asked) == 1
+        np.testing.assert_array_equal(found.ends, expected.ends)
+        assert (found.most, found.sha256) == (expected.most, expected.sha256)
+    (kept,) = opened.index.glob("weights-*.npy")
+    content = bytearray(kept.read_bytes())
+    content[-5] ^= 1
+    del found
+    kept.write_bytes(content)
+    np.testing.assert_array_equal(mapped_weights(path, opened).ends, expected.ends)
+    assert len(asked) == 2 and f"the weights {kept} are damaged; they are made anew." in capsys.readouterr().out
+    kept.unlink()
+    np.testing.assert_array_equal(mapped_weights(path, opened).ends, expected.ends)
+    write(path, opened.keys.to_pylist(), (2 * weights[::-1]).tolist())  # another curation under the same name
+    assert mapped_weights(path, opened).sha256 != expected.sha256 and len(asked) == 4
 
 
 def test_other_words_are_refused() -> None:
