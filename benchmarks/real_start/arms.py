@@ -62,10 +62,6 @@ PARTS = {
 }
 FROM_RELEASED = ("recipe", "heads_first", "not_recentred", "low_rate")
 
-_GENTLE_COLOUR = (
-    *("augment.jitter_probability=0.3", "augment.brightness=0.2", "augment.contrast=0.2", "augment.saturation=0.1"),
-    *("augment.grayscale_probability=0", "augment.solarise_probability=0"),
-)
 _MOVING_TEACHER = "schedule.momentum_start=0.97"  # 0.994 keeps 75% of the start for all of 48 steps
 _NO_ANCHOR, _LOW_RATE = "warm_start.anchor=none", "schedule.base_lr=0.0005"
 _LARGE_BATCH = (
@@ -82,19 +78,14 @@ def _prototypes(count: int) -> tuple[str, ...]:
 
 SEARCH = {
     "as_it_is": _part("as it is"),
-    "moving_teacher": _part("momentum from 0.97", _MOVING_TEACHER),
     "free": _part("no anchor, momentum from 0.97, rate 0.0005", _NO_ANCHOR, _MOVING_TEACHER, _LOW_RATE),
     "weak_anchor": _part("anchor of weight 0.3, momentum from 0.97", "warm_start.anchor_weight=0.3", _MOVING_TEACHER),
-    "longer": _part("96 steps", "schedule.total=96 steps", "run.stop_at=96 steps"),
     "large_batch": _part("24 images, half as many steps", *_LARGE_BATCH),
     "no_ibot": _part("no masks and no iBOT", "objective.ibot_weight=0", "masks.crop_probability=0"),
     "few_prototypes": _part("256 prototypes", *_prototypes(256)),
     "many_prototypes": _part("4,096 prototypes", *_prototypes(4096)),
     "large_crops": _part("global crops of half the picture or more", "augment.global_scale_min=0.5"),
-    "gentle": _part("little change of colour", *_GENTLE_COLOUR),
-    "more_koleo": _part("KoLeo four times", "objective.koleo_weight=0.4"),
     "synthetic": _part("30% drawn frames", MIXED),
-    "finer": _part("168 pixels, half as many steps", "augment.global_px=168", "augment.local_px=70", *_LARGE_BATCH[2:]),
 }
 
 # What a stage begins with, where that is not the recentred weights: a run's best checkpoint, or a part of the weights.
@@ -115,7 +106,7 @@ RELEASED = ("ours", 0)  # way and seed
 
 GROUPS = {
     "main": Group("The ways", MAIN, (0, 1, 2), (PROBE, OTHERS, SOURCE)),
-    "stages": Group("Later stages", STAGES, (0,), (PROBE,)),
     "parts": Group("The warm start less one part, and a lower rate", PARTS, (0,), ()),
     "search": Group("What was searched for a gain", SEARCH, (100,), (PROBE,)),
+    "stages": Group("Later stages", STAGES, (0,), (PROBE,)),
 }

@@ -17,6 +17,8 @@ import numpy as np
 from safetensors.torch import load_file, save
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from backbone import LoadedBackbone, Preprocessing, load_backbone
 from benchmarks.real_start.arms import (
@@ -250,12 +252,17 @@ def run_in_process(folder: Path, data: Path, group: str, arm: str, seed: int) ->
 
 
 def _probe(result: Result, evaluator: Evaluator) -> dict[str, Any]:
-    """Logistic regression, five folds in which no group is on both sides: was each picture's class found?"""
+    """Logistic regression, five folds in which no group is on both sides: was each picture's class found?
+
+    Every feature is brought to the same scale first: a common vector, which shrinks what tells pictures apart, would
+    otherwise make the penalty on large weights count for more.
+    """
     labels, groups = evaluator.images.labels, evaluator.split.groups
     ranks = np.ones(len(labels), np.int64)
     folds = StratifiedGroupKFold(_FOLDS, shuffle=True, random_state=0)
     for train, test in folds.split(result.features, labels, groups):
-        head = LogisticRegression(C=10.0, max_iter=2000).fit(result.features[train], labels[train])
+        head = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
+        head.fit(result.features[train], labels[train])
         ranks[test] = head.predict(result.features[test]) != labels[test]
     return {
         "top1": float(np.mean(ranks == 0)),
