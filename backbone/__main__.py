@@ -200,17 +200,16 @@ def _recenter_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _recenter(arguments: argparse.Namespace, config: Any) -> None:
-    from backbone.embed import ImageList
-    from backbone.recenter import evenly, recentered
+    from backbone.recenter import recentered, some_images
 
     if arguments.images < 1:
         raise UserError(f"--images {arguments.images}: a mean needs at least one picture.")
     device = device_of(arguments.device, "--device")
     loaded = load_backbone(arguments.weights)
-    images = evenly(ImageList([Path(source) for source in arguments.images_or_shards]), arguments.images)
     preprocessing = loaded.preprocessing
     if arguments.crop_px is not None:
         preprocessing = preprocessing.at_crop(arguments.crop_px)
+    images = some_images([Path(source) for source in arguments.images_or_shards], arguments.images)
     found = recentered(loaded, images, preprocessing, arguments.batch_size, device)
     sha256 = _write(found.backbone.model, preprocessing, arguments.to)
     say(
@@ -218,6 +217,8 @@ def _recenter(arguments: argparse.Namespace, config: Any) -> None:
         f"the features' length, now {found.common_after:.1%}"
     )
     say(f"weights sha256 {sha256}")
+    if loaded.certificate is not None:
+        say("a single file holds no leakage certificate: that of the weights before does not go with it.")
 
 
 def _write(model: VisionTransformer, preprocessing: Preprocessing, path: str) -> str:

@@ -73,8 +73,8 @@ class Preprocessing:
         return _centre_crop(image, self.crop_px)
 
     def at_crop(self, crop_px: int) -> Preprocessing:
-        """The same for another input size: as much of the short side is cut off as 224 of 256 pixels leave."""
-        return replace(self, resize_px=round(crop_px * 256 / 224), crop_px=crop_px)
+        """The same for another input size: the crop shows as much of the picture as before."""
+        return replace(self, resize_px=round(crop_px * self.resize_px / self.crop_px), crop_px=crop_px)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` reads them back to an equal object."""

@@ -6,20 +6,26 @@ has a place for it, the bias of its final norm, so every format and every progra
 
     features = weight · normalised + bias        bias ← bias − mean of the cls features over the pictures
 
-Linear probes with a bias of their own see no difference; kNN, KoLeo and an anchor by cosine do.
+Linear heads on standardised features see no difference; kNN, KoLeo and an anchor by cosine do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from backbone.embed import ImageList
 from backbone.features import Images, extract_features
 from backbone.load import LoadedBackbone, weights_checksum
 from backbone.preprocessing import Preprocessing
+from runtime.errors import UserError
 from scoring.spectrum import common_share
+
+_MOST_SHARDS = 32
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,11 @@ def recentered(
     """`loaded`, changed in place in the bias of its final norm alone."""
     preprocessing = preprocessing or loaded.preprocessing
     model = loaded.model.to(device) if device is not None else loaded.model
+    if preprocessing.crop_px % model.config.patch_px:
+        raise UserError(
+            f"pictures of {preprocessing.crop_px} pixels do not divide into patches of {model.config.patch_px}; name a "
+            "multiple by --crop-px."
+        )
     features = extract_features(model, images, preprocessing, batch_size, device, label="recenter").double()  # [N, D]
     mean = features.mean(dim=0)  # [D]
     model.cpu()
@@ -52,6 +63,19 @@ def recentered(
     )
     shares = common_share(features.numpy()), common_share((features - mean.float()).numpy())
     return Recentered(changed, *shares, len(features))
+
+
+def some_images(sources: Sequence[Path], most: int) -> Images:
+    """At most so many pictures of images, folders and shards, evenly chosen.
+
+    Of a folder of shards some are opened: each is a fair sample of all, and ten million headers take hours to read.
+    """
+    chosen: list[Path] = []
+    for source in sources:
+        shards = sorted(source.glob("*.tar")) if source.is_dir() else []
+        step = -(-len(shards) // _MOST_SHARDS)
+        chosen += shards[::step] if step > 1 else [source]
+    return evenly(ImageList(chosen), most)
 
 
 def evenly(images: Images, most: int) -> Images:

@@ -24,6 +24,9 @@ _COMMON: dict[str, Any] = {
 }
 
 
+_SMALLEST_SHARE = 0.01  # of a GPU for a task
+
+
 @contextmanager
 def ray_session(config: RayConfig) -> Iterator[int]:
     """A Ray cluster for the block, and how many tasks may run on it at once. One that is up already stays up."""
@@ -41,6 +44,8 @@ def ray_session(config: RayConfig) -> Iterator[int]:
 
 def tasks_on_gpus(gpus: float) -> int:
     """How many tasks that need so much of a GPU each the cluster can run at once."""
+    if gpus < _SMALLEST_SHARE:
+        raise UserError(f"gpus_per_task={gpus:g} is less than {_SMALLEST_SHARE:g} of a GPU; set more, or 0 for cores.")
     there = float(ray.cluster_resources().get("GPU", 0))  # type: ignore[no-untyped-call]
     if there < gpus:
         raise UserError(f"gpus_per_task={gpus:g}: this Ray cluster has {there:g} GPUs; set gpus_per_task=0 for cores.")

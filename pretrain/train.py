@@ -96,7 +96,8 @@ class Trainer:
         self.rollbacks = Rollbacks(self.run, self.world, selection)
         margin = guard.margin if guard.is_on(config.starts_warm) else None
         patience_from = 0 if self.warm_start is None else self.warm_start.longest_steps
-        self.monitor = Monitor(config.monitor, self.run, self.world, margin, patience_from)
+        from_weights = config.init.weights is not None
+        self.monitor = Monitor(config.monitor, self.run, self.world, margin, patience_from, from_weights)
 
     def train(self) -> int:
         """Run the steps that are left; after a rollback, those since the checkpoint that it went to."""

@@ -45,7 +45,9 @@ def export_release(
     loaded = load_backbone(source, role=role)
     if not allow_worse_than_start:
         refuse_worse_than_start(loaded)
-    if start_share or start is not None:
+    if start is not None and not start_share:
+        raise UserError(f"--start {start}: say by --average-with-start how much of it is mixed in, or leave it out.")
+    if start_share:
         loaded = averaged_with_start(loaded, start_share, start)
     model = loaded.model if image_px is None else with_position_grid(loaded.model, image_px)
     export = Export(rounded(model, dtype), loaded.preprocessing, dtype, certificate_checksum(loaded.certificate))

@@ -61,9 +61,11 @@ def main() -> None:
             for name in chosen
         }
         results = {name: [read_json(future.result()) for future in own] for name, own in futures.items()}
-    experiment = Experiment(arguments.folder, arguments.data)
-    release = make_release(experiment) if "stages" in chosen else None
-    say(f"wrote {write_findings(results, arguments.folder, release)}")
+    page = write_findings(results, arguments.folder)
+    if "stages" in chosen:
+        release = make_release(Experiment(arguments.folder, arguments.data))
+        page = write_findings(results, arguments.folder, release)
+    say(f"wrote {page}")
     say(f"took {duration(time.monotonic() - began)}")
 
 

@@ -129,7 +129,7 @@ class Experiment:
                 words.append(f"data.shards={self.mixed.path}")
             config = self.config([*words, *own])
             pretrain(config)
-            curves = {"target": [_point(document) for document in read_evaluations(run)]}
+            curves = {TARGET: [_point(document) for document in read_evaluations(run)]}
             curves |= self.at_the_ends(GROUPS[group].ends, start, run, config.augment.global_px)
             if start == self.recentred:
                 released = self._start_figures(GROUPS[group].ends, self.start, config.augment.global_px)
@@ -169,9 +169,11 @@ class Experiment:
         self, wanted: tuple[str, ...], start: Path, run: RunFolder, crop_px: int
     ) -> dict[str, list[dict[str, Any]]]:
         """Of the start and of the last checkpoint: linear probe of the labelled images, kNN of the other sets."""
+        if not wanted:
+            return {}
         step = run.steps()[0]  # the newest
         ended = self._figures(wanted, load_backbone(run.checkpoint(step)), crop_px)
-        begun = self._start_figures(wanted, start, crop_px) if wanted else {}
+        begun = self._start_figures(wanted, start, crop_px)
         return {name: [begun[name], {**ended[name], "step": step}] for name in wanted}
 
     def _start_figures(self, wanted: tuple[str, ...], start: Path, crop_px: int) -> dict[str, Any]:
@@ -190,7 +192,8 @@ class Experiment:
         if TARGET in wanted or PROBE in wanted:
             labelled = self.score(network, self.labelled, crop_px)
             found[TARGET] = _point(labelled.document)
-            found[PROBE] = _probe(labelled, self._evaluator(self.labelled))
+            if PROBE in wanted:
+                found[PROBE] = _probe(labelled, self._evaluator(self.labelled))
         if OTHERS in wanted:
             found[OTHERS] = _point(self.score(network, self.others, crop_px).document, _FEW_NEIGHBOURS)
         if SOURCE in wanted:

@@ -7,20 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real_start.arms import BEFORE, GROUPS, PROBE, RELEASED, TARGET, Group
+from benchmarks.real_start.arms import BEFORE, GROUPS, OTHERS, PROBE, RELEASED, SOURCE, TARGET, Group
 from benchmarks.real_start.halves import hits, trained, tuning_half, worth_of_rules
-from benchmarks.warm_start.findings import COLUMNS, difference, draw_curves, rows_of
+from benchmarks.warm_start.arms import Arm
+from benchmarks.warm_start.findings import difference, draw_curves, rows_of
 from launch.demo import Step
 from runtime import pages
 from runtime.console import duration
 from runtime.files import write_text
 
 TITLES = {
-    "target": "kNN top-1 on real endoscopy (eight classes)",
-    "probe": "linear probe on real endoscopy, five folds",
-    "others": "kNN top-1 (k = 5) on ten further classes of real endoscopy",
-    "source": "kNN top-1 on drawn patterns, the other domain",
+    TARGET: "kNN top-1 on real endoscopy (eight classes)",
+    PROBE: "linear probe on real endoscopy, five folds",
+    OTHERS: "kNN top-1 (k = 5) on ten further classes of real endoscopy",
+    SOURCE: "kNN top-1 on drawn patterns, the other domain",
 }
+_RELEASED_COLUMN = 4
+_COLUMNS = (
+    *("way", "end, by seed", "mean", "against step 0", "against the released weights, where recentred"),
+    *("against the recipe as it is", "lowest against step 0"),
+)
 _SHOWN_LINES = 14  # of what a command says
 Table = tuple[str, list[str], list[list[str]]]  # title, columns, rows
 
@@ -31,9 +37,9 @@ def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
         group = GROUPS[name]
         for measured, title in TITLES.items():
             if measured in runs[0]["curves"]:
-                beside = _beside_parts(results, runs) if (name, measured) == ("parts", "target") else []
-                rows = rows_of([*beside, *runs], GROUPS["main"].arms | group.arms, measured)
-                found.append((f"{group.title}: {title}", list(COLUMNS), rows))
+                beside = _beside_parts(results, runs) if (name, measured) == ("parts", TARGET) else []
+                rows = _rows([*beside, *runs], GROUPS["main"].arms | group.arms, measured)
+                found.append((f"{group.title}: {title}", list(_COLUMNS), rows))
     if "search" in results:
         found.append(_search_table(GROUPS["search"], results["search"]))
     every = [run for runs in results.values() for run in runs]
@@ -47,11 +53,22 @@ def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
     return found
 
 
+def _rows(runs: list[dict[str, Any]], arms: dict[str, Arm], measured: str) -> list[list[str]]:
+    """From each way's own step 0 on; and, where that was recentred, against the released weights too."""
+    since_step_0 = [run | {"curves": {measured: trained(run["curves"][measured])}} for run in runs]
+    rows = rows_of(since_step_0, arms, measured)
+    for arm, row in zip(dict.fromkeys(run["arm"] for run in runs), rows, strict=True):
+        curves = [run["curves"][measured] for run in runs if run["arm"] == arm]
+        recentred = curves[0][0].get(BEFORE)
+        row.insert(_RELEASED_COLUMN, difference([(curve[-1], curve[0]) for curve in curves]) if recentred else "")
+    return rows
+
+
 def _beside_parts(results: dict[str, list[dict[str, Any]]], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The recipe and the whole warm start with the same seeds, as far as the parts went."""
-    last, seeds = parts[0]["curves"]["target"][-1]["step"], {run["seed"] for run in parts}
+    """The recipe and the warm start with the same seeds, with and without recentring, as far as the parts went."""
+    last, seeds = parts[0]["curves"][TARGET][-1]["step"], {run["seed"] for run in parts}
     return [
-        run | {"curves": {"target": [point for point in run["curves"]["target"] if point["step"] <= last]}}
+        run | {"curves": {TARGET: [point for point in run["curves"][TARGET] if point["step"] <= last]}}
         for run in results.get("main", [])
         if run["arm"] in ("recipe", "not_recentred", RELEASED[0]) and run["seed"] in seeds
     ]
@@ -125,7 +142,10 @@ def write_findings(
     if release:
         body += _release_section(release, folder)
     seconds = [run["cpu_seconds"] for runs in results.values() for run in runs]
-    body += f"<p>{len(seconds)} runs, {pages.text(duration(sum(seconds)))} of one core in all.</p>"
+    body += (
+        f"<p>{len(seconds)} runs, {pages.text(duration(sum(seconds)))} of one core in all, without what was repeated "
+    )
+    body += "after an interruption.</p>"
     page = folder / "index.html"
     write_text(page, pages.page("Continued pretraining from real weights", body, "section img { max-width: 100%; }"))
     return page

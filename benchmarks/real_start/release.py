@@ -23,7 +23,8 @@ def release_folder(experiment: Experiment) -> Path:
 def release_steps(experiment: Experiment) -> list[Step]:
     """Export, then kNN, linear probe, masks and a picture of its patches, each beside those of the start."""
     release, judged = release_folder(experiment), experiment.folder / "judged"
-    start, labelled, masks = str(experiment.start), str(experiment.labelled), str(experiment.drawn / "Kvasir-SEG")
+    starts = str(experiment.start), str(experiment.recentred)
+    labelled, masks = str(experiment.labelled), str(experiment.drawn / "Kvasir-SEG")
     stages = [str(run.best) for run in (experiment.run_folder(arm, 0) for arm in STARTS) if run.best.exists()]
     pictures = [str(next(iter(sorted(folder.iterdir())))) for folder in sorted(experiment.labelled.iterdir())]
     return [
@@ -31,7 +32,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
             "export",
             (
                 *("backbone", "export", str(experiment.run_folder(*RELEASED).best), "--to", str(release)),
-                *("--name", NAME, "--licence", _LICENCE, "--start", start),
+                *("--name", NAME, "--licence", _LICENCE),
             ),
             release,
             ReleaseFolder(release).checksums,
@@ -39,7 +40,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "kNN",
             (
-                *("eval_knn", str(release), start, "pixels", f"data.path={labelled}"),
+                *("eval_knn", str(release), *starts, "pixels", f"data.path={labelled}"),
                 *("split.leave_one_group_out=true", f"cache={experiment.folder / 'cache'}", f"out={judged / 'knn'}"),
             ),
             judged / "knn",
@@ -47,7 +48,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "linear probe",
             (
-                *("linear_probe", str(release), start, "pixels", "--data", labelled),
+                *("linear_probe", str(release), *starts, "pixels", "--data", labelled),
                 *("--protocol", "converged", "--out", str(judged / "probe")),
             ),
             judged / "probe" / "index.html",
@@ -55,7 +56,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "masks",
             (
-                *("linear_probe", "dense", str(release), start, *stages, "--data", masks),
+                *("linear_probe", "dense", str(release), *starts, *stages, "--data", masks),
                 *("--out", str(judged / "dense"), "side_px=224", "heads=[linear]"),
             ),
             judged / "dense" / "index.html",

@@ -35,8 +35,9 @@ def draw_curves(results: list[dict[str, Any]], arms: dict[str, Arm], titles: dic
             style = "-" if number < 10 else "--"  # there are ten colours
             panel.plot(steps, values.mean(axis=0), label=arms[arm].title, color=f"C{number}", linestyle=style)
             panel.fill_between(steps, values.min(axis=0), values.max(axis=0), color=f"C{number}", alpha=0.15)
-        start = np.mean([run["curves"][name][0]["top1"] for run in results])
-        panel.axhline(start, color="grey", linestyle=":", linewidth=1)
+        starts = {run["curves"][name][0]["top1"] for run in results}
+        if len(starts) == 1:
+            panel.axhline(starts.pop(), color="grey", linestyle=":", linewidth=1)
         panel.set(title=titles[name], xlabel="step", ylabel="top-1")
     handles, names = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, names, loc="lower center", ncol=_LEGEND_COLUMNS, fontsize=9, frameon=False)

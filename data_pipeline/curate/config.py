@@ -18,7 +18,9 @@ class CurateConfig:
     """From a shard set to weights of its frames."""
 
     network: str = option("The network whose features are clustered, any word that names one.", "efficientnet-lite0")
-    gpus_per_task: float = option("GPUs, or the share of one, for the features of a shard; 0 uses cores.", 0.0, low=0)
+    gpus_per_task: float = option(
+        "Share of a GPU for the features of a shard, such as 1 or 0.5; 0 uses cores.", 0.0, low=0, high=1
+    )
     out: str | None = option("Folder for the curation; null: the shards' name with -curation.", None)
     seed: int = option("Another seed gives other clusters.", 0, low=0)
     clustering: ClusteringConfig = field(default_factory=ClusteringConfig)

@@ -67,7 +67,7 @@ def frame_features(shards: Path, network: str, work: Path, config: RayConfig, gp
     if todo:
         with ray_session(config) as at_once:
             if gpus_per_task > 0:
-                at_once = tasks_on_gpus(gpus_per_task)
+                at_once = min(at_once, tasks_on_gpus(gpus_per_task))
             tasks = run_tasks(_compute, todo, at_once, config.retries, gpus_per_task)
             for _ in track(tasks, "features", len(todo), "shards"):
                 pass

@@ -39,7 +39,7 @@ def look_up(shards: Path, examples: Sequence[Path], out: Path, most: int, curati
     if not folder.table.is_file():
         raise UserError(f"{folder.path} holds no curation; run 'python -m data_pipeline curate {shards}' first.")
     config = load_config(CurateConfig, folder.config)
-    frames = frame_features(shards, config.network, folder.features, config.ray, config.gpus_per_task)
+    frames = frame_features(shards, config.network, folder.features, config.ray)
     network = find_network(config.network, folder.features)
     pictures = [open_image(path) for path in examples]
     of_examples = unit_rows(extract_features(network.load(), pictures, network.preprocessing).numpy())

@@ -8,11 +8,14 @@ checksum: what is damaged is made anew.
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from pretrain.data.sample_index import UNUSED_SECONDS
 from pretrain.data.sample_weights import SampleWeights
 from pretrain.data.shards import ShardSet
 from records.curation import read_weights
@@ -58,6 +61,7 @@ def _fingerprint(path: Path) -> str:
 
 
 def _build(path: Path, shards: ShardSet, kept: Path) -> None:
+    _remove_unused(kept.parent)
     weights = SampleWeights.of(read_weights(path, shards.keys), shards.runs)
     with naming_path("keep the weights of the samples in", kept):
         with atomic_file(kept) as stream:
@@ -71,12 +75,20 @@ def _mapped(kept: Path, shards: ShardSet) -> SampleWeights | None:
     try:
         document = read_document(_Document, _document(kept), "weights of samples")
         if damage_checksum(kept) == document.checksum:
+            os.utime(_document(kept))
             ends = np.load(kept, mmap_mode="r", allow_pickle=False)
             return SampleWeights(ends, shards.runs.starts, document.most, document.sha256)
     except UserError:  # one of the two files is gone or is not what it was
         pass
     warn(f"the weights {kept} are damaged; they are made anew.")
     return None
+
+
+def _remove_unused(folder: Path) -> None:
+    for document in folder.glob("weights-*.json"):
+        if time.time() - document.stat().st_mtime > UNUSED_SECONDS:
+            for suffix in (".npy", ".json", ".lock"):
+                document.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def _document(kept: Path) -> Path:

@@ -33,7 +33,7 @@ from runtime.locks import waiting_lock
 _FORMAT = 1
 _SAMPLES, _VIDEOS, _DOCUMENT = "samples.arrow", "videos.arrow", "columns.json"
 # An index that nobody has opened for so long goes when another one is built.
-_UNUSED_SECONDS = 30 * 24 * 3600
+UNUSED_SECONDS = 30 * 24 * 3600
 # From so many shards on it is shown how the building goes.
 _MANY_SHARDS = 50
 
@@ -193,5 +193,5 @@ def _read_shard(shard: Path, number: int, digest: Any) -> _Shard:
 
 def _remove_unused(indexes: Path) -> None:
     for document in indexes.glob(f"*/{_DOCUMENT}"):
-        if time.time() - document.stat().st_mtime > _UNUSED_SECONDS:
+        if time.time() - document.stat().st_mtime > UNUSED_SECONDS:
             shutil.rmtree(document.parent, ignore_errors=True)

@@ -22,7 +22,7 @@ from runtime.config import option
 from runtime.console import say, warn
 from scoring.spectrum import common_share
 
-# Of the start's features. Weights for which 0.99 was measured gained by taking it out (docs/warm-start.md).
+# Of the start's features; 0.99 was measured where the anchor held nothing (docs/warm-start.md).
 _COMMON_SHARE = 0.95
 
 
@@ -78,12 +78,12 @@ class Teacher(nn.Module):
         return tokens
 
 
-def _warn_of_common_direction(share: float) -> None:
+def _warn_of_common_direction(share: float, crop_px: int) -> None:
     if share > _COMMON_SHARE:
         warn(
             f"{share:.1%} of the length of the start's features is common to all pictures: cosines, and with them kNN, "
-            "KoLeo and the anchor, see little else. 'python -m backbone recenter WEIGHTS SHARDS --to FILE' takes it "
-            "out; compare both by eval_knn and begin with the better one."
+            f"KoLeo and the anchor, see little else. 'python -m backbone recenter WEIGHTS SHARDS --to FILE --crop-px "
+            f"{crop_px}' takes it out; compare both by eval_knn and begin with the better one."
         )
 
 
@@ -92,6 +92,7 @@ class Monitor:
 
     `guard_margin`: how far below the start's score a run may fall; None: as far as it likes. Evaluations before
     `patience_from_step` don't use up the patience of early stopping: a backbone that is frozen can't get better.
+    `from_weights`: the run began with weights that know something.
     """
 
     def __init__(
@@ -101,9 +102,11 @@ class Monitor:
         world: World,
         guard_margin: float | None = None,
         patience_from_step: int = 0,
+        from_weights: bool = False,
     ) -> None:
         self.config, self.run, self.world = config, run, world
         self.guard_margin, self.patience_from_step = guard_margin, patience_from_step
+        self.from_weights = from_weights
         config.evaluation.features.refuse_choice("training")
         self._evaluator = Evaluator(config.evaluation, world.control) if config.mode == "inline" else None
 
@@ -118,9 +121,8 @@ class Monitor:
         assert self._evaluator is not None
         teacher = Teacher(objective)
         result = self._evaluator.score_model(teacher, step_name(step), step, preprocessing, certificate)
-        # Where the regression guard is on, the run begins with weights that know something.
-        if step == 0 and self.guard_margin is not None and self.world.is_first:
-            _warn_of_common_direction(common_share(result.features))
+        if step == 0 and self.from_weights and self.world.is_first:
+            _warn_of_common_direction(common_share(result.features), preprocessing.crop_px)
         return result.document
 
     def record(self, document: KnnDocument) -> None:

@@ -233,3 +233,9 @@ def test_mistakes_get_one_sentence(weights: Path, images: Path, words: list[str]
     assert failed.returncode == 2
     assert message in failed.stderr and len(failed.stderr.strip().splitlines()) == 1, failed.stderr
     assert not (REPOSITORY / "x.parquet").exists()
+
+
+def test_a_start_without_its_share_is_refused(weights: Path, tmp_path: Path) -> None:
+    done = run("export", weights, "--to", tmp_path / "release", "--start", weights)
+    assert done.returncode == 2 and "--average-with-start" in done.stderr
+    assert not (tmp_path / "release").exists()

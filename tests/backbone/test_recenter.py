@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from PIL import Image
 
 from backbone import LoadedBackbone, Preprocessing, load_backbone, vit_config
 from backbone.__main__ import COMMANDS
-from backbone.recenter import evenly, recentered
+from backbone.recenter import evenly, recentered, some_images
 from runtime.command_line import run_stage
 
 COMMON = 20.0  # length of the vector that all features share
@@ -68,7 +69,7 @@ def test_the_command_writes_weights_that_every_stage_reads(
     assert "the mean of 9 pictures held" in said and again.weights_sha256 in said
 
 
-@pytest.mark.parametrize("words", [("--images", "0"), ("--crop-px", "0")])
+@pytest.mark.parametrize("words", [("--images", "0"), ("--crop-px", "0"), ("--crop-px", "100")])
 def test_senseless_numbers_are_refused_and_nothing_is_written(
     loaded: LoadedBackbone, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, str]
 ) -> None:
@@ -80,6 +81,27 @@ def test_senseless_numbers_are_refused_and_nothing_is_written(
     assert ended.value.code == 2 and not out.exists()
     error = capsys.readouterr().err
     assert error.startswith("error: ") and "\n" not in error.strip()
+
+
+def test_of_many_shards_some_are_opened(tmp_path: Path) -> None:
+    for number in range(70):
+        shard = tmp_path / f"shard-{number:06d}.tar"
+        if number % 3:
+            shard.write_bytes(b"not opened")
+            continue
+        with tarfile.open(shard, "w") as archive:
+            pictures(1, number)[0].save(tmp_path / "a.png")
+            archive.add(tmp_path / "a.png", f"{number}.png")
+    (tmp_path / "a.png").unlink()
+    chosen = some_images([tmp_path], 10)
+    assert len(chosen) == 10
+    np.testing.assert_array_equal(np.asarray(chosen[0]), np.asarray(pictures(1, 0)[0]))
+    np.testing.assert_array_equal(np.asarray(chosen[9]), np.asarray(pictures(1, 3 * (9 * 24 // 10))[0]))
+
+
+def test_another_size_shows_as_much_of_the_picture() -> None:
+    assert Preprocessing().at_crop(112) == Preprocessing(128, 112)
+    assert Preprocessing(224, 224, squash=True).at_crop(112) == Preprocessing(112, 112, squash=True)
 
 
 def test_pictures_are_chosen_evenly() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.real_start.__main__ import main
-from benchmarks.real_start.arms import GROUPS
+from benchmarks.real_start.arms import BEFORE, FROM_RELEASED, GROUPS, STARTS, TARGET
 from benchmarks.real_start.experiment import Experiment
 from benchmarks.real_start.findings import tables_of, write_findings
 from benchmarks.real_start.halves import halves, worth_of_rules
@@ -84,13 +84,20 @@ def fabricated() -> dict[str, list[dict[str, Any]]]:
     for name, group in GROUPS.items():
         ends = {end: history(0.7, 0.6, queries=40) for end in group.ends}
         evaluations = (0.7, 0.7) if name == "parts" else (0.7, 0.7, 0.7, 0.2)
-        curves = {"target": history(*evaluations, queries=40), **ends}
+        curves = {TARGET: history(*evaluations, queries=40), **ends}
         results[name] = [
-            {"arm": arm, "seed": seed, "curves": curves, "cpu_seconds": 60}
+            {"arm": arm, "seed": seed, "curves": recentred(curves, arm), "cpu_seconds": 60}
             for arm in group.arms
             for seed in group.seeds
         ]
     return results
+
+
+def recentred(curves: dict[str, list[dict[str, Any]]], arm: str) -> dict[str, list[dict[str, Any]]]:
+    """With the released weights, which find hardly anything, before step 0."""
+    if arm in FROM_RELEASED or arm in STARTS:
+        return curves
+    return {name: [history(0.1, queries=40)[0] | {BEFORE: True}, *points] for name, points in curves.items()}
 
 
 def test_the_page_has_a_table_for_all_that_each_group_measured(tmp_path: Path) -> None:
@@ -117,7 +124,21 @@ def test_a_part_is_compared_with_the_others_at_the_same_step() -> None:
     }
     recipe = GROUPS["main"].arms["recipe"].title
     assert float(rows[recipe][2]) > 0.5, "the recipe's fall came after the last step of the parts"
-    assert all(row[4] for name, row in rows.items() if name != recipe)
+    assert all(row[5] for name, row in rows.items() if name != recipe)
+
+
+def test_what_recentring_gave_and_what_training_added_are_told_apart() -> None:
+    tables = {title: (columns, rows) for title, columns, rows in tables_of(fabricated())}
+    columns, rows = next(table for title, table in tables.items() if title.startswith("The ways: kNN top-1 on real"))
+    row = next(row for row in rows if row[0] == GROUPS["main"].arms["ours"].title)
+    found = dict(zip(columns, row, strict=True))
+    assert found["against step 0"].startswith("-") and found["lowest against step 0"].startswith("-")
+    assert found["against the released weights, where recentred"].startswith("+")
+    columns, rows = tables["Recentring, and the warm start after it"]
+    found = dict(zip(columns, rows[0], strict=True))
+    assert found["recentring alone"].startswith("+") and found["training after it"].startswith("-")
+    (rules,) = [rows for title, (_, rows) in tables.items() if title.startswith("Choosing a checkpoint")]
+    assert float(rules[-1][1]) < -20, "the released weights are no checkpoint that could be chosen, nor the start"
 
 
 def test_without_its_data_it_is_skipped_with_a_sentence(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,17 @@ def test_the_faster_one_is_measured_once_and_remembered(cache: Path, monkeypatch
     assert faster_backend(searches(asked), queries[:690], gallery[:5900], 50) == "faiss" and len(asked) == 8
     faster_backend(searches(asked), queries[:, :16].copy(), gallery[:, :16].copy(), 50)  # another size, another choice
     assert len(asked) == 16 and len(read_json_object(choices_file())) == 2
+
+
+def test_what_a_first_search_costs_does_not_decide(cache: Path) -> None:
+    queries, gallery = with_ties(700, 6000, 32)
+    seconds = {"faiss": [0.4, 0.0, 0.0, 0.0], "torch": [0.0, 0.1, 0.1, 0.1]}
+
+    def waiting(own: list[float]) -> search_backend.Search:
+        return lambda queries, gallery: time.sleep(own.pop(0))
+
+    searched = {name: waiting(own) for name, own in seconds.items()}
+    assert faster_backend(searched, queries, gallery, 50) == "faiss"
 
 
 def test_a_damaged_memory_is_measured_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,5 +71,8 @@ def test_a_start_whose_features_all_point_the_same_way_is_told_of(shards: Path, 
         steps |= {"schedule__warmup": "0 steps", "schedule__freeze_last_layer": "0 steps"}
         run_ranks(monitored(run.path, shards, classes, init__weights=start, **steps), 1)
         said[name] = run.log.read_text()
+    untrained = RunFolder(tmp_path / "untrained")  # all its features are alike, and there is nothing to recentre
+    run_ranks(monitored(untrained.path, shards, classes, regression_guard__when="always", **steps), 1)
     assert "100.0% of the length of the start's features is common to all pictures" in said["alike"]
-    assert "common to all" not in said["apart"]
+    assert "--crop-px 28" in said["alike"]
+    assert "common to all" not in said["apart"] + untrained.log.read_text()
