@@ -72,18 +72,15 @@ _LARGE_BATCH = (
 MIXED = "data.weights={unlabelled: 0.7, drawn: 0.3}"  # of a shard set that holds both
 
 
-def _prototypes(count: int) -> tuple[str, ...]:
-    return tuple(f"objective.{head}_head.prototypes={count}" for head in ("dino", "ibot"))
-
-
 SEARCH = {
     "as_it_is": _part("as it is"),
     "free": _part("no anchor, momentum from 0.97, rate 0.0005", _NO_ANCHOR, _MOVING_TEACHER, _LOW_RATE),
     "weak_anchor": _part("anchor of weight 0.3, momentum from 0.97", "warm_start.anchor_weight=0.3", _MOVING_TEACHER),
     "large_batch": _part("24 images, half as many steps", *_LARGE_BATCH),
     "no_ibot": _part("no masks and no iBOT", "objective.ibot_weight=0", "masks.crop_probability=0"),
-    "few_prototypes": _part("256 prototypes", *_prototypes(256)),
-    "many_prototypes": _part("4,096 prototypes", *_prototypes(4096)),
+    "prototypes": _part(
+        "4,096 prototypes", "objective.dino_head.prototypes=4096", "objective.ibot_head.prototypes=4096"
+    ),
     "large_crops": _part("global crops of half the picture or more", "augment.global_scale_min=0.5"),
     "synthetic": _part("30% drawn frames", MIXED),
 }
@@ -107,6 +104,6 @@ RELEASED = ("ours", 0)  # way and seed
 GROUPS = {
     "main": Group("The ways", MAIN, (0, 1, 2), (PROBE, OTHERS, SOURCE)),
     "parts": Group("The warm start less one part, and a lower rate", PARTS, (0,), ()),
-    "search": Group("What was searched for a gain", SEARCH, (100,), (PROBE,)),
     "stages": Group("Later stages", STAGES, (0,), (PROBE,)),
+    "search": Group("What was searched for a gain", SEARCH, (100,), (PROBE,)),
 }

@@ -142,10 +142,8 @@ def write_findings(
     if release:
         body += _release_section(release, folder)
     seconds = [run["cpu_seconds"] for runs in results.values() for run in runs]
-    body += (
-        f"<p>{len(seconds)} runs, {pages.text(duration(sum(seconds)))} of one core in all, without what was repeated "
-    )
-    body += "after an interruption.</p>"
+    spent = pages.text(duration(sum(seconds)))
+    body += f"<p>{len(seconds)} runs, {spent} of one core in all, without what was repeated after an interruption.</p>"
     page = folder / "index.html"
     write_text(page, pages.page("Continued pretraining from real weights", body, "section img { max-width: 100%; }"))
     return page
