@@ -106,7 +106,9 @@ class Trainer:
         )
         verdict = self.monitor.verdict(self.step)
         is_over = (self.step >= self.total_steps or verdict.stop) and verdict.rollback is None
-        if is_over or self._is_given_up():
+        # Killed after the last checkpoint was written, it still has to say what that is worth.
+        is_judged = not self.monitor.due(self.step, self.total_steps) or self.monitor.figures(self.step) is not None
+        if (is_over and is_judged) or self._is_given_up():
             say(f"nothing to do: the run has ended at step {self.step:,} of {self.total_steps:,}.")
             return 0
         while True:

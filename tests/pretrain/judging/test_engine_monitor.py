@@ -29,6 +29,25 @@ def test_a_monitored_run_is_evaluated_once_at_each_place(shards: Path, tmp_path:
     assert 0 <= lines[0]["knn"]["top1_k3"] <= 1
 
 
+def test_a_run_that_was_killed_before_its_last_evaluation_makes_it(shards: Path, tmp_path: Path) -> None:
+    classes, run = write_classes(tmp_path / "classes"), RunFolder(tmp_path / "run")
+    words = monitored(run.path, shards, classes)
+    run_ranks(words, 2)
+    last, chosen = run.path / "eval" / "knn_step_0000009.json", run.path / "eval" / "knn_selection.json"
+    document, choice, lines = json.loads(last.read_text()), json.loads(chosen.read_text()), metrics_of(run.path)
+    last.unlink()  # the checkpoint of step 9 is written, its evaluation is not
+    metrics = run.path / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))
+    said = run_ranks(words, 2)
+    assert "nothing to do" not in said
+    assert json.loads(last.read_text())["k"] == document["k"]
+    assert json.loads(chosen.read_text())["checkpoint"] == choice["checkpoint"]
+    assert [(line["step"], line.get("knn")) for line in metrics_of(run.path)] == [
+        (line["step"], line.get("knn")) for line in lines
+    ]
+    assert "nothing to do" in run_ranks(words, 2)
+
+
 def test_a_run_that_does_not_improve_stops_early_and_stays_stopped(shards: Path, tmp_path: Path) -> None:
     classes, run = write_classes(tmp_path / "classes"), tmp_path / "run"
     patience = {
