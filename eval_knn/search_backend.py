@@ -27,11 +27,11 @@ TORCH: Literal["torch"] = "torch"
 FAISS: Literal["faiss"] = "faiss"
 
 # What is measured: so many queries (a block of them) against so many gallery rows, at most.
-_QUERIES, _ROWS = 1024, 1 << 14
+_QUERIES, _ROWS = 1024, 1 << 16
 # Below so many pairs a search is over before a measurement would be.
 _FEWEST_PAIRS = 4_000_000
-_ROUNDS = 3
-_MEASUREMENT = "measurement 2"  # choices by an earlier one don't count
+_ROUNDS = 2
+_MEASUREMENT = "measurement 3"  # choices by an earlier one don't count
 
 Search = Callable[[Floats, Floats], Any]
 # Of this process; the file serves those that follow.

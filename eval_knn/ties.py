@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from eval_knn.block_search import Exclusions, Floats, Integers
 
 # Candidates beyond k, so that a tie across the k-th place can be seen whole.
-MARGIN = 24
+MARGIN = 8
 # Single-precision inner products of unit vectors are good to about 3e-7; closer ones are looked at again.
 _DOUBTFUL_GAP = 1e-6
 # Double-precision values are rounded to this many places before they are compared: equal rows compare equal.

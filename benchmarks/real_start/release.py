@@ -57,7 +57,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
             "masks",
             (
                 *("linear_probe", "dense", str(release), *starts, *stages, "--data", masks),
-                *("--out", str(judged / "dense"), "side_px=224", "heads=[linear]"),
+                *("--out", str(judged / "dense"), "side_px=168", "heads=[linear]"),
             ),
             judged / "dense" / "index.html",
         ),
