@@ -8,6 +8,7 @@ from benchmarks.real_start.arms import RELEASED, STARTS
 from benchmarks.real_start.experiment import Experiment
 from launch.demo import Step, run_step
 from records.release import ReleaseFolder
+from records.run import step_name
 from runtime.console import say
 from runtime.files import make_directory
 
@@ -25,7 +26,9 @@ def release_steps(experiment: Experiment) -> list[Step]:
     release, judged = release_folder(experiment), experiment.folder / "judged"
     starts = str(experiment.start), str(experiment.recentred)
     labelled, masks = str(experiment.labelled), str(experiment.drawn / "Kvasir-SEG")
-    stages = [str(run.best) for run in (experiment.run_folder(arm, 0) for arm in STARTS) if run.best.exists()]
+    bests = [run.best for run in (experiment.run_folder(arm, 0) for arm in STARTS) if run.best.exists()]
+    # A stage whose best checkpoint is the one that it began with has nothing of its own to show.
+    stages = [str(best) for best in bests if best.resolve().name != step_name(0)]
     pictures = [str(next(iter(sorted(folder.iterdir())))) for folder in sorted(experiment.labelled.iterdir())]
     return [
         Step(
@@ -56,7 +59,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "masks",
             (
-                *("linear_probe", "dense", str(release), *starts, *stages, "--data", masks),
+                *("linear_probe", "dense", str(release), starts[0], *stages, "--data", masks),
                 *("--out", str(judged / "dense"), "side_px=168", "heads=[linear]"),
             ),
             judged / "dense" / "index.html",
