@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
@@ -28,8 +29,9 @@ from benchmarks.real_start.experiment import (
     run_in_process,
 )
 from benchmarks.real_start.findings import write_findings
-from benchmarks.real_start.release import make_release
+from benchmarks.real_start.release import make_release, stage_masks
 from runtime.console import duration, say
+from runtime.errors import UserError, exit_code_of
 from runtime.files import read_json
 
 
@@ -48,7 +50,8 @@ def main() -> None:
     # Read by the processes, which do all the computing. What is freed stays theirs: a tenth of the time went into
     # pages that were given back and asked for again.
     os.environ |= {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-    Experiment(arguments.folder, arguments.data).prepare()
+    experiment = Experiment(arguments.folder, arguments.data)
+    experiment.prepare()
     chosen = arguments.groups.split(",")
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(arguments.processes, context, end_with_parent) as pool:
@@ -60,14 +63,18 @@ def main() -> None:
             ]
             for name in chosen
         }
-        results = {name: [read_json(future.result()) for future in own] for name, own in futures.items()}
+        try:
+            results = {name: [read_json(future.result()) for future in own] for name, own in futures.items()}
+        except UserError:
+            pool.shutdown(cancel_futures=True)  # what has begun is finished, so it is not lost
+            raise
     page = write_findings(results, arguments.folder)
     if "stages" in chosen:
-        release = make_release(Experiment(arguments.folder, arguments.data))
-        page = write_findings(results, arguments.folder, release)
+        release = make_release(experiment)
+        page = write_findings(results, arguments.folder, release, stage_masks(experiment))
     say(f"wrote {page}")
     say(f"took {duration(time.monotonic() - began)}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

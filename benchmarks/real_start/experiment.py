@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -45,14 +47,14 @@ from records.run import RunFolder
 from records.shards import ShardFolder
 from runtime.config import load_config
 from runtime.errors import UserError
-from runtime.files import atomic_directory, atomic_file, make_directory, read_json, write_json
+from runtime.files import atomic_directory, atomic_file, make_directory, read_json, sha256_of, write_json
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 WEIGHTS = "weights/dinov2_vits14_reg4_first8_fp16.safetensors"
 LABELLED, UNLABELLED, FURTHER = "kvasir8", "hyperkvasir-unlabelled", "hyperkvasir"
 _PATTERNS_PER_CLASS, _FOLDS = 50, 5
 _FEW_NEIGHBOURS = "5"  # where a class has 20 pictures
-KEPT = (OURS, *(f"{arm}_0" for arm in STARTS))  # runs whose best checkpoint stays
+_MEASURED = 2  # counts up when the same checkpoint would be given other figures
 
 
 class Experiment:
@@ -120,11 +122,17 @@ class Experiment:
     def run(self, group: str, arm: str, seed: int) -> Path:
         """One way with one seed: every evaluation, query by query, as a file."""
         result = make_directory(self.folder / "results") / f"{arm}_{seed}.json"
+        run, start = self.run_folder(arm, seed), self.start_of(arm)
+        own = GROUPS[group].arms[arm].words
+        made_from = self._digest(own, start, GROUPS[group].ends)
+        if result.exists() and read_json(result).get("made_from") != made_from:
+            raise UserError(
+                f"{result} was made with other settings, weights or pictures; remove it and {run.path} to make it "
+                "anew, or name another folder."
+            )
         if not result.exists():
             began, cpu = time.monotonic(), time.process_time()
-            run, start = self.run_folder(arm, seed), self.start_of(arm)
             words = [f"run.dir={run.path}", f"run.seed={seed}", f"init.weights={start}", GUARD_OFF]
-            own = GROUPS[group].arms[arm].words
             if MIXED in own:
                 words.append(f"data.shards={self.mixed.path}")
             config = self.config([*words, *own])
@@ -135,9 +143,18 @@ class Experiment:
                 released = self._start_figures(GROUPS[group].ends, self.start, config.augment.global_px)
                 curves = {name: [{**released[name], BEFORE: True}, *points] for name, points in curves.items()}
             took = {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu}
-            write_json(result, {"arm": arm, "seed": seed, "curves": curves, **took})
+            if arm in STARTS:
+                self._keep_ends(arm, run)
+            write_json(result, {"arm": arm, "seed": seed, "made_from": made_from, "curves": curves, **took})
             self._forget(run)
         return result
+
+    def _digest(self, own: tuple[str, ...], start: Path, ends: tuple[str, ...]) -> str:
+        """Of all that a result depends on and that may have changed since it was made."""
+        weights = load_backbone(start).weights_sha256
+        shards = [sha256_of(s.checksums) for s in (self.shards, self.mixed)]
+        facts = [own, STEPS, EVERY_STEPS, RECIPE.read_text(encoding="utf-8"), weights, shards, ends, _MEASURED]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def run_folder(self, arm: str, seed: int) -> RunFolder:
         return RunFolder(self.folder / "runs" / f"{arm}_{seed}")
@@ -179,7 +196,7 @@ class Experiment:
     def _start_figures(self, wanted: tuple[str, ...], start: Path, crop_px: int) -> dict[str, Any]:
         """What was measured of a run's end, and kNN of the labelled images; the same for all runs, so measured once."""
         network = load_backbone(start)
-        name = "_".join((network.weights_sha256[:12], str(crop_px), *wanted))
+        name = "_".join((network.weights_sha256[:12], str(crop_px), *wanted, str(_MEASURED)))
         kept = make_directory(self.folder / "starts") / f"{name}.json"
         if not kept.exists():
             figures = self._figures((TARGET, *wanted), network, crop_px)
@@ -210,11 +227,23 @@ class Experiment:
         config.data.path = str(data)
         return Evaluator(config)
 
+    def stage_weights(self, arm: str) -> tuple[Path, Path]:
+        """The networks that a later stage began and ended with."""
+        folder = self.folder / "stages"
+        return folder / f"{arm}_begun.safetensors", folder / f"{arm}_ended.safetensors"
+
+    def _keep_ends(self, arm: str, run: RunFolder) -> None:
+        """For the masks: a stage's best checkpoint may be the one that it began with."""
+        checkpoints = run.whole_checkpoints()
+        for checkpoint, path in zip((checkpoints[0], checkpoints[-1]), self.stage_weights(arm), strict=True):
+            with atomic_file(path) as stream:
+                stream.write(save(load_backbone(checkpoint).model.state_dict()))
+
     def _forget(self, run: RunFolder) -> None:
-        """Weights and optimiser of 40 runs would fill a disk; what is gone on from or released is kept."""
+        """Weights and optimiser of 40 runs would fill a disk; what is gone on from and released is kept."""
         kept = run.best.resolve().name
         for checkpoint in run.whole_checkpoints():
-            if checkpoint.name != kept or run.path.name not in KEPT:
+            if checkpoint.name != kept or run.path.name != OURS:
                 shutil.rmtree(checkpoint)
 
     def config(self, words: list[str]) -> PretrainConfig:

@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.real_start.arms import BEFORE, GROUPS, OTHERS, PROBE, RELEASED, SOURCE, TARGET, Group
 from benchmarks.real_start.halves import hits, trained, tuning_half, worth_of_rules
+from benchmarks.real_start.masks import MASKS_PX
 from benchmarks.warm_start.arms import Arm
 from benchmarks.warm_start.findings import difference, draw_curves, rows_of
 from launch.demo import Step
@@ -123,10 +124,16 @@ def _release_section(said: list[tuple[Step, str]], folder: Path) -> str:
 
 
 def write_findings(
-    results: dict[str, list[dict[str, Any]]], folder: Path, release: list[tuple[Step, str]] | None = None
+    results: dict[str, list[dict[str, Any]]],
+    folder: Path,
+    release: list[tuple[Step, str]] | None = None,
+    masks: list[list[str]] | None = None,
 ) -> Path:
-    """`index.html`, the curves, and the tables once more as `tables.md`."""
+    """`index.html`, the curves, and the tables once more as `tables.md`. `masks`: rows of the later stages."""
     tables = tables_of(results)
+    if masks:
+        columns = ["stage", "mIoU at its beginning", "at its end", "against its beginning, in points"]
+        tables.append((f"{GROUPS['stages'].title}: masks of drawn polyps at {MASKS_PX} pixels", columns, masks))
     markdown = "\n\n".join(
         f"**{title}**\n\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, ["---"] * len(columns), *rows))
         for title, columns, rows in tables

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.real_start.arms import RELEASED, STARTS
+from benchmarks.real_start.arms import RELEASED
 from benchmarks.real_start.experiment import Experiment
+from benchmarks.real_start.masks import MASKS_PX, mask_rows, stage_networks
 from launch.demo import Step, run_step
 from records.release import ReleaseFolder
-from records.run import step_name
 from runtime.console import say
-from runtime.files import make_directory
+from runtime.files import make_directory, read_json
 
 NAME = "panendofm-mini"
 _LICENCE = "apache-2.0"  # that of the weights it began with; the pictures are CC BY 4.0
@@ -26,9 +26,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
     release, judged = release_folder(experiment), experiment.folder / "judged"
     starts = str(experiment.start), str(experiment.recentred)
     labelled, masks = str(experiment.labelled), str(experiment.drawn / "Kvasir-SEG")
-    bests = [run.best for run in (experiment.run_folder(arm, 0) for arm in STARTS) if run.best.exists()]
-    # A stage whose best checkpoint is the one that it began with has nothing of its own to show.
-    stages = [str(best) for best in bests if best.resolve().name != step_name(0)]
+    stages = [str(path) for path in stage_networks(experiment)]
     pictures = [str(next(iter(sorted(folder.iterdir())))) for folder in sorted(experiment.labelled.iterdir())]
     return [
         Step(
@@ -60,7 +58,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
             "masks",
             (
                 *("linear_probe", "dense", str(release), starts[0], *stages, "--data", masks),
-                *("--out", str(judged / "dense"), "side_px=168", "heads=[linear]"),
+                *("--out", str(judged / "dense"), f"side_px={MASKS_PX}", "heads=[linear]"),
             ),
             judged / "dense" / "index.html",
         ),
@@ -70,6 +68,11 @@ def release_steps(experiment: Experiment) -> list[Step]:
             judged / "patches.png",
         ),
     ]
+
+
+def stage_masks(experiment: Experiment) -> list[list[str]]:
+    """A row per later stage, of what the step 'masks' wrote."""
+    return mask_rows(experiment, NAME, read_json(experiment.folder / "judged" / "dense" / "results.json"))
 
 
 def make_release(experiment: Experiment) -> list[tuple[Step, str]]:

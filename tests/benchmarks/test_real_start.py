@@ -11,14 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import save
 
+from backbone import VisionTransformer, vit_config
 from benchmarks.real_start.__main__ import main
 from benchmarks.real_start.arms import BEFORE, FROM_RELEASED, GROUPS, STARTS, TARGET
 from benchmarks.real_start.experiment import Experiment
 from benchmarks.real_start.findings import tables_of, write_findings
 from benchmarks.real_start.halves import halves, worth_of_rules
+from benchmarks.real_start.masks import mask_rows
 from benchmarks.warm_start.findings import rows_of
 from records.evaluation import encode_ranks
+from runtime.errors import UserError
+from runtime.files import write_json
 
 QUERIES = 400
 
@@ -149,6 +154,63 @@ def test_without_its_data_it_is_skipped_with_a_sentence(
     said = capsys.readouterr().out
     assert "skipped:" in said and "kvasir8" in said and "make real-start DATA=" in said
     assert not (tmp_path / "out").exists()
+
+
+def dense_results(ious: dict[str, float], pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """What `linear_probe dense` writes of these networks, each known to a hundredth."""
+    return {
+        "results": [
+            {
+                "network": name,
+                "tests": {"set": {"segmentation": {"iou": {"value": v, "low": v - 0.01, "high": v + 0.01}}}},
+            }
+            for name, v in ious.items()
+        ],
+        "paired_tests": [
+            {
+                "a": a,
+                "b": b,
+                "difference": ious[a] - ious[b],
+                "low": ious[a] - ious[b] - 0.02,
+                "high": ious[a] - ious[b],
+            }
+            for a, b in pairs
+        ],
+    }
+
+
+def test_masks_of_a_stage_are_compared_with_what_it_began_with(tmp_path: Path) -> None:
+    ious = {"mini": 0.8, "high_resolution_ended": 0.83, "high_resolution_gram_ended": 0.7}
+    ious |= {"new_registers_begun": 0.4, "new_registers_ended": 0.5}
+    pairs = [("mini", "high_resolution_ended"), ("high_resolution_gram_ended", "mini")]
+    dense = dense_results(ious, [*pairs, ("new_registers_begun", "new_registers_ended")])
+    rows = mask_rows(Experiment(tmp_path, tmp_path), "mini", dense)
+    assert [row[0] for row in rows] == [arm.title for arm in GROUPS["stages"].arms.values()]
+    assert rows[0][1:] == ["0.800 (0.790–0.810)", "0.830 (0.820–0.840)", "+3.0 (+3.0 to +5.0)"]
+    assert rows[1][3] == "-10.0 (-12.0 to -10.0)" and rows[2][3] == "+10.0 (+10.0 to +12.0)"
+    page = write_findings(fabricated(), tmp_path, None, rows).read_text()
+    assert "Later stages: masks of drawn polyps at 224 pixels" in page and "+10.0 (+10.0 to +12.0)" in page
+
+
+def test_a_result_of_other_settings_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    experiment = Experiment(tmp_path, tmp_path)
+    network = VisionTransformer(vit_config("vit_tiny_patch14", depth=1, image_px=56))
+    experiment.recentred.write_bytes(save(network.state_dict()))
+    for shards in (experiment.shards, experiment.mixed):
+        shards.path.mkdir()
+        shards.checksums.write_text("a\n")
+    own = GROUPS["parts"].arms["gram"].words
+    digest = experiment._digest(own, experiment.recentred, ())
+    result = tmp_path / "results" / "gram_0.json"
+    write_json(result, {"made_from": digest})
+    assert experiment.run("parts", "gram", 0) == result
+    experiment.shards.checksums.write_text("b\n")
+    with pytest.raises(UserError, match=r"gram_0\.json was made with other settings, weights or pictures; remove it"):
+        experiment.run("parts", "gram", 0)
+    experiment.shards.checksums.write_text("a\n")
+    experiment.recentred.write_bytes(save({name: tensor + 1 for name, tensor in network.state_dict().items()}))
+    with pytest.raises(UserError, match="other settings"):
+        experiment.run("parts", "gram", 0)
 
 
 _COMMAND = """
