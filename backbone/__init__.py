@@ -1,7 +1,6 @@
 """The ViT, its weights, and features of pictures; see `backbone.networks` for other networks, `backbone.release`."""
 
 from backbone.attention import BACKENDS, Backend, packed_attention, why_unavailable
-from backbone.checkpoint_folder import SafeReader
 from backbone.config import ViTConfig, architecture_name, vit_config, vit_names
 from backbone.feature_cache import FeatureCache
 from backbone.features import (
@@ -26,7 +25,6 @@ __all__ = [
     "FeatureKind",
     "LoadedBackbone",
     "Preprocessing",
-    "SafeReader",
     "Tokens",
     "ViTConfig",
     "VisionTransformer",

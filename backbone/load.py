@@ -15,7 +15,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from backbone.checkpoint_folder import read_backbone
 from backbone.config import ViTConfig, architecture_name, vit_config
 from backbone.foreign import State, config_of, format_of, to_official
 from backbone.preprocessing import Preprocessing, transformers_preprocessing
@@ -179,6 +178,8 @@ def _from_checkpoint(path: Path, role: Role) -> _Weights:
     fault = fault_of_files(path, info)
     if fault is not None:
         raise UserError(f"cannot read the checkpoint {path}: {fault}; use another checkpoint.")
+    from backbone.checkpoint_folder import read_backbone  # takes a second to import: only checkpoints need it
+
     run = run_of(path)
     known = {"images_seen": info.images_seen, "shards_sha256": info.shards_sha256}
     return _Weights(

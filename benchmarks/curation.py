@@ -3,8 +3,8 @@
     python -m benchmarks.curation [FOLDER] [--seeds 0,1,2] [--steps 150]
 
 The frames are those of the synthetic corpus of one dull scene and five rare ones, whose kinds are among the classes of
-the labelled set. Both ways train the demo's network, as long, on as many pictures, one process, one thread; they differ
-in data.weights alone. What is finished is not done again, and what was interrupted goes on.
+the labelled set. Both ways train the demo's network at 112 pixels, as long, on as many pictures, one process, one
+thread; they differ in data.weights alone. What is finished is not done again, and what was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Experiment:
             *("pretrain", "configs/pretrain/demo.yaml", f"data.shards={self.shards}", f"run.dir={run.path}"),
             *(f"run.seed={seed}", f"schedule.total={self.steps} steps", f"schedule.warmup={self.steps // 8} steps"),
             f"schedule.teacher_temperature_warmup={self.steps // 4} steps",
+            *("augment.global_px=112", "model.image_px=112"),
             *(f"checkpoint.every_steps={self.steps}", f"monitor.every_steps={self.steps}"),
             *("health.collapse_every_steps=0", f"monitor.evaluation.data.path={self.labelled}"),
             f"monitor.evaluation.cache={self.folder / 'cache'}",

@@ -22,6 +22,7 @@ from runtime.files import atomic_file, make_directory
 
 # A map of more points is neither readable nor quick.
 _MAP_IMAGES = 1500
+_ITERATIONS = 500  # of t-SNE: twice as many move the points by little (divergence 0.63 to 0.61 on 640 of them)
 
 
 def draw(result: Result, evaluator: Evaluator, folder: Path, run: RunFolder | None = None) -> Path:
@@ -93,7 +94,9 @@ def two_dimensions(points: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
     reduced = PCA(min(50, *points.shape), random_state=0).fit_transform(points)
     perplexity = min(30.0, (len(points) - 1) / 3)
-    return np.asarray(TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(reduced))
+    return np.asarray(
+        TSNE(2, perplexity=perplexity, init="pca", max_iter=_ITERATIONS, random_state=0).fit_transform(reduced)
+    )
 
 
 def curve_figure(documents: list[KnnDocument], k: str) -> Figure:

@@ -30,6 +30,7 @@ from benchmarks.real_start.experiment import (
 )
 from benchmarks.real_start.findings import write_findings
 from benchmarks.real_start.release import make_release, stage_masks
+from launch.demo import KEEP_FREED_MEMORY
 from runtime.console import duration, say
 from runtime.errors import UserError, exit_code_of
 from runtime.files import read_json
@@ -47,9 +48,7 @@ def main() -> None:
         say(f"skipped: {arguments.data} has no {', '.join(missing)}; name the folder with 'make real-start DATA=…'.")
         return
     began = time.monotonic()
-    # Read by the processes, which do all the computing. What is freed stays theirs: a tenth of the time went into
-    # pages that were given back and asked for again.
-    os.environ |= {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    os.environ |= {"OMP_NUM_THREADS": "1"} | KEEP_FREED_MEMORY  # read by the processes, which do all the computing
     experiment = Experiment(arguments.folder, arguments.data)
     experiment.prepare()
     chosen = arguments.groups.split(",")

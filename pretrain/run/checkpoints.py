@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from backbone import SafeReader
+from backbone.checkpoint_folder import SafeReader
 from pretrain.parallel.local import local
 from pretrain.parallel.world import World
 from pretrain.run.checksummed_writer import ChecksummedWriter

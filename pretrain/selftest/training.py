@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.tensor import DTensor
 
-from backbone import SafeReader
+from backbone.checkpoint_folder import SafeReader
 from pretrain.config import PretrainConfig
 from pretrain.parallel.world import World
 from pretrain.run.checkpoints import training_state
