@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 from eval_knn import SelectionConfig, against_start, read_history
-from launch.demo import Step, demo_steps, run_step
+from launch.demo import demo_steps
+from launch.steps import Step, run_step
 from records.run import RunFolder
 from runtime.console import say
 from runtime.errors import exit_code_of

@@ -2,48 +2,46 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
-import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from launch.steps import Lanes, Step, run_parts
 from records.probe import ProbeFolder
 from records.release import ReleaseFolder
 from records.run import RunFolder, step_name
 from records.shards import ShardFolder
 from runtime.config import CONFIGS
 from runtime.console import duration, say
-from runtime.errors import UserError
-from runtime.files import make_directory, read_json
+from runtime.files import read_json
 
-# What a process frees stays its own: to give large activations back and ask for the same pages again takes most of the
-# time of a convolution on some machines.
-KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 # Whose head reports the video: a network of 300 training steps mistakes too many scenes.
 _REPORTER = "efficientnet-lite0"
 
 
-@dataclass(frozen=True)
-class Step:
-    """One command of the demo and what it leaves behind to look at."""
-
-    title: str
-    words: tuple[str, ...]
-    result: Path
-    finished: Path | None = None  # of a stage that never writes over its output: there when that is whole
-
-    @property
-    def command(self) -> str:
-        return "python -m " + shlex.join(self.words)
-
-
 def demo_steps(folder: Path) -> list[Step]:
-    corpus, shards, run, release = folder / "corpus", folder / "shards", folder / "run", folder / "release"
-    labelled, atlas, probe = corpus / "kvasir-dataset-v2", folder / "atlas.parquet", folder / "probe"
-    cache = folder / "cache"
+    return [step for lanes in demo_parts(folder) for lane in lanes for step in lane]
+
+
+def demo_parts(folder: Path) -> list[Lanes]:
+    """What trains keeps all cores busy and what is timed must have them; the rest is done two at a time."""
+    made, judged, answered = _made(folder), _judged(folder), _answered(folder)
+    heads, *timed = _challenge(folder)
+    return [
+        [made],
+        [[judged["export"], judged["masks"]], [judged["pixels"], judged["atlas"], answered[0]]],
+        [[heads, *_video(folder)], [judged["probe"], *answered[1:], _report(folder)]],
+        [timed],
+    ]
+
+
+def _labelled(folder: Path) -> Path:
+    return folder / "corpus" / "kvasir-dataset-v2"
+
+
+def _made(folder: Path) -> list[Step]:
+    """The corpus, its shards, and a run on them."""
+    corpus, shards, run = folder / "corpus", folder / "shards", folder / "run"
+    labelled = _labelled(folder)
     two_processes = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pretrain")
     return [
         Step("draw a corpus", ("data_pipeline", "synthesize", str(corpus), "--size", "demo"), corpus),
@@ -59,59 +57,63 @@ def demo_steps(folder: Path) -> list[Step]:
             "pretrain on two processes",
             (
                 *(*two_processes, _config("pretrain/demo.yaml"), f"data.shards={shards}", f"run.dir={run}"),
-                *(f"monitor.evaluation.data.path={labelled}", f"monitor.evaluation.cache={cache}"),
+                *(f"monitor.evaluation.data.path={labelled}", f"monitor.evaluation.cache={folder / 'cache'}"),
             ),
             run,
         ),
-        Step(
+    ]
+
+
+def _judged(folder: Path) -> dict[str, Step]:
+    """The best checkpoint as a release: kNN, probes and masks."""
+    run, release, atlas, probe = folder / "run", folder / "release", folder / "atlas.parquet", folder / "probe"
+    labelled, untrained = _labelled(folder), str(RunFolder(run).checkpoint(0))
+    return {
+        "pixels": Step(
             "score raw pixels, for comparison",
             (
                 *("eval_knn", "pixels", _config("eval/kvasir_leave_one_group_out.yaml"), f"data.path={labelled}"),
-                *(f"cache={cache}", f"out={folder / 'pixels'}"),
+                *(f"cache={folder / 'cache'}", f"out={folder / 'pixels'}"),
             ),
             folder / "pixels",
         ),
-        Step(
+        "export": Step(
             "export the best checkpoint",
             ("backbone", "export", str(RunFolder(run).best), "--to", str(release)),
             release,
             ReleaseFolder(release).checksums,
         ),
-        Step("read the labelled set", ("linear_probe", "atlas", str(labelled), "--out", str(atlas)), atlas),
-        Step(
+        "atlas": Step("read the labelled set", ("linear_probe", "atlas", str(labelled), "--out", str(atlas)), atlas),
+        "probe": Step(
             "probe it beside baselines",
             (
-                *("linear_probe", str(release), str(RunFolder(run).checkpoint(0)), "pixels"),
+                *("linear_probe", str(release), untrained, "pixels"),
                 *("--task", "all", "--data", str(atlas), "--protocol", "converged", "--out", str(probe)),
             ),
             ProbeFolder(probe).page,
         ),
-        Step(
+        "masks": Step(
             "find polyps with it",
             (
-                *("linear_probe", "dense", str(release), str(RunFolder(run).checkpoint(0))),
-                *("--data", str(corpus / "Kvasir-SEG"), "--out", str(folder / "dense"), "side_px=168"),
-                "heads=[linear]",
+                *("linear_probe", "dense", str(release), untrained, "--data", str(folder / "corpus" / "Kvasir-SEG")),
+                *("--out", str(folder / "dense"), "side_px=168", "heads=[linear]"),
             ),
             folder / "dense" / "index.html",
         ),
-        *_challenge_steps(folder, release, labelled, ProbeFolder(probe).features),
-        *_question_steps(folder, release, atlas, corpus / "regions.jsonl"),
-        Step("write the report", ("launch", "report", str(run), "--pictures"), RunFolder(run).report),
-    ]
+    }
 
 
-def _challenge_steps(folder: Path, release: Path, labelled: Path, features: Path) -> list[Step]:
-    """A head on the class folders: timed, scored and ranked beside raw pixels; and a report of a video."""
-    place = folder / "challenge"
-    probe, video = ProbeFolder(place / "probe"), place / "examination.mp4"
+def _challenge(folder: Path) -> list[Step]:
+    """Heads on the class folders; the answers of two of them timed, scored and ranked."""
+    release, labelled, place = folder / "release", _labelled(folder), folder / "challenge"
+    probe = ProbeFolder(place / "probe")
     truth = probe.truth(labelled.name)
     steps = [
         Step(
             "train heads for a challenge",
             (
                 *("linear_probe", str(release), "pixels", _REPORTER, "--data", str(labelled)),
-                *("--protocol", "converged", "--out", str(probe.path), f"cache={features}"),
+                *("--protocol", "converged", "--out", str(probe.path)),
             ),
             probe.page,
         )
@@ -136,21 +138,23 @@ def _challenge_steps(folder: Path, release: Path, labelled: Path, features: Path
                 place / name / "index.html",
             ),
         ]
+    ranked = (
+        *("challenge", "rank", str(place / release.name), str(place / "pixels")),
+        *("--published", "medico2017_efficiency", "--out", str(place / "ranking")),
+    )
+    return [*steps, Step("rank the two", ranked, place / "ranking" / "index.html")]
+
+
+def _video(folder: Path) -> list[Step]:
+    """A report of a video by one of the challenge's heads."""
+    place = folder / "challenge"
+    video, head = place / "examination.mp4", ProbeFolder(place / "probe").head(_REPORTER, _labelled(folder).name)
     return [
-        *steps,
-        Step(
-            "rank the two",
-            (
-                *("challenge", "rank", str(place / release.name), str(place / "pixels")),
-                *("--published", "medico2017_efficiency", "--out", str(place / "ranking")),
-            ),
-            place / "ranking" / "index.html",
-        ),
         Step("draw an examination", ("data_pipeline", "examination", str(video)), video),
         Step(
             "report its findings",
             (
-                *("linear_probe", "report", str(probe.head(_REPORTER, labelled.name)), str(video)),
+                *("linear_probe", "report", str(head), str(video)),
                 *("--truth", str(video.with_suffix(".csv")), "--out", str(place / "report")),
             ),
             place / "report" / "report.html",
@@ -158,11 +162,11 @@ def _challenge_steps(folder: Path, release: Path, labelled: Path, features: Path
     ]
 
 
-def _question_steps(folder: Path, release: Path, atlas: Path, regions: Path) -> list[Step]:
+def _answered(folder: Path) -> list[Step]:
     """Questions about lesions: the release beside made-up contestants and readers, in one leaderboard."""
-    place = folder / "questions"
+    release, place = folder / "release", folder / "questions"
     bench, answers, results = place / "bench", place / "answers", place / "results"
-    truth = (f"data={atlas}", f"regions={regions}")
+    truth = (f"data={folder / 'atlas.parquet'}", f"regions={folder / 'corpus' / 'regions.jsonl'}")
     return [
         Step(
             "ask about lesions",
@@ -187,23 +191,19 @@ def _question_steps(folder: Path, release: Path, atlas: Path, regions: Path) -> 
     ]
 
 
+def _report(folder: Path) -> Step:
+    run = folder / "run"
+    return Step("write the report", ("launch", "report", str(run), "--pictures"), RunFolder(run).report)
+
+
 def _config(name: str) -> str:
     return str(Path(CONFIGS.name) / name)
 
 
 def run_demo(folder: Path) -> None:
-    """Run the steps in order. Each stage is safe to repeat, so a demo that was interrupted goes on where it stopped."""
-    logs = make_directory(folder / "logs")
-    steps = demo_steps(folder)
+    """Run all steps. Each stage is safe to repeat, so a demo that was interrupted goes on where it stopped."""
     began = time.monotonic()
-    for number, step in enumerate(steps, 1):
-        say(f"[{number}/{len(steps)}] {step.title}: {step.command}")
-        if step.finished is not None and step.finished.is_file():
-            say(f"      is there: {step.result}")
-            continue
-        step_began = time.monotonic()
-        run_step(step, logs / f"{number}.log")
-        say(f"      {duration(time.monotonic() - step_began)}: {step.result}")
+    run_parts(demo_parts(folder), folder / "logs")
     say(f"The demo took {duration(time.monotonic() - began)}.")
     _say_scores(folder)
     run, shards = RunFolder(folder / "run"), ShardFolder(folder / "shards")
@@ -214,20 +214,6 @@ def run_demo(folder: Path) -> None:
         folder / "questions" / "results" / "index.html",
     )
     say(f"Open {', '.join(str(page) for page in pages[:-1])} and {pages[-1]}.")
-
-
-def run_step(step: Step, log: Path) -> None:
-    with log.open("w", encoding="utf-8") as output:
-        code = subprocess.run(
-            [sys.executable, "-m", *step.words],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=os.environ | KEEP_FREED_MEMORY,
-            check=False,
-        ).returncode
-    if code != 0:
-        last_line = next((line for line in reversed(log.read_text(encoding="utf-8").splitlines()) if line.strip()), "")
-        raise UserError(f"'{step.command}' ended with exit code {code} ({last_line.strip()}); all it said is in {log}.")
 
 
 def _say_scores(folder: Path) -> None:

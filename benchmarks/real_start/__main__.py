@@ -30,7 +30,7 @@ from benchmarks.real_start.experiment import (
 )
 from benchmarks.real_start.findings import write_findings
 from benchmarks.real_start.release import make_release, stage_masks
-from launch.demo import KEEP_FREED_MEMORY
+from launch.steps import KEEP_FREED_MEMORY
 from runtime.console import duration, say
 from runtime.errors import UserError, exit_code_of
 from runtime.files import read_json

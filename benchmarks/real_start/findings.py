@@ -12,7 +12,7 @@ from benchmarks.real_start.halves import hits, trained, tuning_half, worth_of_ru
 from benchmarks.real_start.masks import MASKS_PX
 from benchmarks.warm_start.arms import Arm
 from benchmarks.warm_start.findings import difference, draw_curves, rows_of
-from launch.demo import Step
+from launch.steps import Step
 from runtime import pages
 from runtime.console import duration
 from runtime.files import write_text

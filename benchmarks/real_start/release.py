@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.real_start.arms import RELEASED
 from benchmarks.real_start.experiment import Experiment
 from benchmarks.real_start.masks import MASKS_PX, mask_rows, stage_networks
-from launch.demo import Step, run_step
+from launch.steps import Step, run_step
 from records.release import ReleaseFolder
 from runtime.console import say
 from runtime.files import make_directory, read_json
