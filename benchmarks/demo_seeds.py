@@ -45,8 +45,7 @@ def main() -> None:
     *made_once, training = demo_steps(folder)[:3]
     logs = make_directory(folder / "seeds" / "logs")
     for step in made_once:
-        if not step.result.exists():
-            run_step(step, logs / f"{step.result.name}.log")
+        run_step(step, logs / f"{step.result.name}.log")
     for seed in arguments.seeds.split(","):
         run = RunFolder(folder / "seeds" / seed)
         own = (f"run.dir={run.path}", f"run.seed={seed}")

@@ -47,8 +47,12 @@ def run_parts(parts: Sequence[Lanes], logs: Path) -> None:
     for lanes in parts:
         failed = threading.Event()
         with ThreadPoolExecutor(len(lanes)) as pool:
-            for lane in [pool.submit(_run_lane, lane, numbers, logs, len(lanes), failed) for lane in lanes]:
-                lane.result()
+            try:
+                for lane in [pool.submit(_run_lane, lane, numbers, logs, len(lanes), failed) for lane in lanes]:
+                    lane.result()
+            except BaseException:  # also Ctrl-C: the pool waits for its lanes, which must not begin another step
+                failed.set()
+                raise
 
 
 def _run_lane(lane: Sequence[Step], numbers: dict[Step, str], logs: Path, beside: int, failed: threading.Event) -> None:

@@ -43,6 +43,10 @@ def main() -> None:
     parser.add_argument("--groups", default=",".join(GROUPS), help=f"of {', '.join(GROUPS)}")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
+    chosen = arguments.groups.split(",")
+    unknown = [name for name in chosen if name not in GROUPS]
+    if unknown:
+        raise UserError(f"--groups {unknown[0]}: there is no such group; choose of {', '.join(GROUPS)}.")
     missing = [name for name in (LABELLED, FURTHER, UNLABELLED, WEIGHTS) if not (arguments.data / name).exists()]
     if missing:
         say(f"skipped: {arguments.data} has no {', '.join(missing)}; name the folder with 'make real-start DATA=…'.")
@@ -51,7 +55,6 @@ def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1"} | KEEP_FREED_MEMORY  # read by the processes, which do all the computing
     experiment = Experiment(arguments.folder, arguments.data)
     experiment.prepare()
-    chosen = arguments.groups.split(",")
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(arguments.processes, context, end_with_parent) as pool:
         futures: dict[str, list[Future[Path]]] = {
@@ -64,7 +67,7 @@ def main() -> None:
         }
         try:
             results = {name: [read_json(future.result()) for future in own] for name, own in futures.items()}
-        except UserError:
+        except BaseException:
             pool.shutdown(cancel_futures=True)  # what has begun is finished, so it is not lost
             raise
     page = write_findings(results, arguments.folder)

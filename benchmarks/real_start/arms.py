@@ -22,7 +22,7 @@ _SHORTER = ("run.stop_at=32 steps", "monitor.every_steps=32")
 GUARD_OFF = "regression_guard.when=never"
 # What is measured: kNN of the labelled pictures at every evaluation, the others on the last checkpoint.
 TARGET, PROBE, OTHERS, SOURCE = "target", "probe", "others", "source"
-BEFORE = "before"  # of a point in a curve: the released weights, before they were recentred
+BEFORE = "before"  # of a point in a curve: the weights before they were recentred or given new registers
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ MAIN = {
     "recipe": Arm("the recipe as it is", (_RECIPE,)),
     "heads_first": Arm("heads first, then the recipe", (*_OURS, *_NO_RAMP, "warm_start.anchor=none")),
     "not_recentred": Arm("warm start without recentring", _OURS),
+    "recentred_recipe": Arm("recentred, then the recipe as it is", (_RECIPE,)),
     "ours": Arm("warm start", _OURS),
 }
 
@@ -57,10 +58,10 @@ PARTS = {
     "no_anchor": _part("no anchor", "warm_start.anchor=none"),
     "gram": _part("Gram anchor", "warm_start.anchor=gram"),
     "fading": _part("anchor fades in 16 steps", "warm_start.anchor_fade=16 steps"),
-    "recentred_recipe": Arm("recentred, then the recipe as it is", (_RECIPE, *_SHORTER)),
     "low_rate": Arm("the recipe at a tenth of the rate", (_RECIPE, "schedule.base_lr=0.0004", *_SHORTER)),
 }
 FROM_RELEASED = ("recipe", "heads_first", "not_recentred", "low_rate")
+RECIPE, RECENTRED_RECIPE = "recipe", "recentred_recipe"  # what the others are compared with, from the same weights
 
 _MOVING_TEACHER = "schedule.momentum_start=0.97"  # 0.994 keeps 75% of the start for all of 48 steps
 _NO_ANCHOR, _LOW_RATE = "warm_start.anchor=none", "schedule.base_lr=0.0005"

@@ -12,6 +12,7 @@ import sys
 import tarfile
 import threading
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -142,12 +143,14 @@ class Experiment:
             if MIXED in own:
                 words.append(f"data.shards={self.mixed.path}")
             config = self.config([*words, *own])
-            pretrain(config)
+            if pretrain(config) != 0:
+                raise UserError(f"{run.path} was asked to stop; run the same command again to go on.")
             curves = {TARGET: [_point(document) for document in read_evaluations(run)]}
             curves |= self.at_the_ends(GROUPS[group].ends, start, run, config.augment.global_px)
-            if start == self.recentred:
-                released = self._start_figures(GROUPS[group].ends, self.start, config.augment.global_px)
-                curves = {name: [{**released[name], BEFORE: True}, *points] for name, points in curves.items()}
+            before = self._before(arm, start)
+            if before is not None:
+                figures = self._start_figures(GROUPS[group].ends, before, config.augment.global_px)
+                curves = {name: [{**figures[name], BEFORE: True}, *points] for name, points in curves.items()}
             took = {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu}
             if arm in STARTS:
                 self._keep_ends(arm, run)
@@ -159,8 +162,22 @@ class Experiment:
         """Of all that a result depends on and that may have changed since it was made."""
         weights = load_backbone(start).weights_sha256
         shards = [sha256_of(s.checksums) for s in (self.shards, self.mixed)]
-        facts = [own, STEPS, EVERY_STEPS, RECIPE.read_text(encoding="utf-8"), weights, shards, ends, _MEASURED]
+        recipe = RECIPE.read_text(encoding="utf-8")
+        facts = [own, STEPS, EVERY_STEPS, recipe, weights, shards, self.pictures_sha256, ends, _MEASURED]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    @cached_property
+    def pictures_sha256(self) -> str:
+        """Of all labelled pictures and their classes."""
+        found = sorted(path for name in (LABELLED, FURTHER) for path in (self.data / name).rglob("*.jpg"))
+        facts = [(path.relative_to(self.data).as_posix(), sha256_of(path)) for path in found]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    def _before(self, arm: str, start: Path) -> Path | None:
+        """What the weights of step 0 were before they were recentred, or before new registers were put in."""
+        if STARTS.get(arm) == WITHOUT_REGISTERS:
+            return start
+        return self.start if start == self.recentred else None
 
     def run_folder(self, arm: str, seed: int) -> RunFolder:
         return RunFolder(self.folder / "runs" / f"{arm}_{seed}")
@@ -202,7 +219,8 @@ class Experiment:
     def _start_figures(self, wanted: tuple[str, ...], start: Path, crop_px: int) -> dict[str, Any]:
         """What was measured of a run's end, and kNN of the labelled images; the same for all runs, so measured once."""
         network = load_backbone(start)
-        name = "_".join((network.weights_sha256[:12], str(crop_px), *wanted, str(_MEASURED)))
+        digests = network.weights_sha256[:12], self.pictures_sha256[:12]
+        name = "_".join((*digests, str(crop_px), *wanted, str(_MEASURED)))
         kept = make_directory(self.folder / "starts") / f"{name}.json"
         if not kept.exists():
             figures = self._figures((TARGET, *wanted), network, crop_px)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.real_start.arms import BEFORE, GROUPS, OTHERS, PROBE, RELEASED, SOURCE, TARGET, Group
+from benchmarks.real_start.arms import (
+    BEFORE,
+    FROM_RELEASED,
+    GROUPS,
+    OTHERS,
+    PROBE,
+    RECENTRED_RECIPE,
+    RECIPE,
+    RELEASED,
+    SOURCE,
+    TARGET,
+    Group,
+)
 from benchmarks.real_start.halves import hits, trained, tuning_half, worth_of_rules
 from benchmarks.real_start.masks import MASKS_PX
 from benchmarks.warm_start.arms import Arm
@@ -23,10 +36,10 @@ TITLES = {
     OTHERS: "kNN top-1 (k = 5) on ten further classes of real endoscopy",
     SOURCE: "kNN top-1 on drawn patterns, the other domain",
 }
-_RELEASED_COLUMN = 4
+_BEFORE_COLUMN = 4
 _COLUMNS = (
-    *("way", "end, by seed", "mean", "against step 0", "against the released weights, where recentred"),
-    *("against the recipe as it is", "lowest against step 0"),
+    *("way", "end, by seed", "mean", "against step 0", "against the weights before that"),
+    *("against {}", "lowest against step 0"),
 )
 _SHOWN_LINES = 14  # of what a command says
 Table = tuple[str, list[str], list[list[str]]]  # title, columns, rows
@@ -38,40 +51,58 @@ def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
         group = GROUPS[name]
         for measured, title in TITLES.items():
             if measured in runs[0]["curves"]:
-                beside = _beside_parts(results, runs) if (name, measured) == ("parts", TARGET) else []
-                rows = _rows([*beside, *runs], GROUPS["main"].arms | group.arms, measured)
-                found.append((f"{group.title}: {title}", list(_COLUMNS), rows))
+                parts = (name, measured) == ("parts", TARGET)
+                shown = [*_beside_parts(results, runs), *runs] if parts else runs
+                rows = _rows(shown, GROUPS["main"].arms | group.arms, measured, _warm_start if parts else _recipe)
+                other = "the warm start" if parts else "the recipe from the same weights"
+                found.append((f"{group.title}: {title}", [column.format(other) for column in _COLUMNS], rows))
     if "search" in results:
         found.append(_search_table(GROUPS["search"], results["search"]))
     every = [run for runs in results.values() for run in runs]
     found += _recentring_tables(results.get("main", []))
     rule_rows = [
-        [w.rule, f"{w.against_start:+.2f}", f"{w.against_best:+.2f}", f"{w.lowest_against_start:+.1f}"]
+        [w.rule, w.against_start.shown(), w.against_highest.shown(), f"{w.against_best:+.2f}", f"{w.lowest:+.1f}"]
         for w in worth_of_rules(every)
     ]
-    columns = ["rule", "against the start", "against the best choice", "lowest against the start"]
+    columns = [
+        "rule",
+        "against the start",
+        "against the highest",
+        "against the best choice",
+        "lowest against the start",
+    ]
     found.append((f"Choosing a checkpoint, over {len(every)} runs and ten halves of the queries", columns, rule_rows))
     return found
 
 
-def _rows(runs: list[dict[str, Any]], arms: dict[str, Arm], measured: str) -> list[list[str]]:
-    """From each way's own step 0 on; and, where that was recentred, against the released weights too."""
+def _recipe(arm: str) -> str:
+    return RECIPE if arm in FROM_RELEASED else RECENTRED_RECIPE
+
+
+def _warm_start(arm: str) -> str:
+    return RELEASED[0]
+
+
+def _rows(
+    runs: list[dict[str, Any]], arms: dict[str, Arm], measured: str, beside: Callable[[str], str]
+) -> list[list[str]]:
+    """From each way's own step 0 on; and, where the weights were changed before that, against what they were."""
     since_step_0 = [run | {"curves": {measured: trained(run["curves"][measured])}} for run in runs]
-    rows = rows_of(since_step_0, arms, measured)
+    rows = rows_of(since_step_0, arms, measured, beside)
     for arm, row in zip(dict.fromkeys(run["arm"] for run in runs), rows, strict=True):
         curves = [run["curves"][measured] for run in runs if run["arm"] == arm]
-        recentred = curves[0][0].get(BEFORE)
-        row.insert(_RELEASED_COLUMN, difference([(curve[-1], curve[0]) for curve in curves]) if recentred else "")
+        changed = curves[0][0].get(BEFORE)
+        row.insert(_BEFORE_COLUMN, difference([(curve[-1], curve[0]) for curve in curves]) if changed else "")
     return rows
 
 
 def _beside_parts(results: dict[str, list[dict[str, Any]]], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The recipe and the warm start with the same seeds, with and without recentring, as far as the parts went."""
+    """The recipe and the warm start with the same seeds, from both weights, as far as the parts went."""
     last, seeds = parts[0]["curves"][TARGET][-1]["step"], {run["seed"] for run in parts}
     return [
         run | {"curves": {TARGET: [point for point in run["curves"][TARGET] if point["step"] <= last]}}
         for run in results.get("main", [])
-        if run["arm"] in ("recipe", "not_recentred", RELEASED[0]) and run["seed"] in seeds
+        if run["arm"] != "heads_first" and run["seed"] in seeds
     ]
 
 
@@ -97,8 +128,8 @@ def _search_table(group: Group, runs: list[dict[str, Any]]) -> Table:
 
 
 def _recentring_tables(runs: list[dict[str, Any]]) -> list[Table]:
-    """What recentring gives, and what training adds to it, over the seeds of the ways that begin with it."""
-    recentred = [run["curves"] for run in runs if run["curves"][TARGET][0].get(BEFORE)]
+    """What recentring gives, and what the warm start adds to it, over its seeds."""
+    recentred = [run["curves"] for run in runs if run["arm"] == RELEASED[0]]
     if not recentred:
         return []
     rows = []

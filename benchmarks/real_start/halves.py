@@ -20,7 +20,21 @@ from records.evaluation import decode_ranks, encode_ranks
 METRIC = "top1_k20"
 _SPLITS = 10
 _SAMPLES = 500  # of the rules' own bootstraps
+_DRAWS = 2000  # of runs
+_HIGHEST, _START = "the highest", "always the start"
 Rule = Callable[[Sequence[Evaluation]], int]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """With its 95% interval over the runs."""
+
+    value: float
+    low: float
+    high: float
+
+    def shown(self) -> str:
+        return f"{self.value:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
 
 
 @dataclass(frozen=True)
@@ -28,26 +42,44 @@ class Worth:
     """Of one rule, over all runs and halves, in points of kNN top-1 on the half that did not choose."""
 
     rule: str
-    against_start: float
+    against_start: Mean
+    against_highest: Mean  # against taking the highest
     against_best: float  # against the checkpoint that is best on the judging half: what a perfect choice would give
-    lowest_against_start: float
+    lowest: float  # of all against the start
 
 
 def worth_of_rules(results: list[dict[str, Any]]) -> list[Worth]:
-    histories = [trained(result["curves"][TARGET]) for result in results]
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in RULES}
-    for history in histories:
-        for half in halves(_groups(history[0])):
-            for choosing in (half, ~half):
-                seen = [_part(point, choosing) for point in history]
-                judged = np.array([_top1(point, ~choosing) for point in history])
-                for name, rule in RULES.items():
-                    value = judged[rule(seen)]
-                    found[name].append((value - judged[0], value - judged.max()))
+    judged = np.stack([_judged(trained(result["curves"][TARGET])) for result in results])  # [runs, halves, rules + 1]
+    values = dict(zip(RULES, np.moveaxis(judged, 2, 0), strict=False))
     return [
-        Worth(name, *(100 * float(v) for v in (a.mean(axis=0)[0], a.mean(axis=0)[1], a.min(axis=0)[0])))
-        for name, a in ((name, np.array(pairs)) for name, pairs in found.items())
+        Worth(
+            name,
+            mean_over_runs(own - values[_START]),
+            mean_over_runs(own - values[_HIGHEST]),
+            float((own - judged[:, :, -1]).mean()),
+            float((own - values[_START]).min()),
+        )
+        for name, own in values.items()
     ]
+
+
+def _judged(history: list[dict[str, Any]]) -> NDArray[np.float64]:
+    """What each rule's choice on a half has on the other [halves, rules], in points; last, the highest there."""
+    found = []
+    for half in halves(_groups(history[0])):
+        for choosing in (half, ~half):
+            seen = [_part(point, choosing) for point in history]
+            there = [100 * _top1(point, ~choosing) for point in history]
+            found.append([*(there[rule(seen)] for rule in RULES.values()), max(there)])
+    return np.array(found)
+
+
+def mean_over_runs(differences: NDArray[np.float64]) -> Mean:
+    """Of [runs, halves], with a bootstrap over the runs."""
+    by_run = differences.mean(axis=1)
+    drawn = np.random.default_rng(0).integers(len(by_run), size=(_DRAWS, len(by_run)))
+    low, high = np.quantile(by_run[drawn].mean(axis=1), [0.025, 0.975])
+    return Mean(float(by_run.mean()), float(low), float(high))
 
 
 def halves(groups: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
@@ -129,8 +161,8 @@ def _last(history: Sequence[Evaluation]) -> int:
 
 RULES: dict[str, Rule] = {
     "the rule of eval_knn": _ours,
-    "the highest": _highest,
+    _HIGHEST: _highest,
     "within noise, RankMe decides": _by_rankme_within_noise,
-    "always the start": _start,
+    _START: _start,
     "always the last": _last,
 }

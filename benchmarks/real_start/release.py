@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from backbone import load_backbone
 from benchmarks.real_start.arms import RELEASED
 from benchmarks.real_start.experiment import Experiment
 from benchmarks.real_start.masks import MASKS_PX, mask_rows, stage_networks
 from launch.steps import Step, run_step
 from records.release import ReleaseFolder
 from runtime.console import say
-from runtime.files import make_directory, read_json
+from runtime.errors import UserError
+from runtime.files import make_directory, read_json, write_json
 
 NAME = "panendofm-mini"
 _LICENCE = "apache-2.0"  # that of the weights it began with; the pictures are CC BY 4.0
@@ -76,13 +78,29 @@ def stage_masks(experiment: Experiment) -> list[list[str]]:
 
 
 def make_release(experiment: Experiment) -> list[tuple[Step, str]]:
-    """Each command with what it said."""
-    logs = make_directory(experiment.folder / "judged" / "logs")
+    """Each command with what it said. A log has its name when its command has ended well, so that none counts twice."""
+    judged = make_directory(experiment.folder / "judged")
+    logs = make_directory(judged / "logs")
+    _refuse_another(experiment, judged)
     said = []
     for number, step in enumerate(release_steps(experiment), 1):
-        log = logs / f"{number}.log"
-        if not step.result.exists():
+        log, unfinished = logs / f"{number}.log", logs / f"{number}.unfinished"
+        if not (log.exists() and step.result.exists()):
             say(f"{step.title}: {step.command}")
-            run_step(step, log)
-        said.append((step, log.read_text(encoding="utf-8") if log.exists() else ""))
+            run_step(step, unfinished)
+            unfinished.rename(log)
+        said.append((step, log.read_text(encoding="utf-8")))
     return said
+
+
+def _refuse_another(experiment: Experiment, judged: Path) -> None:
+    """What was judged before must be this release, on these pictures."""
+    networks = [experiment.run_folder(*RELEASED).best, *stage_networks(experiment)]
+    facts = [*(load_backbone(path).weights_sha256 for path in networks), experiment.pictures_sha256]
+    known = judged / "made_from.json"
+    if known.exists() and read_json(known) != facts:
+        raise UserError(
+            f"{judged} was made of other weights or pictures; remove it and {release_folder(experiment)} to make both "
+            "anew."
+        )
+    write_json(known, facts)

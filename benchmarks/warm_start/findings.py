@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,10 @@ def markdown_table(results: list[dict[str, Any]], arms: dict[str, Arm], name: st
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def rows_of(results: list[dict[str, Any]], arms: dict[str, Arm], name: str) -> list[list[str]]:
-    """One set of pictures: where a way ends and how low it gets, and its distance to the recipe as it is."""
+def rows_of(
+    results: list[dict[str, Any]], arms: dict[str, Arm], name: str, beside: Callable[[str], str] = lambda arm: "recipe"
+) -> list[list[str]]:
+    """One set of pictures: where a way ends and how low it gets, and its distance to the way that `beside` names."""
     by_arm = _by_arm(results)
     rows = []
     for arm, runs in by_arm.items():
@@ -71,9 +74,9 @@ def rows_of(results: list[dict[str, Any]], arms: dict[str, Arm], name: str) -> l
         ends = " ".join(f"{curve[-1]['top1']:.3f}" for curve in curves)
         mean = np.mean([curve[-1]["top1"] for curve in curves])
         gain = difference([(curve[-1], curve[0]) for curve in curves])
-        others = {run["seed"]: run["curves"][name][-1] for run in by_arm.get("recipe", [])}
+        others = {run["seed"]: run["curves"][name][-1] for run in by_arm.get(beside(arm), [])}
         pairs = [(run["curves"][name][-1], others[run["seed"]]) for run in runs if run["seed"] in others]
-        against = difference(pairs) if pairs and arm != "recipe" else ""
+        against = difference(pairs) if pairs and arm != beside(arm) else ""
         lowest = min(point["top1"] - curve[0]["top1"] for curve in curves for point in curve)
         rows.append([arms[arm].title, ends, f"{mean:.3f}", gain, against, f"{100 * lowest:+.1f}"])
     return rows
