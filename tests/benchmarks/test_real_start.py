@@ -15,15 +15,17 @@ from safetensors.torch import save
 
 from backbone import VisionTransformer, vit_config
 from benchmarks.real_start.__main__ import main
-from benchmarks.real_start.arms import BEFORE, FROM_RELEASED, GROUPS, STARTS, TARGET
+from benchmarks.real_start.arms import BEFORE, FROM_RELEASED, GROUPS, RELEASED, STARTS, TARGET
 from benchmarks.real_start.experiment import Experiment
 from benchmarks.real_start.findings import tables_of, write_findings
 from benchmarks.real_start.halves import halves, worth_of_rules
-from benchmarks.real_start.masks import mask_rows
+from benchmarks.real_start.masks import mask_rows, stage_networks
+from benchmarks.real_start.release import _refuse_another
 from benchmarks.warm_start.findings import rows_of
 from records.evaluation import encode_ranks
+from records.run import EXIT_REQUEUE
 from runtime.errors import UserError
-from runtime.files import write_json
+from runtime.files import make_directory, write_json
 
 QUERIES = 400
 
@@ -144,7 +146,9 @@ def test_what_recentring_gave_and_what_training_added_are_told_apart() -> None:
     found = dict(zip(columns, rows[0], strict=True))
     assert found["recentring alone"].startswith("+") and found["training after it"].startswith("-")
     (rules,) = [rows for title, (_, rows) in tables.items() if title.startswith("Choosing a checkpoint")]
-    assert float(rules[-1][1].split()[0]) < -20, "the released weights are no checkpoint that could be chosen, nor the start"
+    assert float(rules[-1][1].split()[0]) < -20, (
+        "the released weights are no checkpoint that could be chosen, nor the start"
+    )
 
 
 def test_without_its_data_it_is_skipped_with_a_sentence(
@@ -193,13 +197,55 @@ def test_masks_of_a_stage_are_compared_with_what_it_began_with(tmp_path: Path) -
     assert "Later stages: masks of drawn polyps at 224 pixels" in page and "+10.0 (+10.0 to +12.0)" in page
 
 
-def test_a_result_of_other_settings_is_not_taken_for_this_one(tmp_path: Path) -> None:
-    experiment = Experiment(tmp_path, tmp_path)
+def small_experiment(folder: Path) -> tuple[Experiment, VisionTransformer]:
+    """With weights and the checksums of shards, and a labelled picture."""
+    experiment = Experiment(folder, folder)
     network = VisionTransformer(vit_config("vit_tiny_patch14", depth=1, image_px=56))
     experiment.recentred.write_bytes(save(network.state_dict()))
     for shards in (experiment.shards, experiment.mixed):
         shards.path.mkdir()
         shards.checksums.write_text("a\n")
+    (experiment.labelled / "polyps").mkdir(parents=True)
+    (experiment.labelled / "polyps" / "1.jpg").write_bytes(b"a")
+    return experiment, network
+
+
+def test_a_run_that_was_asked_to_stop_has_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment, _ = small_experiment(tmp_path)
+    monkeypatch.setattr("benchmarks.real_start.experiment.pretrain", lambda config: EXIT_REQUEUE)
+    with pytest.raises(UserError, match="gram_0 was asked to stop; run the same command again"):
+        experiment.run("parts", "gram", 0)
+    assert not (tmp_path / "results" / "gram_0.json").exists()
+
+
+def test_a_release_of_other_weights_or_pictures_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    experiment, network = small_experiment(tmp_path)
+    judged = make_directory(tmp_path / "judged")
+    for path in (experiment.run_folder(*RELEASED).best, *stage_networks(experiment)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(save(network.state_dict()))
+    _refuse_another(experiment, judged)
+    _refuse_another(experiment, judged)
+    (experiment.labelled / "polyps" / "1.jpg").write_bytes(b"b")
+    with pytest.raises(
+        UserError, match=r"judged was made of other weights or pictures; remove it and .*panendofm-mini"
+    ):
+        _refuse_another(Experiment(tmp_path, tmp_path), judged)
+    (experiment.labelled / "polyps" / "1.jpg").write_bytes(b"a")
+    changed = {name: tensor + 1 for name, tensor in network.state_dict().items()}
+    experiment.run_folder(*RELEASED).best.write_bytes(save(changed))
+    with pytest.raises(UserError, match="other weights"):
+        _refuse_another(Experiment(tmp_path, tmp_path), judged)
+
+
+def test_a_misspelt_group_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["real_start", str(tmp_path), "--groups", "main,stagse"])
+    with pytest.raises(UserError, match="--groups stagse: there is no such group; choose of main, parts"):
+        main()
+
+
+def test_a_result_of_other_settings_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    experiment, network = small_experiment(tmp_path)
     own = GROUPS["parts"].arms["gram"].words
     digest = experiment._digest(own, experiment.recentred, ())
     result = tmp_path / "results" / "gram_0.json"
