@@ -18,7 +18,7 @@ import time
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.real_start.arms import GROUPS
+from benchmarks.real_start.arms import GROUPS, NOT_UNASKED
 from benchmarks.real_start.experiment import (
     FURTHER,
     LABELLED,
@@ -40,7 +40,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/real_start"))
-    parser.add_argument("--groups", default=",".join(GROUPS), help=f"of {', '.join(GROUPS)}")
+    unasked = ",".join(name for name in GROUPS if name not in NOT_UNASKED)
+    parser.add_argument("--groups", default=unasked, help=f"of {', '.join(GROUPS)} (default: {unasked})")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     chosen = arguments.groups.split(",")

@@ -86,6 +86,33 @@ SEARCH = {
     "synthetic": _part("30% drawn frames", MIXED),
 }
 
+# 4.3 passes over the pictures instead of less than one: of the heads alone 1.6, then of all blocks, with no anchor.
+_LONGER = (
+    *("batch.images=24", "batch.microgroup_images=24", "schedule.total=240 steps", "schedule.warmup=40 steps"),
+    *("run.stop_at=160 steps", "monitor.every_steps=40", "warm_start.heads=60 steps", "warm_start.ramp=40 steps"),
+    *(
+        "warm_start.heads_lr=0.004",
+        "schedule.freeze_last_layer=4 steps",
+        "schedule.teacher_temperature_warmup=60 steps",
+    ),
+    *(_NO_ANCHOR, "schedule.momentum_start=0.99"),
+)
+_SHARP_TARGETS = (
+    *("objective.dino_head.prototypes=256", "objective.ibot_head.prototypes=256"),
+    *("schedule.teacher_temperature_start=0.02", "schedule.teacher_temperature_peak=0.03"),
+)
+_GENTLE_CROPS = (
+    *("augment.jitter_probability=0.2", "augment.brightness=0.2", "augment.contrast=0.2", "augment.saturation=0.1"),
+    *("augment.grayscale_probability=0", "augment.solarise_probability=0", "augment.global_scale_min=0.5"),
+)
+LONGER = {
+    "longer": Arm("four passes, rate 0.0005", (*_LONGER, _LOW_RATE)),
+    "longer_sharp": Arm(
+        "four passes, rate 0.001, few prototypes, sharp targets, gentle crops",
+        (*_LONGER, "schedule.base_lr=0.001", *_SHARP_TARGETS, *_GENTLE_CROPS),
+    ),
+}
+
 # What a stage begins with, where that is not the recentred weights: a run's best checkpoint, or a part of the weights.
 OURS, WITHOUT_REGISTERS = "ours_0", "without_registers"
 STARTS = {"high_resolution": OURS, "high_resolution_gram": OURS, "new_registers": WITHOUT_REGISTERS}
@@ -107,4 +134,6 @@ GROUPS = {
     "parts": Group("The warm start less one part, and a lower rate", PARTS, (0,), ()),
     "stages": Group("Later stages", STAGES, (0,), (PROBE,)),
     "search": Group("What was searched for a gain", SEARCH, (100,), (PROBE,)),
+    "longer": Group("Longer runs", LONGER, (100,), (PROBE,)),
 }
+NOT_UNASKED = ("longer",)  # 20 minutes of a core each

@@ -19,7 +19,6 @@ from benchmarks.real_start.arms import (
     RELEASED,
     SOURCE,
     TARGET,
-    Group,
 )
 from benchmarks.real_start.halves import hits, trained, tuning_half, worth_of_rules
 from benchmarks.real_start.masks import MASKS_PX
@@ -56,8 +55,9 @@ def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
                 rows = _rows(shown, GROUPS["main"].arms | group.arms, measured, _warm_start if parts else _recipe)
                 other = "the warm start" if parts else "the recipe from the same weights"
                 found.append((f"{group.title}: {title}", [column.format(other) for column in _COLUMNS], rows))
-    if "search" in results:
-        found.append(_search_table(GROUPS["search"], results["search"]))
+    searched = [run for name in ("search", "longer") for run in results.get(name, [])]
+    if searched:
+        found.append(_search_table(GROUPS["search"].arms | GROUPS["longer"].arms, searched))
     every = [run for runs in results.values() for run in runs]
     found += _recentring_tables(results.get("main", []))
     rule_rows = [
@@ -106,7 +106,7 @@ def _beside_parts(results: dict[str, list[dict[str, Any]]], parts: list[dict[str
     ]
 
 
-def _search_table(group: Group, runs: list[dict[str, Any]]) -> Table:
+def _search_table(arms: dict[str, Arm], runs: list[dict[str, Any]]) -> Table:
     """Against step 0, by halves of the queries: each way's highest evaluation, and the probe at its end.
 
     The highest is that on the half that was tuned on; the other half is asked about the same checkpoint. Step 0 is the
@@ -122,7 +122,7 @@ def _search_table(group: Group, runs: list[dict[str, Any]]) -> Table:
             for now, then in ((curve[at], curve[0]), (ended, begun))
             for part in (half, ~half)
         ]
-        rows.append([group.arms[run["arm"]].title, str(curve[at]["step"]), *(f"{cell:+.1f}" for cell in cells)])
+        rows.append([arms[run["arm"]].title, str(curve[at]["step"]), *(f"{cell:+.1f}" for cell in cells)])
     columns = ["way", "highest at step", "kNN, tuned half", "kNN, other half", "probe, tuned half", "probe, other half"]
     return ("The search, by halves of the queries, in points against the recentred start", columns, rows)
 
