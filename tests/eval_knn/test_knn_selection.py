@@ -129,6 +129,14 @@ def test_a_best_that_was_removed_by_hand_is_named() -> None:
     choice = select(COLLAPSING, available={"step_3", "step_1", "step_7"})
     assert choice.evaluation.checkpoint == "step_1"
     assert "step_2 had 0.7800 and is gone" in choice.why
+    near = recorded([0.700, 0.800, 0.799, 0.799, 0.500])
+    one = select(near, available={"step_0", "step_2", "step_4"})
+    assert one.evaluation.checkpoint == "step_2" and one.highest == "step_1"
+    assert one.why.endswith("is within 0.002 of the highest; step_1 had 0.8000 and is gone")
+    two = select(near, available={"step_2", "step_3"})
+    assert "2 of 5 are within 0.002 of the highest (0.8000)" in two.why
+    assert two.why.endswith("; step_1 had 0.8000 and is gone")
+    assert "is gone" not in select(near, available={"step_1", "step_2"}).why
     with pytest.raises(UserError, match="none of the evaluated checkpoints"):
         select(COLLAPSING, available=set())
 
@@ -145,6 +153,19 @@ def test_no_stop_before_the_first_allowed_evaluation_and_when_off() -> None:
     assert not should_stop(falling, SelectionConfig(patience_evaluations=1, first_stop_evaluation=5)).stop
     assert not should_stop(falling, SelectionConfig(patience_evaluations=0)).stop
     assert not should_stop([], SelectionConfig()).stop
+
+
+def test_early_evaluations_use_up_no_patience_but_are_the_level_to_beat() -> None:
+    """Steps 0 to 8: a warm start that ends at step 3 below the start, and climbs without ever coming back to it."""
+    climbing = recorded([0.766, 0.700, 0.705, 0.710, 0.715, 0.720, 0.725, 0.730, 0.735])
+    config = SelectionConfig(patience_evaluations=3)
+    stops = [should_stop(climbing[:n], config, from_step=3).stop for n in range(1, 10)]
+    assert stops == [False] * 6 + [True] * 3, "step 3 is the first that counts, 6 the third after it"
+    assert "above 0.7660 (step_0) for 3 evaluations" in should_stop(climbing[:7], config, 3).why
+    assert "begins at step 3" in should_stop(climbing[:3], config, 3).why
+    assert "begins at step 3" in should_stop(climbing[:4], config, 3).why
+    better = [*climbing[:6], *recorded([0.0] * 6 + [0.78, 0.77])[6:]]
+    assert [should_stop(better[:n], config, 3).stop for n in (7, 8)] == [False, False], "above the start: a gain"
 
 
 def test_paired_bootstrap_sees_what_unpaired_intervals_hide() -> None:
@@ -188,3 +209,6 @@ def test_what_can_not_be_selected_from() -> None:
         select([*RISING, other])
     with pytest.raises(UserError, match="'top2_k20' is not a metric"):
         SelectionConfig(metric="top2_k20").check()
+    for config in (SelectionConfig(metric="alpha_req"), SelectionConfig(tie_breaks=["rankme", "alpha_req"])):
+        with pytest.raises(UserError, match="alpha_req can't choose"):
+            config.check()
