@@ -53,10 +53,13 @@ def record(run: RunFolder, document: KnnDocument, selection: SelectionConfig) ->
 
 
 def update_best(run: RunFolder, selection: SelectionConfig) -> tuple[Choice | None, Stop]:
-    """Choose among the evaluated checkpoints that exist; None when none of them does (any more)."""
+    """Choose among the evaluated checkpoints that exist; None when none of them does (any more).
+
+    Also for whoever starts: a process that was killed between its result and the link has left the choice of before.
+    """
     with claim(run, "selection", wait=True):
-        history = read_history(run)
-        stop = should_stop(history, selection)
+        history, info = read_history(run), run.read_info()
+        stop = should_stop(history, selection, 0 if info is None else info.patience_from_step)
         kept = {e.checkpoint for e in history if is_whole_checkpoint(run.checkpoints / e.checkpoint)}
         if not kept:
             return None, stop
@@ -72,7 +75,9 @@ def update_best(run: RunFolder, selection: SelectionConfig) -> tuple[Choice | No
                 against_start=against_start(history, selection),
             ),
         )
-        replace_link(run.best, (run.checkpoints / choice.evaluation.checkpoint).relative_to(run.path))
+        target = (run.checkpoints / choice.evaluation.checkpoint).relative_to(run.path)
+        if not (run.best.is_symlink() and run.best.readlink() == target):
+            replace_link(run.best, target)
         return choice, stop
 
 

@@ -49,6 +49,8 @@ class SelectionConfig:
     def check(self) -> None:
         for name in (self.metric, *self.tie_breaks):
             split_metric(name)
+            if name == "alpha_req":  # good near 1, worse on both sides
+                raise UserError("selection: alpha_req can't choose, for more of it is not better; name another metric.")
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Choice:
     evaluation: Evaluation
     why: str
     equals: tuple[str, ...]  # checkpoints that might have been chosen, itself included
+    highest: str  # the checkpoint of the highest value ever, also when it is gone
     comparisons: tuple[Comparison, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,6 +99,7 @@ class Choice:
             "step": self.evaluation.step,
             "why": self.why,
             "equals": list(self.equals),
+            "highest": self.highest,
             "comparisons": [{**vars(c), "verdict": c.verdict} for c in self.comparisons],
         }
 
@@ -135,30 +139,35 @@ def select(
     low, high = _own_interval(history[chosen], config)
     around = "" if np.isnan(low) else f" ({100 * config.confidence:g}% interval {low:.4f} to {high:.4f})"
     why = f"{config.metric} {values[chosen]:.4f}{around}"
+    within = f"within {config.equal_within:g} of the highest"
     if lost:
-        why += f" is the highest that is left; {history[highest].checkpoint} had {values[highest]:.4f} and is gone"
-    elif len(equals) == 1:
-        why += f" is the highest of {len(history)}" if len(history) > 1 else " is the only one"
+        why += " is the highest that is left"
+    elif len(equals) > 1:
+        why += f"; {len(equals)} of {len(history)} are {within} ({values[highest]:.4f}); {deciding}"
+    elif chosen != highest:
+        why += f" is {within}"
     else:
-        why += f"; {len(equals)} of {len(history)} are within {config.equal_within:g} of the highest"
-        why += f" ({values[highest]:.4f}); {deciding}"
+        why += f" is the highest of {len(history)}" if len(history) > 1 else " is the only one"
+    if highest not in present:
+        why += f"; {history[highest].checkpoint} had {values[highest]:.4f} and is gone"
     names = tuple(history[i].checkpoint for i in equals)
-    return Choice(chosen, history[chosen], why, names, _compare_with_others(history, chosen, config))
+    comparisons = _compare_with_others(history, chosen, config)
+    return Choice(chosen, history[chosen], why, names, history[highest].checkpoint, comparisons)
 
 
 def must_stay(history: Sequence[Evaluation], config: SelectionConfig | None = None) -> set[str]:
     """Checkpoints that must not be removed: the highest ever seen, and what would be chosen now."""
-    config = config or SelectionConfig()
     if not history:
         return set()
-    values = [_value(evaluation, config.metric) for evaluation in history]
-    return {history[int(np.argmax(values))].checkpoint, select(history, config).evaluation.checkpoint}
+    choice = select(history, config)
+    return {choice.highest, choice.evaluation.checkpoint}
 
 
-def should_stop(history: Sequence[Evaluation], config: SelectionConfig | None = None) -> Stop:
+def should_stop(history: Sequence[Evaluation], config: SelectionConfig | None = None, from_step: int = 0) -> Stop:
     """Stop when the metric has not risen by the minimum gain for `patience_evaluations` evaluations in a row.
 
-    The level to beat is the last value that was itself a gain, so that many small rises together count.
+    The level to beat is the last value that was itself a gain, so that many small rises together count. Evaluations
+    before `from_step` belong to the level, but use up no patience: a backbone that is frozen can't get better.
     """
     config = config or SelectionConfig()
     if config.patience_evaluations == 0:
@@ -170,15 +179,19 @@ def should_stop(history: Sequence[Evaluation], config: SelectionConfig | None = 
     for i, value in enumerate(values):
         if value > level + config.minimum_gain:
             level, at = value, i
-    waited = len(values) - 1 - at
+    last = len(values) - 1
+    first = next((i for i, e in enumerate(history) if (e.step or 0) >= from_step), last)
+    waited = last - max(at, first)
     said = (
         f"{config.metric} has not risen more than {config.minimum_gain:g} above {level:.4f} "
         f"({history[at].checkpoint}) for {waited} evaluations"
     )
-    if waited >= config.patience_evaluations and len(values) >= config.first_stop_evaluation:
+    if waited >= config.patience_evaluations and len(values) - first >= config.first_stop_evaluation:
         return Stop(True, f"{said}: stop")
-    if waited == 0:
+    if at == last:
         return Stop(False, f"{config.metric} rose to {level:.4f} ({history[at].checkpoint})")
+    if waited == 0:
+        return Stop(False, f"the patience of {config.patience_evaluations} begins at step {from_step:,}")
     return Stop(False, f"{said}; the patience is {config.patience_evaluations}")
 
 

@@ -13,9 +13,9 @@ from backbone.networks import find_network
 from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, shown_k
 from eval_knn.report import show_choice, show_comparison
-from eval_knn.run_history import claim, pending, record
+from eval_knn.run_history import claim, pending, record, update_best
 from records.evaluation import evaluation_path, read_evaluations
-from records.run import RunFolder
+from records.run import RunFolder, is_whole_checkpoint
 from runtime.console import say, warn
 from runtime.errors import UserError
 
@@ -26,19 +26,23 @@ def watch(path: Path, config: EvalConfig) -> None:
     if not path.is_dir():
         raise UserError(f"cannot watch {path}: it is not a folder; check the path.")
     config.features.refuse_choice("--watch")
+    earlier = read_evaluations(run)
     if config.data.clean is None:  # as the monitor that it stands in for
-        earlier = read_evaluations(run)
         config.data.clean = earlier[0].data.clean if earlier else True
     evaluator = Evaluator(config)
+    if earlier:
+        update_best(run, config.selection)
     say(f"watching {run.checkpoints}")
     failed: set[str] = set()
     idle_since = time.monotonic()
     while True:
-        todo = [path for path in _waiting(run) if path.name not in failed]
+        waiting = _waiting(run)
+        failed &= {path.name for path in waiting}  # after a rollback the same name is another checkpoint
+        todo = [path for path in waiting if path.name not in failed]
         for path in todo:
             with claim(run, path.name) as mine:
-                # Another watcher may have finished it since the list was made.
-                undone = mine and not evaluation_path(run, path.name).is_file()
+                # Since the list was made another watcher may have finished it, or training removed it.
+                undone = mine and is_whole_checkpoint(path) and not evaluation_path(run, path.name).is_file()
                 if undone and not _evaluate(run, path, evaluator, config):
                     failed.add(path.name)
         if todo:  # what is in other watchers' hands may come back to us

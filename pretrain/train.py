@@ -61,7 +61,7 @@ class Trainer:
         self.step = self._saved_step = self._resume()
         self._stop_requested, self.unread = False, UnreadSteps()
         if world.is_first:
-            write_record(config, run, self.total_steps)
+            write_record(config, run, self.total_steps, self.monitor.patience_from_step)
 
     def _prepare_data_and_schedule(self) -> None:
         config, images = self.config, self.config.batch.images
@@ -104,6 +104,7 @@ class Trainer:
         announce(
             self.config, self.world, self.shards, self.order, self.recipe, self.warm_start, self.step, self.total_steps
         )
+        self.monitor.update_best()
         verdict = self.monitor.verdict(self.step)
         is_over = (self.step >= self.total_steps or verdict.stop) and verdict.rollback is None
         # Killed after the last checkpoint was written, it still has to say what that is worth.

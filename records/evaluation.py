@@ -136,6 +136,7 @@ class SelectionDocument:
     stop_why: str
     evaluated: int
     equals: list[str] = field(default_factory=list)
+    highest: str | None = None  # the checkpoint of the highest value ever, which stays; None in older documents
     comparisons: list[dict[str, Any]] = field(default_factory=list)
     against_start: dict[str, AgainstStart] = field(default_factory=dict)
 
@@ -184,8 +185,18 @@ def read_evaluation(path: Path) -> KnnDocument:
 def read_evaluations(run: RunFolder) -> list[KnnDocument]:
     """All evaluations of a run, in the order of training."""
     paths = [path for path in run.evaluations.glob(f"{_PREFIX}*.json") if path.name != _SELECTION]
-    documents = [read_evaluation(path) for path in paths]
+    documents = [document for path in paths if (document := _read_unless_gone(path)) is not None]
     return sorted(documents, key=lambda d: (-1 if d.step is None else d.step, d.checkpoint))
+
+
+def _read_unless_gone(path: Path) -> KnnDocument | None:
+    """None for one that a rollback has taken away since it was listed."""
+    try:
+        return read_evaluation(path)
+    except UserError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
 
 
 def write_evaluation(path: Path, document: KnnDocument) -> None:
@@ -199,7 +210,13 @@ def read_selection(run: RunFolder) -> SelectionDocument | None:
 
 
 def write_selection(run: RunFolder, selection: SelectionDocument) -> None:
-    write_document(run.evaluations / _SELECTION, selection)
+    """What is there already is not written again: whoever only looks in changes nothing."""
+    try:
+        is_there = read_selection(run) == selection
+    except UserError:  # damaged, or of another version
+        is_there = False
+    if not is_there:
+        write_document(run.evaluations / _SELECTION, selection)
 
 
 def encode_ranks(rank: NDArray[np.int64]) -> str:

@@ -42,6 +42,7 @@ class RunInfo:
 
     total_steps: int  # after which the run is over
     order_version: int  # of the data order: a run goes on with the one that it began with
+    patience_from_step: int = 0  # evaluations before it use up no patience of early stopping
     format: int = RUN_FORMAT
 
 

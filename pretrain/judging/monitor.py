@@ -11,7 +11,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from backbone import Preprocessing, Tokens
-from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, record, should_stop
+from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, record, should_stop, update_best
 from pretrain.judging.regression_guard import RollbackCause, find_regression
 from pretrain.objective.objective import Objective
 from pretrain.parallel.world import World
@@ -135,6 +135,11 @@ class Monitor:
             say(f"step {document.step:,}: kNN {selection.metric} {value:.4f}{best}")
         self.world.broadcast(None)
 
+    def update_best(self) -> None:
+        """Point `best` at what the evaluations say: a run that was killed before it did has nothing else to do it."""
+        if self.config.mode != "none" and self.world.is_first and read_history(self.run):
+            update_best(self.run, self.config.evaluation.selection)
+
     def figures(self, step: int) -> dict[str, float | None] | None:
         """The scores of a step, if it was evaluated."""
         history = self.world.broadcast(self._history(step) if self.world.is_first else None)
@@ -157,6 +162,5 @@ class Monitor:
             if cause is not None:
                 return Verdict(rollback=cause, last_good_step=cause.good_steps[-1])
             last_good = history[-1].step
-        patient = [e for e in history if e.step is not None and e.step >= self.patience_from_step]
-        stop = should_stop(patient, selection)
+        stop = should_stop(history, selection, self.patience_from_step)
         return Verdict(self.config.early_stopping and stop.stop, stop.why, None, last_good)

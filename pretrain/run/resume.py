@@ -70,7 +70,7 @@ def refuse_other_weights(config: PretrainConfig, run: RunFolder, info: Checkpoin
         )
 
 
-def write_record(config: PretrainConfig, run: RunFolder, total_steps: int) -> None:
+def write_record(config: PretrainConfig, run: RunFolder, total_steps: int, patience_from_step: int) -> None:
     """What the next start compares with, and what others know of the run."""
     save_config(config, run.config)
-    run.write_info(RunInfo(total_steps=total_steps, order_version=ORDER_VERSION))
+    run.write_info(RunInfo(total_steps, ORDER_VERSION, patience_from_step))

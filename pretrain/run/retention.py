@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval_knn import SelectionConfig, claim, must_stay, read_history
-from records.evaluation import evaluation_path
+from records.evaluation import evaluation_path, read_selection
 from records.run import RunFolder, step_name
 from runtime.config import option
 from runtime.console import warn
@@ -34,8 +34,8 @@ class CheckpointConfig:
 class Retention:
     """Removes old checkpoints of one run. First rank only.
 
-    `selection`: by which the run's own evaluations are compared; None: it has none. `watched`: another process scores
-    the checkpoints as they appear.
+    `selection`: by which the run's own evaluations are compared; None: it makes none, and those of others were compared
+    by a rule that is theirs. `watched`: another process scores the checkpoints as they appear.
     """
 
     def __init__(
@@ -52,6 +52,8 @@ class Retention:
         names = {self.run.best.resolve().name}
         if self.selection is not None:
             names |= must_stay(read_history(self.run), self.selection)
+        elif (chosen := read_selection(self.run)) is not None and chosen.highest is not None:
+            names.add(chosen.highest)
         protected |= {step for step in steps if step_name(step) in names or step == self.last_good_step}
         return protected | self._unscored([step for step in steps if step not in protected])
 

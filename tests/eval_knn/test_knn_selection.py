@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from knn_histories import COLLAPSING, FALLING, FLAT, QUERIES, RISING, SATURATED, recorded
 
 from eval_knn import EvalConfig
 from eval_knn.selection import (
@@ -21,42 +22,7 @@ from records.evaluation import encode_ranks
 from runtime.config import load_config
 from runtime.errors import UserError
 
-QUERIES = 1000
 PUBLISHED = Path(__file__).resolve().parents[2] / "configs" / "eval" / "kvasir_published.yaml"
-
-
-def recorded(
-    top1: list[float], rankme: list[float] | None = None, top5: list[float] | None = None, seed: int = 0
-) -> list[Evaluation]:
-    """A history with these accuracies: every query has a difficulty, and each checkpoint its own noise on top."""
-    random = np.random.default_rng(seed)
-    difficulty = random.random(QUERIES)
-    history = []
-    for number, share in enumerate(top1):
-        share5 = top5[number] if top5 is not None else min(1.0, share + 0.15)
-        order = np.argsort(difficulty + random.normal(0, 0.03, QUERIES))  # easiest first
-        rank = np.full(QUERIES, 6)
-        rank[order[: round(share5 * QUERIES)]] = 3
-        rank[order[: round(share * QUERIES)]] = 0
-        history.append(
-            Evaluation(
-                f"step_{number}",
-                number,
-                {
-                    "top1_k20": float((rank == 0).mean()),
-                    "top5_k100": float((rank < 5).mean()),
-                    "rankme": (rankme or [50.0] * len(top1))[number],
-                },
-                {"20": encode_ranks(rank), "100": encode_ranks(rank)},
-            )
-        )
-    return history
-
-
-RISING = recorded([0.40, 0.52, 0.60, 0.66, 0.70, 0.73])
-FLAT = recorded([0.700, 0.704, 0.699, 0.703, 0.701, 0.698, 0.702, 0.700], [60, 61, 64, 62, 61, 60, 59, 61])
-COLLAPSING = recorded([0.70, 0.74, 0.78, 0.60, 0.30, 0.15, 0.13, 0.12], [80, 85, 90, 40, 12, 3, 1.2, 1.0])
-SATURATED = recorded([0.80, 0.86, 0.90, 0.88], top5=[0.999, 1.0, 1.0, 1.0])
 
 
 def test_rising_takes_the_last_and_goes_on() -> None:
@@ -117,10 +83,6 @@ def test_the_other_numbers_of_neighbours_decide_between_equal_values() -> None:
     assert choice.evaluation.checkpoint == "b" and "mean top1 over all k" in choice.why
 
 
-# As it was once recorded: the score falls while RankMe rises, each time within the noise of the checkpoint before.
-FALLING = recorded([0.766, 0.737, 0.708, 0.682], [32, 51, 70, 88])
-
-
 @pytest.mark.parametrize("keep", [1, 2, 4])
 def test_a_falling_run_is_not_followed_downhill(keep: int) -> None:
     """Checkpoint by checkpoint, with the old ones removed as training removes them."""
@@ -159,14 +121,22 @@ def test_noise_around_a_plateau_stays_at_its_top_and_a_slow_rise_is_followed() -
 
 
 def test_nothing_below_the_start_beyond_noise_is_chosen_however_wide_the_gain() -> None:
-    wide = SelectionConfig(equal_within=0.2, tie_breaks=["rankme"])
-    assert select(FALLING, wide).evaluation.checkpoint == "step_0"
+    choice = select(FALLING, SelectionConfig(equal_within=0.2, tie_breaks=["rankme"]))
+    assert choice.equals == ("step_0", "step_1") and choice.evaluation.checkpoint == "step_1"
 
 
 def test_a_best_that_was_removed_by_hand_is_named() -> None:
     choice = select(COLLAPSING, available={"step_3", "step_1", "step_7"})
     assert choice.evaluation.checkpoint == "step_1"
     assert "step_2 had 0.7800 and is gone" in choice.why
+    near = recorded([0.700, 0.800, 0.799, 0.799, 0.500])
+    one = select(near, available={"step_0", "step_2", "step_4"})
+    assert one.evaluation.checkpoint == "step_2" and one.highest == "step_1"
+    assert one.why.endswith("is within 0.002 of the highest; step_1 had 0.8000 and is gone")
+    two = select(near, available={"step_2", "step_3"})
+    assert "2 of 5 are within 0.002 of the highest (0.8000)" in two.why
+    assert two.why.endswith("; step_1 had 0.8000 and is gone")
+    assert "is gone" not in select(near, available={"step_1", "step_2"}).why
     with pytest.raises(UserError, match="none of the evaluated checkpoints"):
         select(COLLAPSING, available=set())
 
@@ -183,6 +153,19 @@ def test_no_stop_before_the_first_allowed_evaluation_and_when_off() -> None:
     assert not should_stop(falling, SelectionConfig(patience_evaluations=1, first_stop_evaluation=5)).stop
     assert not should_stop(falling, SelectionConfig(patience_evaluations=0)).stop
     assert not should_stop([], SelectionConfig()).stop
+
+
+def test_early_evaluations_use_up_no_patience_but_are_the_level_to_beat() -> None:
+    """Steps 0 to 8: a warm start that ends at step 3 below the start, and climbs without ever coming back to it."""
+    climbing = recorded([0.766, 0.700, 0.705, 0.710, 0.715, 0.720, 0.725, 0.730, 0.735])
+    config = SelectionConfig(patience_evaluations=3)
+    stops = [should_stop(climbing[:n], config, from_step=3).stop for n in range(1, 10)]
+    assert stops == [False] * 6 + [True] * 3, "step 3 is the first that counts, 6 the third after it"
+    assert "above 0.7660 (step_0) for 3 evaluations" in should_stop(climbing[:7], config, 3).why
+    assert "begins at step 3" in should_stop(climbing[:3], config, 3).why
+    assert "begins at step 3" in should_stop(climbing[:4], config, 3).why
+    better = [*climbing[:6], *recorded([0.0] * 6 + [0.78, 0.77])[6:]]
+    assert [should_stop(better[:n], config, 3).stop for n in (7, 8)] == [False, False], "above the start: a gain"
 
 
 def test_paired_bootstrap_sees_what_unpaired_intervals_hide() -> None:
@@ -226,3 +209,6 @@ def test_what_can_not_be_selected_from() -> None:
         select([*RISING, other])
     with pytest.raises(UserError, match="'top2_k20' is not a metric"):
         SelectionConfig(metric="top2_k20").check()
+    for config in (SelectionConfig(metric="alpha_req"), SelectionConfig(tie_breaks=["rankme", "alpha_req"])):
+        with pytest.raises(UserError, match="alpha_req can't choose"):
+            config.check()

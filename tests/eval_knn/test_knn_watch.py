@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,11 +24,12 @@ import torch.distributed.checkpoint as dcp
 from backbone import VisionTransformer, vit_config
 from backbone.networks import find_network
 from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, select
+from eval_knn import watch as watch_module
 from eval_knn.evaluator import evaluation_of
 from eval_knn.run_history import claim, record, update_best
 from eval_knn.watch import watch
-from records.evaluation import evaluation_path
-from records.run import RunFolder, step_name
+from records.evaluation import KnnDocument, evaluation_path, read_selection, write_evaluation
+from records.run import RunFolder, RunInfo, step_name
 from runtime.errors import UserError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -165,6 +167,81 @@ def test_damaged_checkpoint_does_not_end_the_watch(
     assert [e.checkpoint for e in read_history(RunFolder(run))] == ["step_0000002"]
 
 
+def scored(document: KnnDocument, step: int, top1: float) -> KnnDocument:
+    """The same result for another step, with another score."""
+    k = {name: replace(at_k, top1=top1) for name, at_k in document.k.items()}
+    return replace(document, checkpoint=step_name(step), step=step, k=k)
+
+
+def test_a_watcher_makes_the_choice_that_a_killed_process_has_left_open(tmp_path: Path, config: EvalConfig) -> None:
+    run, evaluator = RunFolder(tmp_path / "run"), Evaluator(config)
+    paths = [write_checkpoint(run.path, step) for step in (0, 10)]
+    config.watch.idle_seconds, config.watch.poll_seconds = 0, 0.1
+    document = evaluator.score(find_network(str(paths[0]), evaluator.cache)).document
+    record(run, scored(document, 0, 0.5), config.selection)
+    write_evaluation(evaluation_path(run, step_name(10)), scored(document, 10, 0.9))  # and killed before the link
+    watch(run.path, config)
+    chosen = read_selection(run)
+    assert run.best.readlink().name == step_name(10) and chosen is not None and chosen.checkpoint == step_name(10)
+    selection = evaluation_path(run, "selection")
+    selection.write_text("{")  # damaged: written anew
+    watch(run.path, config)
+    assert read_selection(run) == chosen
+    before = [path.lstat().st_mtime_ns for path in (run.best, selection)]
+    watch(run.path, config)
+    assert [path.lstat().st_mtime_ns for path in (run.best, selection)] == before
+
+
+def test_watching_a_run_without_evaluations_leaves_it_as_it_is(tmp_path: Path, config: EvalConfig) -> None:
+    config.watch.idle_seconds, config.watch.poll_seconds = 0, 0.1
+    RunFolder(tmp_path).checkpoints.mkdir()
+    watch(tmp_path, config)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+
+
+def test_a_checkpoint_that_went_and_came_back_is_scored(
+    tmp_path: Path, config: EvalConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rollback removes checkpoints, and training writes others of the same names."""
+    run, rounds, listed = RunFolder(tmp_path / "run"), iter(range(100)), watch_module._waiting
+    removed, damaged = write_checkpoint(run.path, 10), write_checkpoint(run.path, 20)
+    tensors = next(damaged.glob("*.distcp"))
+    tensors.write_bytes(tensors.read_bytes()[:1000])
+
+    def waiting(run: RunFolder) -> list[Path]:
+        now = next(rounds)
+        if now == 1:  # the second time, both are gone
+            shutil.rmtree(damaged)
+        if now == 2:
+            write_checkpoint(run.path, 10)
+            write_checkpoint(run.path, 20)
+        found = listed(run)
+        if now == 0:  # between the list and the claim
+            shutil.rmtree(removed)
+        return found
+
+    monkeypatch.setattr(watch_module, "_waiting", waiting)
+    config.watch.idle_seconds, config.watch.poll_seconds = 0.5, 0.1
+    watch(run.path, config)
+    said = capsys.readouterr().out
+    assert "step_0000020 was not evaluated" in said and "step_0000010 was not evaluated" not in said
+    assert [e.checkpoint for e in read_history(run)] == ["step_0000010", "step_0000020"]
+
+
+def test_the_document_says_stop_when_the_run_would(tmp_path: Path, config: EvalConfig) -> None:
+    run, evaluator = RunFolder(tmp_path / "run"), Evaluator(config)
+    document = evaluator.score(find_network(str(write_checkpoint(run.path, 0)), evaluator.cache)).document
+    config.selection.patience_evaluations = 2
+    run.write_info(RunInfo(total_steps=100, order_version=1, patience_from_step=20))
+    stops = [
+        record(run, scored(document, step, top1), config.selection)[1].stop
+        for step, top1 in enumerate([0.9, *[0.5] * 22])
+    ]
+    assert stops == [False] * 22 + [True], "step 22 is the second after step 20"
+    chosen = read_selection(run)
+    assert chosen is not None and chosen.stop and "above 0.9000 (step_0000000) for 2 evaluations" in chosen.stop_why
+
+
 def test_best_follows_the_checkpoints_that_exist(tmp_path: Path, config: EvalConfig) -> None:
     run = tmp_path / "run"
     evaluator = Evaluator(config)
@@ -181,6 +258,22 @@ def test_best_follows_the_checkpoints_that_exist(tmp_path: Path, config: EvalCon
     choice, _ = update_best(RunFolder(run), config.selection)
     assert choice is not None and choice.evaluation.checkpoint != best.name
     assert (run / "best").readlink() == Path("checkpoints") / choice.evaluation.checkpoint
+
+
+def test_a_result_that_goes_while_results_are_read_is_passed_over_and_a_damaged_one_is_not(
+    tmp_path: Path, config: EvalConfig
+) -> None:
+    run, evaluator = RunFolder(tmp_path / "run"), Evaluator(config)
+    document = evaluator.score(find_network(str(write_checkpoint(run.path, 1)), evaluator.cache)).document
+    other = evaluation_path(run, step_name(2))
+    other.parent.mkdir()
+    other.symlink_to("taken-away")  # listed, but not there when it is read, as after a rollback
+    record(run, document, config.selection)
+    assert [e.checkpoint for e in read_history(run)] == [step_name(1)]
+    other.unlink()
+    other.write_text("{")
+    with pytest.raises(UserError, match=f"{other.name}.*remove it to have the checkpoint evaluated again"):
+        read_history(run)
 
 
 def test_results_of_another_split_are_refused(tmp_path: Path, config: EvalConfig) -> None:

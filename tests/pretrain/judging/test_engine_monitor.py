@@ -10,6 +10,7 @@ from engine_runs import metrics_of, monitored, run_ranks, write_classes
 
 from backbone import VisionTransformer, vit_config
 from records.run import RunFolder
+from runtime.files import replace_link
 
 
 def test_a_monitored_run_is_evaluated_once_at_each_place(shards: Path, tmp_path: Path) -> None:
@@ -48,6 +49,23 @@ def test_a_run_that_was_killed_before_its_last_evaluation_makes_it(shards: Path,
     assert "nothing to do" in run_ranks(words, 2)
 
 
+def test_a_run_that_was_killed_before_it_chose_chooses_though_nothing_else_is_left_to_do(
+    shards: Path, tmp_path: Path
+) -> None:
+    classes, run = write_classes(tmp_path / "classes"), RunFolder(tmp_path / "run")
+    words = monitored(run.path, shards, classes, schedule__total="4 steps")
+    run_ranks(words, 1)
+    chosen, best = run.path / "eval" / "knn_selection.json", run.best.readlink()
+    document = json.loads(chosen.read_text())
+    chosen.write_text(json.dumps({**document, "checkpoint": "step_0000002", "evaluated": 1}))  # as it was before
+    replace_link(run.best, Path("checkpoints", "step_0000002"))
+    assert "nothing to do" in run_ranks(words, 1)
+    assert (json.loads(chosen.read_text()), run.best.readlink()) == (document, best)
+    before = [path.lstat().st_mtime_ns for path in (chosen, run.best)]
+    assert "nothing to do" in run_ranks(words, 1)
+    assert [path.lstat().st_mtime_ns for path in (chosen, run.best)] == before
+
+
 def test_a_run_that_does_not_improve_stops_early_and_stays_stopped(shards: Path, tmp_path: Path) -> None:
     classes, run = write_classes(tmp_path / "classes"), tmp_path / "run"
     patience = {
@@ -68,6 +86,8 @@ def test_checkpoints_wait_for_a_watcher(shards: Path, tmp_path: Path) -> None:
     said = run_ranks(words, 2)
     assert run.steps() == [6, 5, 4, 3, 0], "the start stays: the others are compared with it"
     assert "4 checkpoints wait for their score (step_0000002 to step_0000005)" in said
+    assert "nothing to do" in run_ranks(words, 2)
+    assert not run.evaluations.exists(), "without evaluations there is nothing to choose"
 
 
 def start_with_bias(path: Path, bias: float) -> Path:
@@ -90,6 +110,8 @@ def test_a_start_whose_features_all_point_the_same_way_is_told_of(shards: Path, 
         steps |= {"schedule__warmup": "0 steps", "schedule__freeze_last_layer": "0 steps"}
         run_ranks(monitored(run.path, shards, classes, init__weights=start, **steps), 1)
         said[name] = run.log.read_text()
+        info = run.read_info()
+        assert info is not None and info.patience_from_step == 1, "for whoever evaluates beside the run"
     untrained = RunFolder(tmp_path / "untrained")  # all its features are alike, and there is nothing to recentre
     run_ranks(monitored(untrained.path, shards, classes, regression_guard__when="always", **steps), 1)
     assert "100.0% of the length of the start's features is common to all pictures" in said["alike"]

@@ -55,8 +55,10 @@ def history(*values: float, ranks: bool = True) -> list[Evaluation]:
     [
         ((0.50, 0.49, 0.60), True, None),  # within the margin
         ((0.50, 0.60, 0.40), True, (0, 1)),
-        ((0.50, 0.40, 0.60), True, (0,)),  # the first fall counts
-        ((0.50, 0.40, 0.60), False, (0,)),  # the noise is not known: the margin decides
+        ((0.50, 0.40), True, (0,)),
+        ((0.50, 0.40, 0.60), True, None),  # scored late, or before the guard was on: the fall was made good
+        ((0.50, 0.40, 0.60, 0.40), True, (0, 2)),  # back to the last good one, not to before the first fall
+        ((0.50, 0.40), False, (0,)),  # the noise is not known: the margin decides
         ((0.50, float("nan")), False, (0,)),
         ((0.50,), True, None),
     ],

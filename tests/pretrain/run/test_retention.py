@@ -11,7 +11,7 @@ import pytest
 from eval_knn import Evaluation, SelectionConfig, claim
 from pretrain.run import retention as retention_module
 from pretrain.run.retention import CheckpointConfig, Retention
-from records.evaluation import evaluation_path
+from records.evaluation import SelectionDocument, evaluation_path, write_selection
 from records.run import DESCRIPTION_NAME, METADATA_NAME, RunFolder, is_whole_checkpoint, step_name
 from runtime.files import replace_link
 
@@ -89,3 +89,12 @@ def test_the_highest_score_ever_stays(run: RunFolder, monkeypatch: pytest.Monkey
     monkeypatch.setattr(retention_module, "read_history", lambda run: history)
     Retention(run, CheckpointConfig(keep_last=2), SelectionConfig(tie_breaks=[])).remove_old()
     assert run.steps() == [70, 60, 10]
+
+
+def test_the_highest_score_stays_in_a_run_that_others_evaluate(run: RunFolder) -> None:
+    """With monitor.mode=none, by a rule that the run does not know: its tie-breaks did not choose the highest."""
+    choice = SelectionDocument(step_name(20), 20, "why", "mcc_k5", False, "", 3, highest=step_name(10))
+    write_selection(run, choice)
+    replace_link(run.best, run.checkpoint(20).relative_to(run.path))
+    Retention(run, CheckpointConfig(keep_last=2)).remove_old()
+    assert run.steps() == [70, 60, 20, 10]
