@@ -61,7 +61,7 @@ class Trainer:
         self.step = self._saved_step = self._resume()
         self._stop_requested, self.unread = False, UnreadSteps()
         if world.is_first:
-            write_record(config, run, self.total_steps)
+            write_record(config, run, self.total_steps, self.shards.files.read_corpora())
 
     def _prepare_data_and_schedule(self) -> None:
         config, images = self.config, self.config.batch.images
