@@ -37,6 +37,11 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--start", metavar="WEIGHTS", help="starting weights to average with (default: the run's)")
     parser.add_argument(
+        "--start-note",
+        metavar="TEXT",
+        help="on the weights that training began with, for the model card: origin, licence, what was done to them",
+    )
+    parser.add_argument(
         "--allow-worse-than-start", action="store_true", help="export what kNN found worse than the run's start"
     )
     parser.add_argument("--sign", metavar="KEY", help="sign the checksums with this ssh key (needs ssh-keygen)")
@@ -60,6 +65,7 @@ def _export(arguments: argparse.Namespace, config: Any) -> None:
         arguments.start,
         arguments.allow_worse_than_start,
         arguments.sign,
+        arguments.start_note,
     )
 
 
@@ -170,10 +176,18 @@ def _info(arguments: argparse.Namespace, config: Any) -> None:
         f"{preprocessing.crop_px} px",
         "weights sha256": loaded.weights_sha256,
         "certificate": "yes" if loaded.certificate is not None else "none: leakage into evaluation sets is not known",
-        **{key: str(value) for key, value in loaded.metadata.items() if value is not None},
+        **{key: _shown(value) for key, value in loaded.metadata.items() if value is not None},
     }
     width = max(map(len, rows))
     say("\n".join(f"{name.ljust(width)}  {value}" for name, value in rows.items()))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):  # the corpora of a release
+        return "; ".join(
+            f"{part.name} ({part.licence or 'licence not stated'}, {part.frames:,} frames)" for part in value
+        )
+    return str(value)
 
 
 def _init_options(parser: argparse.ArgumentParser) -> None:

@@ -69,7 +69,8 @@ def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
         result = evaluator.score(network)
         documents.append(result.document)
         if config.data.clean:
-            uncleaned.append(evaluator.as_they_came().score(network).document)
+            # By the same features: else the difference would be that of two choices.
+            uncleaned.append(evaluator.as_they_came().score(network, result.document.features).document)
         if is_main_process():
             show_details(result.document, k)
         on_first_rank(partial(_store, network, result, evaluator, config, pictures), None)

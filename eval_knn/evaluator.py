@@ -81,11 +81,16 @@ class Evaluator:
         images = find_images(self.config.data, self.cache)
         return images, load_or_make_split(images, self.config.split, self.cache)
 
-    def score(self, network: Network) -> Result:
-        """Figures of a network; its features are taken from the cache when they are there."""
+    def score(self, network: Network, features_named: str | None = None) -> Result:
+        """Figures of a network; its features are taken from the cache when they are there.
+
+        `features_named`: the ones to read, of those that the configuration leaves open; None: they are chosen here.
+        """
         began = time.monotonic()
         options = self.config.features
         reading = reading_of(network, options.block, options.pooling, "features.")
+        if features_named is not None:
+            reading = replace(reading, choices=tuple(c for c in reading.choices if c.name == features_named))
         if len(reading.choices) > 1:
             refuse_without_gallery(self.split)
         features = network_features(

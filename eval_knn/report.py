@@ -44,13 +44,14 @@ def show_cleaning(cleaned: list[KnnDocument], uncleaned: list[KnnDocument], k: i
     """What the networks owe to what is beside the tissue: each by both ways of reading, and the difference."""
     confidence = cleaned[0].interval_confidence
     columns = ["network", f"top-1 k={k} cleaned", "as they came", "difference", f"{100 * confidence:g}% interval"]
+    columns.append("features")
     rows = []
     for clean, raw in zip(cleaned, uncleaned, strict=True):
         # The same queries in the same split, so that they are compared one by one.
         difference, low, high = paired_bootstrap(evaluation_of(clean), evaluation_of(raw), f"top1_k{k}", confidence)
         values = [f"{document.k[str(k)].top1:.4f}" for document in (clean, raw)]
         name = clean.path or clean.checkpoint
-        rows.append([name, *values, f"{difference:+.4f}", f"{low:+.4f} to {high:+.4f}"])
+        rows.append([name, *values, f"{difference:+.4f}", f"{low:+.4f} to {high:+.4f}", clean.features])
     table("pictures cleaned as training frames are, and as they came", columns, rows)
 
 

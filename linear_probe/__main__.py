@@ -48,6 +48,8 @@ def _probe_options(parser: argparse.ArgumentParser) -> None:
 def _probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
     given = {name: value for name in ("task", "data", "protocol", "out") if (value := getattr(arguments, name))}
     config = replace(config, **given)
+    if (named := config.named()) is not None:  # the stored configuration says both
+        config = replace(config, block=named[0], pooling=named[1])
     out = make_directory(config.out)
     files = ProbeFolder(out)
     with directory_lock(out), log_to(files.log):

@@ -69,20 +69,20 @@ def features_of(
     cache: FeatureCache,
     batch_size: int,
     device: str,
-    reading: Reading,
+    reading: Reading | None = None,
     clean: bool = False,
 ) -> Read:
     """Features of all samples, from the cache when they are there.
 
-    `reading` is what the user's `block` and `pooling` say; where they are left alone, the protocol decides (`several`).
+    `reading` is what the user's `block` and `pooling` say; None: the protocol decides (`several`).
     """
-    kind = feature_kind(network, several) if reading.kind == FeatureKind() else reading.kind
+    kind = feature_kind(network, several) if reading is None else reading.kind
     data = hashlib.sha256("\n".join(sample.sha256 for sample in samples).encode()).hexdigest()
     paths = [sample.path for sample in samples]
     cleaner = Cleaner(cache.folder) if clean else None
     features = network_features(network, paths, data, cache, kind, batch_size, device, clean=cleaner)
     width = features.shape[1]
-    if kind.blocks:
+    if reading is not None and kind.blocks:
         return Read(features, kind, [Columns(choice.name, *choice.columns(width)) for choice in reading.choices])
     return Read(features, kind, columns_of(kind, width))
 

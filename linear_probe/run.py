@@ -46,6 +46,8 @@ from scoring.classification import Floats, Targets
 from scoring.intervals import paired_p_value, percentile_interval, with_interval
 from scoring.paired_tests import holm
 
+PROTOCOL = "protocol"  # a block and pooling that nobody named
+
 
 @dataclass
 class ProbeConfig:
@@ -60,8 +62,8 @@ class ProbeConfig:
     protocol: Literal["published", "converged"] = option(
         "published follows the paper; converged adds wider grids, several blocks and logistic regression.", "published"
     )
-    block: str = option(f"{BLOCK_HELP} auto chooses on validation.", LAST)
-    pooling: str = option(POOLING_HELP, POOLINGS[0])
+    block: str = option(f"{BLOCK_HELP} auto chooses on validation. {PROTOCOL}: what the protocol reads.", PROTOCOL)
+    pooling: str = option(f"{POOLING_HELP} {PROTOCOL}: what the protocol reads.", PROTOCOL)
     grid: GridConfig = field(default_factory=GridConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
     bootstrap_replicates: int = option("Draws for intervals and paired tests.", 1000, low=1)
@@ -80,7 +82,14 @@ class ProbeConfig:
     )
 
     def check(self) -> None:
-        check_words(self.block, self.pooling)
+        check_words(*(self.named() or (LAST, POOLINGS[0])))
+
+    def named(self) -> tuple[str, str] | None:
+        """Block and pooling, where the user names one of them: the other is then the last, or cls."""
+        if self.block == self.pooling == PROTOCOL:
+            return None
+        block = LAST if self.block == PROTOCOL else self.block
+        return block, POOLINGS[0] if self.pooling == PROTOCOL else self.pooling
 
 
 @dataclass(frozen=True)
@@ -247,6 +256,7 @@ def _run_network(
 
 
 def _read(network: Network, samples: list[Sample], config: ProbeConfig, device: str, clean: bool) -> Read:
+    named = config.named()
     return features_of(
         network,
         samples,
@@ -254,7 +264,7 @@ def _read(network: Network, samples: list[Sample], config: ProbeConfig, device: 
         FeatureCache(config.cache or ProbeFolder(Path(config.out)).features),
         config.batch_size,
         device,
-        reading_of(network, config.block, config.pooling),
+        None if named is None else reading_of(network, *named),
         clean,
     )
 

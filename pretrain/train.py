@@ -61,7 +61,8 @@ class Trainer:
         self.step = self._saved_step = self._resume()
         self._stop_requested, self.unread = False, UnreadSteps()
         if world.is_first:
-            write_record(config, run, self.total_steps, self.monitor.patience_from_step)
+            corpora = self.shards.files.read_corpora()
+            write_record(config, run, self.total_steps, self.monitor.patience_from_step, corpora)
 
     def _prepare_data_and_schedule(self) -> None:
         config, images = self.config, self.config.batch.images

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from records.documents import as_document, read_document, write_document
-from records.shards import Certificate
+from records.shards import Certificate, CorpusFrames
 from runtime.errors import UserError
 from runtime.files import read_checksums, sha256_of
 
@@ -39,6 +39,8 @@ class ReleaseSource:
     images_seen: int | None = None
     shards_sha256: str | None = None
     start_share: float | None = None  # of the weights that the run began with, where they were averaged
+    corpora: list[CorpusFrames] | None = None  # of the training shards
+    start_note: str | None = None  # on the weights that training began with, in the words of who made the release
 
 
 @dataclass(frozen=True)

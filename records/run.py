@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from records.documents import read_document, write_document
-from records.shards import Certificate
+from records.shards import Certificate, CorpusFrames
 from runtime.console import warn
 from runtime.errors import UserError
 from runtime.files import damage_checksum
@@ -43,6 +43,7 @@ class RunInfo:
     total_steps: int  # after which the run is over
     order_version: int  # of the data order: a run goes on with the one that it began with
     patience_from_step: int = 0  # evaluations before it use up no patience of early stopping
+    corpora: list[CorpusFrames] | None = None  # of its shards; None in runs of before it was kept
     format: int = RUN_FORMAT
 
 

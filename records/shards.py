@@ -18,6 +18,7 @@ import pyarrow as pa
 from records.documents import read_document, write_document
 from runtime.errors import UserError
 from runtime.files import LONGEST_NAME
+from runtime.parquet_files import read_parquet
 
 MANIFEST_FORMAT = 1
 # 1 had no `tar_bytes`.
@@ -92,6 +93,15 @@ class Manifest:
 
 
 @dataclass(frozen=True)
+class CorpusFrames:
+    """How much of a shard set is of one corpus, and under which licence."""
+
+    name: str
+    licence: str | None  # None: the set does not say
+    frames: int
+
+
+@dataclass(frozen=True)
 class ShardIndex:
     """Where the samples of one shard lie: (key, offset and size of the JPEG, offset and size of the JSON)."""
 
@@ -150,6 +160,15 @@ class ShardFolder:
             if Path(name).name != name or len(name) > LONGEST_NAME - len(index_name("")):
                 raise UserError(f"{self.manifest}: {name[:100]!r} is no name of a shard; restore the file.")
         return manifest
+
+    def read_corpora(self) -> list[CorpusFrames]:
+        """What the frames are of, the largest part first. Sets that others made may name no licences."""
+        names = ("corpus", "licence")
+        remedy = "make the shards again, or restore the file"
+        table = read_parquet(self.frames, remedy, names[:1], dictionaries=names, optional=names[1:])
+        counted = table.unify_dictionaries().group_by(table.column_names).aggregate([([], "count_all")])
+        found = [CorpusFrames(row["corpus"], row.get("licence"), row["count_all"]) for row in counted.to_pylist()]
+        return sorted(found, key=lambda part: (-part.frames, part.name, part.licence or ""))
 
     def write_manifest(self, manifest: Manifest) -> None:
         write_document(self.manifest, manifest)

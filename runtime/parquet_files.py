@@ -19,16 +19,20 @@ def read_parquet(
     columns: Sequence[str] | None = None,
     schema: pa.Schema | None = None,
     dictionaries: Sequence[str] = (),
+    optional: Sequence[str] = (),
 ) -> pa.Table:
     """The table of a Parquet file, with all of `columns` or of `schema`; `remedy` ends an error: «make it again».
 
-    `dictionaries`: columns of few distinct texts, each held once in memory.
+    `dictionaries`: columns of few distinct texts, each held once in memory. `optional`: columns that come along where
+    they are there.
     """
     wanted = schema.names if schema is not None else columns
     with _opened(path, remedy, wanted or ()) as (stream, file):
+        found = [name for name in optional if name in file.schema_arrow.names]
         if dictionaries:
-            file = pq.ParquetFile(stream, read_dictionary=list(dictionaries))
-        table = file.read(list(wanted) if wanted is not None else None)
+            absent = set(optional) - set(found)
+            file = pq.ParquetFile(stream, read_dictionary=[name for name in dictionaries if name not in absent])
+        table = file.read([*wanted, *found] if wanted is not None else None)
         table.validate(full=True)
         return table if schema is None else table.cast(schema)
 

@@ -11,10 +11,11 @@ from backbone.load import LoadedBackbone, Role, load_backbone, read_header, weig
 from backbone.release.check import check_format, photographs
 from backbone.release.formats import DTYPES, WRITERS, Export, package_versions, rounded, with_position_grid
 from backbone.release.model_card import model_card
+from backbone.release.origin import source_of
 from backbone.release.signature import sign
 from backbone.release.start import averaged_with_start, refuse_worse_than_start, run_of_source
 from backbone.weight_files import safetensors_metadata
-from records.release import WEIGHTS_FILES, ReleaseFolder, ReleaseInfo, ReleaseSource, certificate_checksum
+from records.release import WEIGHTS_FILES, ReleaseFolder, ReleaseInfo, certificate_checksum
 from runtime.console import say
 from runtime.errors import UserError
 from runtime.files import atomic_directory, write_checksums, write_text
@@ -34,11 +35,13 @@ def export_release(
     start: Path | str | None = None,
     allow_worse_than_start: bool = False,
     signing_key: Path | str | None = None,
+    start_note: str | None = None,
 ) -> ReleaseInfo:
     """Write a release folder of the backbone at `source`, check every format in it, and return its description.
 
     With `start_share`, its weights are averaged with those that its run began with (`start` names others). What kNN has
     found to be worse than the start is refused, unless that is allowed. `signing_key` is an ssh key to sign it with.
+    `start_note` goes into the card: what the weights that training began with are.
     """
     _check_choices(formats, dtype, role)
     to = Path(to)
@@ -65,7 +68,7 @@ def export_release(
             checked[kind] = check_format(kind, folder, export, images)
             figures = ", ".join(f"{difference:.1e} {place}" for place, difference in checked[kind].items())
             say(f"{kind}: written, loaded back, largest relative difference {figures.replace('at_', 'at ')}")
-        release = _describe(loaded, export, folder, name or to.name, licence, checked)
+        release = _describe(loaded, export, folder, name or to.name, licence, checked, start_note)
         folder.write(release)
         write_text(folder.model_card, model_card(release, export, run_of_source(loaded)))
         names = [p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()]
@@ -98,9 +101,9 @@ def _describe(
     name: str,
     licence: str | None,
     checked: dict[str, dict[str, float]],
+    start_note: str | None,
 ) -> ReleaseInfo:
     config = replace(export.config, drop_path=0.0)
-    known = loaded.metadata
     return ReleaseInfo(
         name=name,
         architecture=architecture_name(config),
@@ -109,14 +112,7 @@ def _describe(
         dtype=export.dtype,
         weights={kind: WEIGHTS_FILES[kind] for kind in checked},
         weights_sha256=weights_checksum(config, export.model.state_dict()),
-        source=ReleaseSource(
-            loaded.source,
-            known.get("step"),
-            known.get("role"),
-            known.get("images_seen"),
-            known.get("shards_sha256"),
-            known.get("start_share"),
-        ),
+        source=source_of(loaded, start_note),
         licence=licence,
         certificate=loaded.certificate,
         certificate_sha256=export.certificate_sha256,

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 import yaml
 
 from backbone.release.formats import Export
+from backbone.release.origin import certificate_summary, data_section, read_run_config, start_section
 from backbone.release.snippets import snippets
 from records.documents import as_document
 from records.evaluation import KnnDocument, read_evaluations, read_selection
 from records.release import ReleaseInfo
 from records.run import RunFolder, step_name
-from runtime.console import warn
-from runtime.errors import UserError
 from runtime.names import without_folders
-from runtime.yaml_files import read_yaml
 
 UNKNOWN = "Not known: {} was not found beside the weights."
 # Sections of a run's config.yaml that say how the weights came about.
@@ -33,7 +31,7 @@ _TITLES = {
 
 def model_card(release: ReleaseInfo, export: Export, run: RunFolder | None) -> str:
     """README.md of a release folder."""
-    config = _read_yaml(run.config) if run is not None else None
+    config = read_run_config(run)
     parts = [
         _front_matter(release),
         f"# {release.name}",
@@ -41,7 +39,8 @@ def model_card(release: ReleaseInfo, export: Export, run: RunFolder | None) -> s
         "**Not for diagnosis.** Research use only: this is no medical device, and no clinical value has been shown.",
         "## Model\n\n" + _model_table(release, export),
         "## Loading\n\n" + _loading(release, export),
-        "## Training data\n\n" + _data(config, release),
+        "## Starting weights\n\n" + start_section(release.source, config),
+        "## Training data\n\n" + data_section(release.source, config),
         "## Leakage certificate\n\n" + _certificate(release),
         "## Training\n\n" + _training(config),
         "## kNN curve\n\n" + _knn_curve(run),
@@ -105,18 +104,6 @@ def _loading(release: ReleaseInfo, export: Export) -> str:
     return "\n\n".join(parts)
 
 
-def _data(config: dict[str, Any] | None, release: ReleaseInfo) -> str:
-    lines = []
-    data = config.get("data") if config else None
-    if isinstance(data, dict):
-        lines.append("```yaml\n" + yaml.safe_dump(_without_paths({"data": data}), sort_keys=False) + "```")
-    else:
-        lines.append(UNKNOWN.format("the run's configuration"))
-    if release.source.shards_sha256 is not None:
-        lines.append(f"Checksum of the training shards: `{release.source.shards_sha256}`.")
-    return "\n\n".join(lines)
-
-
 def _certificate(release: ReleaseInfo) -> str:
     if release.certificate is None:
         return (
@@ -124,7 +111,7 @@ def _certificate(release: ReleaseInfo) -> str:
             "on public sets with those of other models without checking that."
         )
     return (
-        "The training data was checked against evaluation sets; what was checked and how:\n\n```json\n"
+        f"{certificate_summary(release.certificate)} What was checked and how:\n\n```json\n"
         + json.dumps(_without_paths(as_document(release.certificate)), indent=2, ensure_ascii=False, sort_keys=True)
         + "\n```"
     )
@@ -136,7 +123,7 @@ def _training(config: dict[str, Any] | None) -> str:
     sections = {name: config[name] for name in _TRAINING_SECTIONS if name in config}
     if not sections:
         return "Not known: the run's configuration has none of the sections that describe a training."
-    return "```yaml\n" + yaml.safe_dump(_without_paths(sections), sort_keys=False) + "```"
+    return "```yaml\n" + yaml.safe_dump(_with_file_names(sections), sort_keys=False) + "```"
 
 
 def _knn_curve(run: RunFolder | None) -> str:
@@ -217,7 +204,10 @@ def _checks(release: ReleaseInfo, export: Export) -> str:
 
 def _licence(release: ReleaseInfo) -> str:
     if release.licence:
-        return f"{release.licence}. The training corpora have licences of their own, which may limit the use."
+        return (
+            f"{release.licence}. The training corpora and the weights that it started from have licences of their own, "
+            "which may limit the use."
+        )
     return (
         "Not stated by whoever made this release. The training corpora and the weights that it started from have "
         "licences of their own; ask before you use it for more than research."
@@ -235,12 +225,10 @@ def _without_paths(value: Any) -> Any:
     return value
 
 
-def _read_yaml(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    try:
-        content = read_yaml(path)
-    except UserError as error:
-        warn(f"{error} The model card will say that the training is not known.")
-        return None
-    return content if isinstance(content, dict) else None
+def _with_file_names(value: Any) -> Any:
+    """Settings, with only the last part of paths, relative ones too: no setting but a path has a slash in it."""
+    if isinstance(value, dict):
+        return {key: _with_file_names(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_file_names(item) for item in value]
+    return PurePath(value).name if isinstance(value, str) and "/" in value else value

@@ -51,6 +51,11 @@ class ShardSet:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @property
+    def files(self) -> ShardFolder:
+        """The folder that describes the set; its tars may lie elsewhere."""
+        return ShardFolder(self.shards[0].parent)
+
     def key(self, row: int) -> str:
         return str(self.keys[row])
 

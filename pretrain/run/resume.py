@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pretrain.config import PretrainConfig, changed_key
 from pretrain.data.order import ORDER_VERSION
 from records.run import CheckpointInfo, RunFolder, RunInfo
+from records.shards import CorpusFrames
 from runtime.config import load_config, save_config
 from runtime.errors import UserError
 from runtime.files import make_directory
@@ -70,7 +71,9 @@ def refuse_other_weights(config: PretrainConfig, run: RunFolder, info: Checkpoin
         )
 
 
-def write_record(config: PretrainConfig, run: RunFolder, total_steps: int, patience_from_step: int) -> None:
+def write_record(
+    config: PretrainConfig, run: RunFolder, total_steps: int, patience_from_step: int, corpora: list[CorpusFrames]
+) -> None:
     """What the next start compares with, and what others know of the run."""
     save_config(config, run.config)
-    run.write_info(RunInfo(total_steps, ORDER_VERSION, patience_from_step))
+    run.write_info(RunInfo(total_steps, ORDER_VERSION, patience_from_step, corpora))

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
@@ -39,14 +41,18 @@ from records.evaluation import (
     write_selection,
 )
 from records.release import ReleaseFolder
-from records.run import RunFolder
-from records.shards import Certificate, GuardedSet
+from records.run import RunFolder, RunInfo
+from records.shards import Certificate, CorpusFrames, GuardedSet, Manifest, ShardFolder
 from runtime.errors import UserError
 from runtime.files import failed_checksums, read_json
 
 CERTIFICATE = Certificate(
-    [GuardedSet("kvasir-dataset-v2")], frames_dropped=12, images_found=["/home/someone/examples/a.jpg"]
+    [GuardedSet("kvasir-dataset-v2", images=8000, frames_dropped=12)],
+    frames_checked=3450,
+    frames_dropped=12,
+    images_found=["/home/someone/examples/a.jpg"],
 )
+CORPORA = [CorpusFrames("hyperkvasir", "CC BY 4.0", 2300), CorpusFrames("ers", None, 1150)]
 
 
 def at_k(top1: float, top5: float) -> FiguresAtK:
@@ -96,10 +102,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_checkpoint(random_model(config), run / "checkpoints" / "step_0000007", 7, as_document(CERTIFICATE))
     settings = {
         "init": {"weights": "/home/someone/dinov2_vitl14_pretrain.pth"},
-        "data": {"shards": "/home/someone/shards"},
+        "data": {"shards": "/home/someone/shards", "workers": 4},
         "schedule": {"base_lr": 0.0002},
     }
     (run / "config.yaml").write_text(yaml.safe_dump(settings))
+    RunFolder(run).write_info(RunInfo(400, 2, CORPORA))
     for step, top1 in ((7, 0.8125), (0, 0.5)):
         document = evaluation(step, top1)
         write_evaluation(evaluation_path(RunFolder(run), document.checkpoint), document)
@@ -112,7 +119,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def release(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("releases") / "endo"
-    export_release(run, folder, licence="apache-2.0")
+    note = "DINOv2 of Meta (Apache 2.0),\nrecentred as /home/someone/recentred.pth."
+    export_release(run, folder, licence="apache-2.0", start_note=note)
     Image.fromarray(torch.randint(0, 255, (300, 400, 3), dtype=torch.uint8).numpy()).save(folder / "image.jpg")
     return folder
 
@@ -169,7 +177,12 @@ def test_the_model_card_tells_what_is_known(release: Path) -> None:
     for expected in (
         "**Not for diagnosis.**",
         "step 7",
-        "dinov2_vitl14_pretrain.pth",
+        "DINOv2 of Meta (Apache 2.0), recentred as recentred.pth.",
+        "Training began with `dinov2_vitl14_pretrain.pth`.",
+        "3,450 frames, without labels:",
+        "| hyperkvasir | CC BY 4.0 | 2,300 |\n| ers | not stated | 1,150 |",
+        "3,450 frames were compared with the pictures of evaluation sets, and 12 that show one of them were dropped "
+        "before training: kvasir-dataset-v2 (8,000 images, 12 frames dropped).",
         "base_lr: 0.0002",
         '"kvasir-dataset-v2"',
         "| 0 | 50.00% (40.0–60.0) | 95.00% | 12.3 |\n| 7 | 81.25% (71.2–91.2) | 95.00% | 12.3 |",
@@ -180,6 +193,7 @@ def test_the_model_card_tells_what_is_known(release: Path) -> None:
     ):
         assert expected in card, expected
     assert "/home/someone" not in card, "no paths of the maker's machine"
+    assert "workers" not in card, "how files were read says nothing of the data"
     assert "Not known" not in card
 
 
@@ -188,12 +202,65 @@ def test_a_release_tells_no_paths(release: Path, run: Path) -> None:
     assert str(run) not in text and "/home" not in text
 
 
+@pytest.fixture
+def own_run(run: Path, tmp_path: Path) -> Path:
+    """The same run, to be changed."""
+    return Path(shutil.copytree(run, tmp_path / "runs" / "own"))
+
+
+def card_of(run: Path, to: Path, **settings: Any) -> str:
+    """The card of a run whose configuration is replaced."""
+    if settings:
+        (run / "config.yaml").write_text(yaml.safe_dump(settings))
+    export_release(run, to, formats=("hub",), name="endo")
+    return (to / "README.md").read_text()
+
+
+def test_the_card_does_not_depend_on_where_files_lie(own_run: Path, tmp_path: Path) -> None:
+    places = ("/data/me", "runs/me", "./me", "s3://bucket/me")
+    cards = {
+        card_of(own_run, tmp_path / str(n), init={"weights": f"{at}/w.pth"}, model={"like": [f"{at}/w.pth"]})
+        for n, at in enumerate(places)
+    }
+    assert len(cards) == 1 and "me/" not in cards.pop()
+
+
+def test_corpora_of_older_runs_come_from_their_shards(own_run: Path, tmp_path: Path) -> None:
+    """Their run.json does not name them; shards that were made again are others."""
+    shards = ShardFolder(tmp_path / "shards")
+    shards.path.mkdir()
+    rows = [{"corpus": "kvasir-capsule", "licence": "CC BY 4.0"}] * 3 + [{"corpus": "a|b", "licence": "unknown"}] * 4
+    pq.write_table(pa.Table.from_pylist(rows), shards.frames, row_group_size=2)
+    shards.write_manifest(Manifest(["shard-000000.tar"], leakage=CERTIFICATE))
+    RunFolder(own_run).write_info(RunInfo(400, 2))
+    weights = {"kvasir-capsule": 3.0, "a|b": 1.0}
+    card = card_of(own_run, tmp_path / "a", data={"shards": str(shards.path), "weights": weights})
+    assert "7 frames" in card
+    assert "| a\\|b | unknown | 4 | 25% |\n| kvasir-capsule | CC BY 4.0 | 3 | 75% |" in card
+    assert str(tmp_path) not in card
+
+    shards.write_manifest(Manifest(["shard-000000.tar"], leakage=replace(CERTIFICATE, frames_checked=1)))
+    assert "which corpora they saw" in card_of(own_run, tmp_path / "b")
+    shards.manifest.unlink()
+    assert "which corpora they saw" in card_of(own_run, tmp_path / "c")
+
+
+def test_a_release_of_a_release_keeps_its_origin(release: Path, tmp_path: Path) -> None:
+    again = export_release(release, tmp_path / "again", formats=("hub",))
+    assert again.source.corpora == CORPORA and str(again.source.start_note).startswith("DINOv2 of Meta")
+
+
+def test_a_start_from_nothing_needs_no_note(own_run: Path, tmp_path: Path) -> None:
+    card = card_of(own_run, tmp_path / "a", init={"weights": None}, schedule={"base_lr": 0.1})
+    assert "## Starting weights\n\nTraining began with random weights.\n\n##" in card
+
+
 def test_the_model_card_says_what_is_not_known(tmp_path: Path) -> None:
     torch.save(random_model(vit_config("vit_test")).state_dict(), tmp_path / "weights.pth")
     export_release(tmp_path / "weights.pth", tmp_path / "bare", formats=("hub",))
     card = (tmp_path / "bare" / "README.md").read_text()
     assert "How it was trained, if at all, is not known" in card
-    assert card.count("Not known:") == 3  # data, training, kNN curve
+    assert card.count("Not known:") == 4  # start, data, training, kNN curve
     assert "Whether it is better than the weights that it began with was not measured." in card
     assert "Not stated by whoever made this release" in card
     assert "Whether images of an evaluation set were in the training data is not known" in card

@@ -65,6 +65,30 @@ def test_the_command_gives_both_ways_and_the_difference(
     assert sorted(entry.get("cleaning", "") for entry in kept) == ["", CLEANING], "features of both ways are kept apart"
 
 
+def test_both_ways_are_read_by_the_features_that_were_chosen(
+    data: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = [f"data.path={data}", f"cache={cache}", f"out={tmp_path / 'out'}", "bootstrap.samples=5", "ks=[3]"]
+    keys += ["selection.metric=top1_k3", "selection.tie_breaks=[]", "features.block=auto", "features.pooling=auto"]
+    with pytest.raises(SystemExit) as end:
+        run_stage("eval_knn", [COMMAND], ["untrained:vit_test", "data.clean=true", *keys])
+    assert not end.value.code
+    said = capsys.readouterr().out
+    row = said[said.index("and as they came") :].splitlines()[2]
+    (document,) = (json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json"))
+    assert row.endswith(document["features"])
+
+    config = EvalConfig(cache=str(cache), ks=[3])
+    config.data.path, config.selection.metric, config.bootstrap.samples = str(data), "top1_k3", 5
+    config.features.block = config.features.pooling = "auto"
+    as_they_came, network = Evaluator(config), find_network("untrained:vit_test")
+    own = as_they_came.score(network).document
+    alike = as_they_came.score(network, document["features"]).document
+    assert own.features != alike.features == document["features"], "left alone, these pictures choose otherwise"
+    assert own.k["3"].top1 != alike.k["3"].top1
+    assert row.split("untrained-vit_test")[1].split()[1] == f"{alike.k['3'].top1:.4f}"
+
+
 def test_the_monitor_reads_pictures_as_training_does() -> None:
     assert MonitorConfig().evaluation.data.clean is True
 

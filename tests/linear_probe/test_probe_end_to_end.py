@@ -24,6 +24,7 @@ from linear_probe.head_file import load_head
 from linear_probe.head_run import open_head
 from runtime.command_line import run_stage
 from runtime.config import load_config
+from runtime.yaml_files import read_yaml
 
 Run = Callable[..., tuple[int, str]]
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -177,6 +178,19 @@ def test_the_grid_of_layers_and_pooling_is_tried_on_a_transformer(run: Run, kvas
     tried = json.loads(Path("r/results.json").read_text())["results"]["kvasir"]["untrained-vit_test"]["tried"]
     kinds = {head["head"].rsplit(", lr", 1)[0] for head in tried if ", lr" in head["head"]}
     assert kinds == {"cls", "cls+mean patch", "cls of 3 blocks"}  # vit_test has three blocks
+
+
+@pytest.mark.parametrize("word", ["block=last", "block=3", "block=-1", "pooling=cls"])
+def test_a_named_last_block_is_not_the_protocols_grid(run: Run, kvasir: Path, word: str) -> None:
+    """So that a scan over blocks compares like with like down to its last row."""
+    keys = ("--data", str(kvasir), "--protocol", "converged", *SMALL, "batch_size=16")
+    code, printed = run("untrained:vit_test", *keys, "--out", "r", word)
+    assert code == 0, printed
+    tried = json.loads(Path("r/results.json").read_text())["results"]["kvasir"]["untrained-vit_test"]["tried"]
+    assert {head["head"].split(", ")[0] for head in tried} == {"cls"}
+    key, value = word.split("=")
+    stored = read_yaml(Path("r/config.yaml"))
+    assert {"block": "last", "pooling": "cls", key: value} == {name: stored[name] for name in ("block", "pooling")}
 
 
 def test_any_block_is_probed_and_its_head_reads_that_block_again(run: Run, kvasir: Path) -> None:

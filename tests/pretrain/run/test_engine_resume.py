@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from engine_runs import (
     Rank,
@@ -18,6 +19,9 @@ from engine_runs import (
     start_ranks,
     words_of,
 )
+
+from records.run import RunFolder
+from records.shards import ShardFolder
 
 
 def steps_done(run: Path) -> int:
@@ -58,6 +62,14 @@ def survive(run: Path, words: list[str], kills: int, seed: int) -> int:
         kill_at(ranks, victims, run, "step" if number % 3 == 1 else "save", rng.random())
         landed += any(rank.code == -signal.SIGKILL for rank in ranks)
     return landed
+
+
+def test_a_run_keeps_which_corpora_it_saw(undisturbed: Path, shards: Path) -> None:
+    """For the model card: the shards may be gone by then. These, as others may make them, name no licence."""
+    info = RunFolder(undisturbed).read_info()
+    held = pq.read_table(ShardFolder(shards).frames).column("corpus").to_pylist()
+    assert info is not None and info.corpora is not None and len(info.corpora) == len(set(held))
+    assert all(part.frames == held.count(part.name) and part.licence is None for part in info.corpora)
 
 
 def test_three_kills_change_nothing(shards: Path, undisturbed: Path, tmp_path: Path) -> None:
