@@ -41,6 +41,7 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="on the weights that training began with, for the model card: origin, licence, what was done to them",
     )
+    parser.add_argument("--data-note", metavar="TEXT", help="on the pictures, for the model card: whom to name")
     parser.add_argument(
         "--allow-worse-than-start", action="store_true", help="export what kNN found worse than the run's start"
     )
@@ -66,6 +67,7 @@ def _export(arguments: argparse.Namespace, config: Any) -> None:
         arguments.allow_worse_than_start,
         arguments.sign,
         arguments.start_note,
+        arguments.data_note,
     )
 
 

@@ -40,7 +40,9 @@ class ReleaseSource:
     shards_sha256: str | None = None
     start_share: float | None = None  # of the weights that the run began with, where they were averaged
     corpora: list[CorpusFrames] | None = None  # of the training shards
-    start_note: str | None = None  # on the weights that training began with, in the words of who made the release
+    # In the words of who made the release: on the weights that training began with, and on the pictures.
+    start_note: str | None = None
+    data_note: str | None = None
 
 
 @dataclass(frozen=True)

@@ -36,12 +36,13 @@ def export_release(
     allow_worse_than_start: bool = False,
     signing_key: Path | str | None = None,
     start_note: str | None = None,
+    data_note: str | None = None,
 ) -> ReleaseInfo:
     """Write a release folder of the backbone at `source`, check every format in it, and return its description.
 
     With `start_share`, its weights are averaged with those that its run began with (`start` names others). What kNN has
     found to be worse than the start is refused, unless that is allowed. `signing_key` is an ssh key to sign it with.
-    `start_note` goes into the card: what the weights that training began with are.
+    `start_note` and `data_note` go into the card: what the weights that training began with and its pictures are.
     """
     _check_choices(formats, dtype, role)
     to = Path(to)
@@ -68,7 +69,7 @@ def export_release(
             checked[kind] = check_format(kind, folder, export, images)
             figures = ", ".join(f"{difference:.1e} {place}" for place, difference in checked[kind].items())
             say(f"{kind}: written, loaded back, largest relative difference {figures.replace('at_', 'at ')}")
-        release = _describe(loaded, export, folder, name or to.name, licence, checked, start_note)
+        release = _describe(loaded, export, folder, name or to.name, licence, checked, start_note, data_note)
         folder.write(release)
         write_text(folder.model_card, model_card(release, export, run_of_source(loaded)))
         names = [p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()]
@@ -102,6 +103,7 @@ def _describe(
     licence: str | None,
     checked: dict[str, dict[str, float]],
     start_note: str | None,
+    data_note: str | None,
 ) -> ReleaseInfo:
     config = replace(export.config, drop_path=0.0)
     return ReleaseInfo(
@@ -112,7 +114,7 @@ def _describe(
         dtype=export.dtype,
         weights={kind: WEIGHTS_FILES[kind] for kind in checked},
         weights_sha256=weights_checksum(config, export.model.state_dict()),
-        source=source_of(loaded, start_note),
+        source=source_of(loaded, start_note, data_note),
         licence=licence,
         certificate=loaded.certificate,
         certificate_sha256=export.certificate_sha256,

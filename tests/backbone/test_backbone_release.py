@@ -106,7 +106,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "schedule": {"base_lr": 0.0002},
     }
     (run / "config.yaml").write_text(yaml.safe_dump(settings))
-    RunFolder(run).write_info(RunInfo(400, 2, CORPORA))
+    RunFolder(run).write_info(RunInfo(400, 2, corpora=CORPORA))
     for step, top1 in ((7, 0.8125), (0, 0.5)):
         document = evaluation(step, top1)
         write_evaluation(evaluation_path(RunFolder(run), document.checkpoint), document)
@@ -120,7 +120,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def release(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("releases") / "endo"
     note = "DINOv2 of Meta (Apache 2.0),\nrecentred as /home/someone/recentred.pth."
-    export_release(run, folder, licence="apache-2.0", start_note=note)
+    of_data = "Endo of the University (Someone et al., 2020), from /home/someone/endo."
+    export_release(run, folder, licence="apache-2.0", start_note=note, data_note=of_data)
     Image.fromarray(torch.randint(0, 255, (300, 400, 3), dtype=torch.uint8).numpy()).save(folder / "image.jpg")
     return folder
 
@@ -179,7 +180,7 @@ def test_the_model_card_tells_what_is_known(release: Path) -> None:
         "step 7",
         "DINOv2 of Meta (Apache 2.0), recentred as recentred.pth.",
         "Training began with `dinov2_vitl14_pretrain.pth`.",
-        "3,450 frames, without labels:",
+        "Endo of the University (Someone et al., 2020), from endo.\n\n3,450 frames, without labels:",
         "| hyperkvasir | CC BY 4.0 | 2,300 |\n| ers | not stated | 1,150 |",
         "3,450 frames were compared with the pictures of evaluation sets, and 12 that show one of them were dropped "
         "before training: kvasir-dataset-v2 (8,000 images, 12 frames dropped).",
@@ -248,6 +249,7 @@ def test_corpora_of_older_runs_come_from_their_shards(own_run: Path, tmp_path: P
 def test_a_release_of_a_release_keeps_its_origin(release: Path, tmp_path: Path) -> None:
     again = export_release(release, tmp_path / "again", formats=("hub",))
     assert again.source.corpora == CORPORA and str(again.source.start_note).startswith("DINOv2 of Meta")
+    assert str(again.source.data_note).startswith("Endo of the University")
 
 
 def test_a_start_from_nothing_needs_no_note(own_run: Path, tmp_path: Path) -> None:
