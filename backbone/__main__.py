@@ -132,15 +132,13 @@ def _show_options(parser: argparse.ArgumentParser) -> None:
 
 def _show(arguments: argparse.Namespace, config: Any) -> None:
     from backbone.networks import find_network
-    from backbone.show import show
+    from backbone.pictures import show, show_whole
 
     out = Path(arguments.out)
     if out.suffix not in (".png", ".jpg", ".pdf", ".svg"):
         raise UserError(f"--out {out}: name a .png, .jpg, .pdf or .svg file.")
     images = [Path(image) for image in arguments.images]
     if arguments.whole:
-        from backbone.full_view import show_whole
-
         if out.suffix not in (".png", ".jpg"):
             raise UserError(f"--out {out}: --whole writes a .png or .jpg file.")
         show_whole(find_network(arguments.weights), images, out, arguments.side_px, _point(arguments.point))

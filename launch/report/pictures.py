@@ -14,6 +14,7 @@ import yaml
 from records.evaluation import read_selection
 from records.run import RunFolder, patch_picture
 from runtime.console import say, warn
+from runtime.errors import UserError
 from runtime.files import make_directory
 from runtime.yaml_files import read_yaml
 
@@ -21,17 +22,31 @@ IMAGES = 4
 
 
 def draw_pictures(run: RunFolder) -> None:
-    """Run `backbone show` on every kept checkpoint, and `eval_knn --pictures` on the chosen one."""
+    """What `backbone show` draws of every kept checkpoint, and `eval_knn --pictures` on the chosen one."""
     with tempfile.TemporaryDirectory() as scratch:
         images = _first_images(run, Path(scratch))
         make_directory(run.pictures)
-        for step in reversed(run.steps()):
-            out = patch_picture(run, step)
-            if images and not out.exists():
-                _run(["backbone", "show", str(run.checkpoint(step)), *map(str, images), "--out", str(out)])
+        if images:
+            _draw_patches(run, images)
         selected, config = run.selected(), _evaluation_config(run, Path(scratch))
         if selected is not None and config is not None and read_selection(run) is not None:
             _run(["eval_knn", str(selected), str(config), "--pictures"])
+
+
+def _draw_patches(run: RunFolder, images: list[Path]) -> None:
+    """Here and not by a command each, which would import torch for longer than it draws. What can't be is left out."""
+    from backbone.networks import find_network
+    from backbone.pictures import show
+
+    for step in reversed(run.steps()):
+        out = patch_picture(run, step)
+        if out.exists():
+            continue
+        say(f"drawing {out}")
+        try:
+            show(find_network(str(run.checkpoint(step))), images, out)
+        except UserError as error:
+            warn(f"no picture of {run.checkpoint(step).name}: {error}")
 
 
 def _evaluation_config(run: RunFolder, scratch: Path) -> Path | None:

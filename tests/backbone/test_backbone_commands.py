@@ -20,7 +20,7 @@ from backbone import load_backbone, vit_config
 from backbone.__main__ import COMMANDS
 from backbone.embed import ImageList
 from backbone.networks import find_network
-from backbone.show import patches_and_attention, principal_colours
+from backbone.pictures.patches import patches_and_attention, principal_colours
 from runtime.command_line import run_stage
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from backbone.full_view import similarity
 from backbone.networks import find_network
+from backbone.pictures.full_view import similarity
 from runtime.command_line import run_stage
 
 

@@ -70,9 +70,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record_event(job, "ended", exit_code=75, state="RUNNING", verdict="requeue")
     record_event(job, "started", job_id="17", restart=1, nodes="n[2-3]", ranks=4)
     record_event(job, "ended", exit_code=0, state="RUNNING", verdict="done")
-    (run / "pictures").mkdir()
-    for checkpoint in run.glob("checkpoints/step_*"):  # drawing them is backbone's part, and takes a while
-        Image.new("RGB", (40, 30), (200, 30, 30)).save(run / "pictures" / f"patches_{checkpoint.name}.png")
     draw_pictures(RunFolder(run))
     assert write_report(run) == run / "report.html"
     return run
@@ -108,6 +105,29 @@ def test_the_report_says_in_one_sentence_what_improved(run: Path) -> None:
     assert "(+0.125, interval +0.031 to +0.250)" in text
     unchanged = replace(data.selection, checkpoint=start.checkpoint, against_start={last.checkpoint: against})
     assert "went from" not in page_of(replace(data, selection=unchanged)), "the start is not compared with itself"
+
+
+def test_every_kept_checkpoint_is_drawn_once_and_a_damaged_one_left_out(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints = sorted(path.name for path in (run / "checkpoints").iterdir())
+    drawn = {name: run / "pictures" / f"patches_{name}.png" for name in checkpoints}
+    assert len(checkpoints) > 2 and all(path.is_file() for path in drawn.values())
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy, symlinks=True)
+    for name in checkpoints[1:]:
+        (copy / "pictures" / drawn[name].name).unlink()
+    damaged = next((copy / "checkpoints" / checkpoints[1]).glob("*.distcp"))
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    kept = copy / "pictures" / drawn[checkpoints[0]].name
+    kept.write_bytes(b"as it was")
+    (copy / "eval" / "knn_selection.json").unlink()  # what eval_knn draws is another matter
+    draw_pictures(RunFolder(copy))
+    assert kept.read_bytes() == b"as it was"
+    assert not (copy / "pictures" / drawn[checkpoints[1]].name).exists()
+    again = copy / "pictures" / drawn[checkpoints[2]].name
+    assert again.read_bytes() == drawn[checkpoints[2]].read_bytes()
+    assert f"no picture of {checkpoints[1]}: " in capsys.readouterr().out
 
 
 def test_a_run_with_steps_to_do_may_go_on(run: Path) -> None:

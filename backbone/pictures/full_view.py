@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from backbone.networks import Network
-from backbone.show import principal_colours
+from backbone.pictures.patches import principal_colours
 from runtime.errors import UserError
 from runtime.files import atomic_file
 from runtime.images import open_image
