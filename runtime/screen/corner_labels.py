@@ -24,14 +24,9 @@ def plates_in_corners(frames: Sequence[Image], level: Mask) -> Mask:
     for frame in frames:
         flat[highest_channel(cv2.morphologyEx(frame, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8))) > 4] = 0
     plates = np.zeros((height, width), np.uint8)
-    count, labels, statistics, _ = cv2.connectedComponentsWithStats(flat, connectivity=4)
-    for label in range(1, count):
-        x, y, w, h, area = (int(v) for v in statistics[label])
-        if area < 0.002 * height * width or w > _WIDEST * width or h > _HIGHEST * height:
-            continue
-        from_side, from_end = min(x, width - x - w), min(y, height - y - h)
-        if from_side > 0.05 * width or from_end > 0.05 * height:
-            continue
+    _, labels, statistics, _ = cv2.connectedComponentsWithStats(flat, connectivity=4)
+    for label in _like_plates(statistics, height, width):
+        x, y, w, h = (int(v) for v in statistics[label, :4])
         part = labels[y : y + h, x : x + w] == label
         closed = cv2.morphologyEx(part.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((h // 2 | 1, h // 2 | 1), np.uint8))
         pixels = frames[0][y : y + h, x : x + w][part].astype(np.int16)
@@ -40,6 +35,16 @@ def plates_in_corners(frames: Sequence[Image], level: Mask) -> Mask:
             # The gradient that tells flat from not is two pixels wide, as is the plate's edge.
             plates[max(0, y - 2) : y + h + 2, max(0, x - 2) : x + w + 2] = 255
     return plates
+
+
+def _like_plates(statistics: NDArray[np.int32], height: int, width: int) -> NDArray[np.int64]:
+    """Which rows of [components, (x, y, w, h, area)] lie in a corner and are of a label's size; row 0 is the rest."""
+    x, y, w, h, area = statistics.T
+    size = (area >= 0.002 * height * width) & (w <= _WIDEST * width) & (h <= _HIGHEST * height)
+    from_side, from_end = np.minimum(x, width - x - w), np.minimum(y, height - y - h)
+    fitting = size & (from_side <= 0.05 * width) & (from_end <= 0.05 * height)
+    fitting[0] = False
+    return np.flatnonzero(fitting)
 
 
 def covered_corners(body: Mask, letters: Mask, plates: Mask, hull: NDArray[np.float32]) -> list[Box]:
