@@ -18,6 +18,7 @@ from launch.ending import record_end
 from launch.jobs import Job, read_job, record_event
 from records.run import EXIT_REQUEUE
 from runtime.locks import NO_FLOCK
+from runtime.ports import free_port
 
 # From the request to end until the ranks are killed.
 GRACE_SECONDS = 60.0
@@ -60,9 +61,7 @@ class Supervisor:
         record_event(self.job, "started", job_id=str(os.getpid()), restart=restart, nodes=host, ranks=ranks)
 
     def _start(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         count = self.job.tasks_per_node
         for rank in range(count):
             environment = environment_of(self.job)

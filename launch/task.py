@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from launch.jobs import Job, read_job, record_event
-
-# Ports below the range from which the kernel takes those of outgoing connections.
-_FIRST_PORT, _PORTS = 12000, 20000
+from runtime.ports import FIRST_PORT, PORTS
 
 
 def rendezvous(slurm: Mapping[str, str]) -> dict[str, str]:
@@ -31,7 +29,7 @@ def rendezvous(slurm: Mapping[str, str]) -> dict[str, str]:
 
 
 def port_of(job_id: int, restart: int) -> int:
-    return _FIRST_PORT + (job_id * 37 + restart) % _PORTS
+    return FIRST_PORT + (job_id * 37 + restart) % PORTS
 
 
 def record_start(job: Job) -> None:

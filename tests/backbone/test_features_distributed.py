@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import tempfile
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from backbone.feature_cache import FeatureCache, FeatureKey
 from backbone.features import extract_features
 from backbone.preprocessing import Preprocessing
 from runtime.images import UnreadableImageError
+from runtime.ports import free_port
 
 SMALL = Preprocessing(resize_px=32, crop_px=28)
 RANKS = 4
@@ -65,9 +65,7 @@ def work(rank: int, port: int, folder: str) -> None:
 
 @pytest.fixture(scope="module")
 def results() -> list[dict[str, torch.Tensor]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         # A server that has torch loaded already forks the ranks: one import instead of four.
         multiprocessing.set_forkserver_preload(["torch.distributed.fsdp", "backbone.feature_cache"])

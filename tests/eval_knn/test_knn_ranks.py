@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from eval_knn.vote import class_scores
 from records.documents import as_document
 from runtime.command_line import run_stage
 from runtime.errors import UserError
+from runtime.ports import free_port
 
 KS = (10, 20, 100, 200)
 RANKS = 4
@@ -94,9 +94,7 @@ def work(rank: int, port: int, folder: str, data: str) -> None:
 def outcome(tmp_path_factory: pytest.TempPathFactory, labelled_folder: Path) -> Path:
     """What four ranks wrote, computed once for all tests here."""
     folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     # A server that has torch loaded already forks the ranks: one import instead of four.
     multiprocessing.set_forkserver_preload(["torch.distributed.fsdp", "torch.distributed.checkpoint", "eval_knn"])
     arguments = (port, str(folder), str(labelled_folder))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,6 +19,7 @@ from launch.doctor.training import check_training
 from pretrain import PretrainConfig
 from pretrain.selftest import Training, joined_world, sharding_config, train, write_pictures
 from runtime.config import CONFIGS, load_config
+from runtime.ports import free_port
 
 HERE = Path(__file__).resolve().parent
 
@@ -68,9 +68,7 @@ def test_sharded_ranks_give_the_numbers_of_one(training_device: torch.device, sh
 
 def run_ranks(ranks: int, kind: str, folder: Path, shards: Path) -> list[Row]:
     """What the first of so many processes found."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     started = []
     for rank in range(ranks):
         place = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}

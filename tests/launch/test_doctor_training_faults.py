@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from pretrain.data import batch
 from pretrain.run import checkpoints, checksummed_writer
 from pretrain.selftest import joined_world, sharding_config, write_pictures
 from runtime.errors import UserError
+from runtime.ports import free_port
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from doctor_faults import FAULTS, row_of, run_on_two_ranks
@@ -174,9 +174,7 @@ def test_one_rank_alone(tmp_path: Path, shards: Path) -> None:
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scratch = tmp_path_factory.mktemp("two_ranks")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        (scratch / "port").write_text(str(probe.getsockname()[1]))
+    (scratch / "port").write_text(str(free_port()))
     run_on_two_ranks(scratch)
     return scratch
 

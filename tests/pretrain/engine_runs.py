@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import runpy
 import shutil
-import socket
 import sys
 import tarfile
 import tempfile
@@ -27,6 +26,7 @@ import torch
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from backbone.checkpoint_folder import SafeReader
+from runtime.ports import free_port
 
 TINY: dict[str, Any] = {
     "run.device": "cpu",
@@ -121,12 +121,6 @@ def monitored(run: Path, shards: Path, classes: Path, **changes: object) -> list
         "monitor__evaluation__selection__patience_evaluations": 0,
     }
     return words_of(run, shards, **{**settings, **changes})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # Ranks are forked from a process that has imported everything: a start costs a tenth of a second instead of several.

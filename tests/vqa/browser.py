@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from runtime.ports import free_port
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
@@ -105,9 +106,7 @@ class Browser:
 
 @contextmanager
 def browser(log: Path) -> Iterator[Browser]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with log.open("wb") as stream:
         driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=stream, stderr=stream)
         try:

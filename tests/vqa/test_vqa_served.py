@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from vqa_benches import disc_bench
 
 from runtime.config import load_config
 from runtime.errors import UserError
+from runtime.ports import free_port
 from vqa.bench.items import Bench
 from vqa.client.answers import read_answer_set
 from vqa.client.config import RunConfig
@@ -38,9 +38,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     log = tmp_path_factory.mktemp("server") / "log.txt"
     with log.open("wb") as stream:
         process = subprocess.Popen(
