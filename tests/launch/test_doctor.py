@@ -36,6 +36,7 @@ def doctor(folder: Path, *words: str, **environment: str) -> subprocess.Complete
     return subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=600, check=False)
 
 
+@pytest.mark.slow
 def test_this_machine_passes(tmp_path: Path) -> None:
     folder = tmp_path / "secret-project" / "DR_SCHMIDT"
     folder.mkdir(parents=True)

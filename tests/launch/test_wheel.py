@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,6 @@ def test_the_wheel_brings_configs_and_data_files(python: Path, tmp_path: Path) -
     assert atlas.returncode == 2 and "Traceback" not in atlas.stderr  # the taxonomy and mappings were found
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_wheel_alone_runs_the_demo(python: Path, tmp_path: Path) -> None:
     demo = run(python, tmp_path, "-m", "launch", "demo")

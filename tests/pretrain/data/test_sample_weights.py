@@ -165,6 +165,7 @@ def test_other_words_are_refused() -> None:
             load_config(PretrainConfig, None, ["run.dir=a", "data.shards=b", f"data.weights={word}"])
 
 
+@pytest.mark.slow
 def test_a_weighted_run_is_resumed_exactly_on_other_ranks_and_refuses_other_weights(
     shards: Path, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_three_kills_change_nothing(shards: Path, undisturbed: Path, tmp_path: P
     assert not list((run / "checkpoints").glob(".*")), "a half-written checkpoint was left behind"
 
 
+@pytest.mark.slow
 def test_a_run_that_colours_on_the_device_is_resumed_exactly(shards: Path, undisturbed: Path, tmp_path: Path) -> None:
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     on_device = {"augment__where": "gpu", "schedule__total": "8 steps"}
