@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from eval_knn import SelectionConfig, against_start, read_history
-from launch.demo import demo_steps
+from launch.demo import training_steps
 from launch.steps import Step, run_step
 from records.run import RunFolder
 from runtime.console import say
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="2,3,4,5,6")
     arguments = parser.parse_args()
     folder: Path = arguments.folder
-    *made_once, training = demo_steps(folder)[:3]
+    *made_once, training = training_steps(folder)
     logs = make_directory(folder / "seeds" / "logs")
     for step in made_once:
         run_step(step, logs / f"{step.result.name}.log")

@@ -24,13 +24,17 @@ def demo_steps(folder: Path) -> list[Step]:
 
 def demo_parts(folder: Path) -> list[Lanes]:
     """What trains keeps all cores busy and what is timed must have them; the rest is done two at a time."""
-    made, judged, answered = _made(folder), _judged(folder), _answered(folder)
+    corpus, shards, training = training_steps(folder)
+    judged, answered = _judged(folder), _answered(folder)
     heads, *timed = _challenge(folder)
+    examination, findings = _video(folder)
     return [
-        [made],
-        [[judged["export"], judged["masks"]], [judged["pixels"], judged["atlas"], answered[0]]],
-        [[heads, *_video(folder)], [judged["probe"], *answered[1:], _report(folder)]],
-        [timed],
+        [[corpus]],
+        [[shards], [judged["pixels"], judged["atlas"], answered[0], examination]],
+        [[training]],
+        [[judged["export"], judged["masks"]], [_report(folder)]],
+        [[heads], [judged["probe"], *answered[1:]]],
+        [[findings, *timed]],
     ]
 
 
@@ -38,7 +42,7 @@ def _labelled(folder: Path) -> Path:
     return folder / "corpus" / "kvasir-dataset-v2"
 
 
-def _made(folder: Path) -> list[Step]:
+def training_steps(folder: Path) -> list[Step]:
     """The corpus, its shards, and a run on them."""
     corpus, shards, run = folder / "corpus", folder / "shards", folder / "run"
     labelled = _labelled(folder)

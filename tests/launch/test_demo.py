@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from data_pipeline.config import PipelineConfig
 from eval_knn import EvalConfig
-from launch.demo import demo_steps
+from launch.demo import demo_parts, demo_steps
+from launch.steps import Step
 from linear_probe.dense.config import DenseConfig
 from pretrain import PretrainConfig
 from runtime.config import load_config
@@ -37,3 +39,34 @@ def test_the_demo_gives_its_stages_keys_that_they_have(
     overrides = [word for word in words if "=" in word and not word.startswith("--")]
     assert overrides
     load_config(schema, files[0] if files else None, overrides)
+
+
+def test_no_step_reads_what_another_beside_or_after_it_makes(tmp_path: Path) -> None:
+    """Lanes of a part run at once, so a step may only use what earlier parts, or its own lane before it, have left."""
+    places = {
+        step: (part, lane, number)
+        for part, lanes in enumerate(demo_parts(tmp_path))
+        for lane, steps in enumerate(lanes)
+        for number, step in enumerate(steps)
+    }
+    uses = 0
+    for step, (part, lane, number) in places.items():
+        for path in re.findall(re.escape(str(tmp_path)) + r"[^\s,\]]*", " ".join(step.words)):
+            maker = maker_of(Path(path), list(places), tmp_path)
+            if maker is None or maker is step:
+                continue
+            uses += 1
+            made = places[maker]
+            assert made[0] < part or (made[:2] == (part, lane) and made[2] < number), (step.title, maker.title)
+    assert uses > 30
+
+
+def maker_of(path: Path, steps: list[Step], folder: Path) -> Step | None:
+    """Whose result, or the folder that its result is the page of, holds the path most closely; of several the first."""
+    homes = [
+        (home, step)
+        for step in steps
+        for home in (step.result, *([step.result.parent] if step.result.suffix == ".html" else []))
+        if home != folder and path.is_relative_to(home)
+    ]
+    return max(homes, key=lambda home: len(home[0].parts), default=(None, None))[1]
