@@ -14,7 +14,7 @@ from backbone.networks import Network, find_network
 from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, Result, on_first_rank, shown_k
 from eval_knn.report import show_choice, show_cleaning, show_comparison, show_details
-from eval_knn.run_history import record
+from eval_knn.run_history import record_by_hand
 from eval_knn.watch import watch
 from records.evaluation import lone_evaluation_name, pictures_folder, read_evaluations, write_evaluation
 from records.run import RunFolder, run_of
@@ -90,7 +90,7 @@ def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalC
     own = config.out is None and config.features.own_output
     run = run_of(network.path) if network.path is not None and own else None
     if run is not None:
-        choice, stop = record(run, result.document, config.selection)
+        choice, stop = record_by_hand(run, result.document, config.selection)
         folder = run.evaluations
         if choice is not None:
             show_choice(choice, stop)

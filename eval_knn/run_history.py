@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from eval_knn.evaluator import evaluation_of
@@ -21,10 +22,12 @@ from records.evaluation import (
     SelectionDocument,
     evaluation_path,
     read_evaluations,
+    read_selection,
     write_evaluation,
     write_selection,
 )
 from records.run import RunFolder, is_whole_checkpoint
+from runtime.console import say
 from runtime.errors import UserError, naming_path
 from runtime.files import make_directory, replace_link
 from runtime.locks import NO_FLOCK
@@ -36,6 +39,41 @@ def read_history(run: RunFolder) -> list[Evaluation]:
 
 def record(run: RunFolder, document: KnnDocument, selection: SelectionConfig) -> tuple[Choice | None, Stop]:
     """Store a result, point `best` at the chosen checkpoint, and say whether to stop. First rank only."""
+    _refuse_incomparable(run, document)
+    write_evaluation(evaluation_path(run, document.checkpoint), document)
+    return update_best(run, selection)
+
+
+def record_by_hand(run: RunFolder, document: KnnDocument, selection: SelectionConfig) -> tuple[Choice | None, Stop]:
+    """The same for a result that somebody asked for beside the run's own monitor.
+
+    What that has found of these weights stays, and so does the rule by which it chooses: a look at a run must not move
+    its `best`. `selection` is for runs that nobody has chosen in yet.
+    """
+    _refuse_incomparable(run, document)
+    known = [other for other in read_evaluations(run) if other.checkpoint == document.checkpoint]
+    if not any(other.weights_sha256 == document.weights_sha256 for other in known):
+        write_evaluation(evaluation_path(run, document.checkpoint), document)
+    return update_best(run, _own_rule(run, selection))
+
+
+def _own_rule(run: RunFolder, asked: SelectionConfig) -> SelectionConfig:
+    chosen = read_selection(run)
+    if chosen is None:
+        return asked
+    known = {field.name for field in fields(SelectionConfig)}
+    kept = {name: value for name, value in chosen.rule.items() if name in known}
+    own = SelectionConfig(**kept) if kept else replace(asked, metric=chosen.metric)
+    if own != asked:
+        say(
+            f"{run.best} is chosen by the run's own rule ({own.metric}) and not by this command's selection; "
+            f"python -m eval_knn --watch {run.path} chooses by another."
+        )
+    return own
+
+
+def _refuse_incomparable(run: RunFolder, document: KnnDocument) -> None:
+    """All results of a run are measured in one way: selection compares them."""
     for other in read_evaluations(run):
         if other.data.split_sha256 != document.data.split_sha256:
             raise UserError(
@@ -48,8 +86,18 @@ def record(run: RunFolder, document: KnnDocument, selection: SelectionConfig) ->
                 f"{run.evaluations} holds results of other features ({other.checkpoint}: {other.features}) than this "
                 f"one ({document.features}); use the same block and pooling, or set out=FOLDER to keep it apart."
             )
-    write_evaluation(evaluation_path(run, document.checkpoint), document)
-    return update_best(run, selection)
+        if other.temperature != document.temperature:
+            raise UserError(
+                f"{run.evaluations} holds results with temperature={other.temperature:g} ({other.checkpoint}), which "
+                f"one with {document.temperature:g} can't be compared with; use the same, or set out=FOLDER to keep it "
+                "apart."
+            )
+        lacking = [k for k in other.k if k not in document.k]
+        if lacking:
+            raise UserError(
+                f"{run.evaluations} holds results at k = {', '.join(other.k)} ({other.checkpoint}), and this one has "
+                f"none at {', '.join(lacking)}; add them to ks, or set out=FOLDER to keep it apart."
+            )
 
 
 def update_best(run: RunFolder, selection: SelectionConfig) -> tuple[Choice | None, Stop]:
@@ -69,6 +117,7 @@ def update_best(run: RunFolder, selection: SelectionConfig) -> tuple[Choice | No
             SelectionDocument(
                 **choice.to_dict(),
                 metric=selection.metric,
+                rule=asdict(selection),
                 stop=stop.stop,
                 stop_why=stop.why,
                 evaluated=len(history),

@@ -247,7 +247,8 @@ def _value(evaluation: Evaluation, metric: str) -> float:
     """A missing or undefined value loses against every other."""
     if metric not in evaluation.values:
         raise UserError(
-            f"{evaluation.checkpoint} was evaluated without {metric}; it has: {', '.join(sorted(evaluation.values))}."
+            f"{evaluation.checkpoint} was evaluated without {metric}; choose another selection.metric (it has: "
+            f"{', '.join(sorted(evaluation.values))}), or remove its result from the run to have it evaluated again."
         )
     value = evaluation.values[metric]
     return float("-inf") if value is None or np.isnan(value) else value
@@ -278,18 +279,20 @@ def _break_ties(history: Sequence[Evaluation], equals: list[int], config: Select
     by_all_k = [] if k is None else [f"mean {kind} over all k"]
     left = equals
     for name in (*config.tie_breaks, config.metric, *by_all_k):
-        values = {i: _mean_over_k(history[i], kind) if name in by_all_k else _value(history[i], name) for i in left}
-        most = max(values.values())
-        left = [i for i in left if values[i] == most]
+        tied = [history[i] for i in left]
+        found = _means_over_k(tied, kind) if name in by_all_k else [_value(evaluation, name) for evaluation in tied]
+        most = max(found)
+        left = [i for i, value in zip(left, found, strict=True) if value == most]
         if len(left) == 1:
             return left[0], f"{name} {most:.4g} decides"
     return left[0], "the earliest is taken"
 
 
-def _mean_over_k(evaluation: Evaluation, kind: str) -> float:
-    """The same figure for all numbers of neighbours: two checkpoints rarely agree in every one."""
-    values = [_value(evaluation, name) for name in evaluation.values if name.startswith(f"{kind}_k")]
-    return float(np.mean(values))
+def _means_over_k(evaluations: Sequence[Evaluation], kind: str) -> list[float]:
+    """The same figure for all numbers of neighbours that they share: two checkpoints rarely agree in every one."""
+    shared = [name for name in evaluations[0].values if all(name in e.values for e in evaluations)]
+    names = [name for name in shared if name.startswith(f"{kind}_k")]
+    return [float(np.mean([_value(evaluation, name) for name in names])) for evaluation in evaluations]
 
 
 def _own_interval(evaluation: Evaluation, config: SelectionConfig) -> tuple[float, float]:

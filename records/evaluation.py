@@ -135,6 +135,7 @@ class SelectionDocument:
     stop: bool
     stop_why: str
     evaluated: int
+    rule: dict[str, Any] = field(default_factory=dict)  # all keys of `selection`; empty in older documents
     equals: list[str] = field(default_factory=list)
     highest: str | None = None  # the checkpoint of the highest value ever, which stays; None in older documents
     comparisons: list[dict[str, Any]] = field(default_factory=list)

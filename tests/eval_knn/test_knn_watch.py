@@ -26,7 +26,7 @@ from backbone.networks import find_network
 from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, select
 from eval_knn import watch as watch_module
 from eval_knn.evaluator import evaluation_of
-from eval_knn.run_history import claim, record, update_best
+from eval_knn.run_history import claim, record, record_by_hand, update_best
 from eval_knn.watch import watch
 from records.evaluation import KnnDocument, evaluation_path, read_selection, write_evaluation
 from records.run import RunFolder, RunInfo, step_name
@@ -286,6 +286,59 @@ def test_results_of_another_split_are_refused(tmp_path: Path, config: EvalConfig
     with pytest.raises(UserError, match=r"another split.*out=FOLDER"):
         record(RunFolder(run), other, config.selection)
     assert len(read_history(RunFolder(run))) == 1
+
+
+def test_results_that_were_measured_otherwise_are_refused_and_nothing_is_written(
+    tmp_path: Path, config: EvalConfig
+) -> None:
+    run = tmp_path / "run"
+    path = write_checkpoint(run, 1)
+    evaluator = Evaluator(config)
+    document = evaluator.score(find_network(str(path), evaluator.cache)).document
+    record(RunFolder(run), document, config.selection)
+    fewer = {k: figures for k, figures in document.k.items() if k != "20"}
+    for other, said in (
+        (
+            replace(document, temperature=5.0),
+            r"with temperature=0.07 \(step_0000001\), which one with 5 can't.*out=FOLDER",
+        ),
+        (replace(document, k=fewer), r"this one has none at 20; add them to ks, or set out=FOLDER"),
+    ):
+        for store in (record, record_by_hand):
+            with pytest.raises(UserError, match=said):
+                store(RunFolder(run), other, config.selection)
+    assert read_history(RunFolder(run)) == [evaluation_of(document)]
+
+
+def test_a_look_at_a_run_moves_neither_its_results_nor_its_best(
+    tmp_path: Path, config: EvalConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By another rule the other checkpoint would be best, and its figures are not the run's own."""
+    run = RunFolder(tmp_path / "run")
+    evaluator = Evaluator(config)
+    for step, top1, top5 in ((1, 0.5, 0.9), (2, 0.7, 0.8)):
+        path = write_checkpoint(run.path, step)
+        document = evaluator.score(find_network(str(path), evaluator.cache)).document
+        at_k = {k: replace(figures, top1=top1, top5=top5) for k, figures in document.k.items()}
+        record(run, replace(document, k=at_k), config.selection)
+    before = {path.name: path.read_bytes() for path in run.evaluations.glob("*.json")}
+    assert run.best.readlink().name == step_name(2) and len(before) == 3
+    asked = replace(config.selection, metric="top5_k20", patience_evaluations=9)
+    choice, _ = record_by_hand(run, document, asked)
+    assert choice is not None and choice.evaluation.checkpoint == step_name(2)
+    assert run.best.readlink().name == step_name(2)
+    assert {path.name: path.read_bytes() for path in run.evaluations.glob("*.json")} == before
+    assert "best is chosen by the run's own rule (top1_k20)" in capsys.readouterr().out
+    # What the run has not scored itself is stored and may become the best, by the run's rule.
+    path = write_checkpoint(run.path, 3)
+    document = evaluator.score(find_network(str(path), evaluator.cache)).document
+    higher = {k: replace(figures, top1=0.9, top5=0.0) for k, figures in document.k.items()}
+    record_by_hand(run, replace(document, k=higher), asked)
+    assert run.best.readlink().name == step_name(3)
+    # Other weights under a name are another checkpoint.
+    other = replace(document, weights_sha256="0" * 64, k={k: replace(f, top1=0.1) for k, f in higher.items()})
+    record_by_hand(run, other, config.selection)
+    assert run.best.readlink().name == step_name(2)
 
 
 def hold_claim(run: Path, pipe: Connection) -> None:
