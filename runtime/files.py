@@ -191,10 +191,10 @@ def remove_leftovers(directory: Path | str) -> list[Path]:
     """Remove what killed processes left half-written in `directory`. Call it only while holding its lock."""
     leftovers = sorted(path for path in Path(directory).iterdir() if TEMPORARY_MARK in path.name)
     for path in leftovers:
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        else:
-            path.unlink()
+        else:  # also a link to a folder, which is not ours to empty; its writer may be done with it by now
+            path.unlink(missing_ok=True)
     return leftovers
 
 

@@ -72,6 +72,17 @@ def test_a_writer_killed_at_any_moment_leaves_the_old_or_the_new(tmp_path: Path)
     assert interrupted > 0, "no kill fell into a write: the test would not see a torn file"
 
 
+def test_a_link_that_was_left_half_written_goes_and_not_what_it_points_at(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("x")
+    for name, target in (("whole", "precious"), ("dangling", "nowhere")):
+        (tmp_path / f".{name}{TEMPORARY_MARK}1").symlink_to(target)
+    (tmp_path / f".folder{TEMPORARY_MARK}1").mkdir()
+    assert len(remove_leftovers(tmp_path)) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+    assert (tmp_path / "precious" / "file").read_text() == "x"
+
+
 def test_an_error_inside_the_block_leaves_the_old_content_and_no_litter(tmp_path: Path) -> None:
     write_text(tmp_path / "a", "old")
     with pytest.raises(RuntimeError), atomic_file(tmp_path / "a") as stream:
