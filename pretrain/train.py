@@ -109,8 +109,7 @@ class Trainer:
         verdict = self.monitor.verdict(self.step)
         is_over = (self.step >= self.total_steps or verdict.stop) and verdict.rollback is None
         # Killed after the last checkpoint was written, it still has to say what that is worth.
-        is_judged = not self.monitor.due(self.step, self.total_steps) or self.monitor.figures(self.step) is not None
-        if (is_over and is_judged) or self._is_given_up():
+        if (is_over and self._is_judged()) or self._is_given_up():
             say(f"nothing to do: the run has ended at step {self.step:,} of {self.total_steps:,}.")
             return 0
         while True:
@@ -127,7 +126,7 @@ class Trainer:
             closing(StepLog(self.run, self.config, self.world, self.step, self.total_steps)) as log,
             closing(self._loader(range(self.step, self.total_steps))) as loader,
         ):
-            verdict = self.evaluate(log, resumed=self.step > 0)
+            verdict = self.evaluate(log, resumed=self._is_loaded)
             while self.step < self.total_steps and verdict.continues and not self._stop_requested:
                 cause = self.train_step(loader, log)
                 if cause is not None:
@@ -247,13 +246,18 @@ class Trainer:
 
     def finish(self, verdict: Verdict) -> int:
         """Say how the run ended; its exit code."""
+        is_judged = self._is_judged()
         if verdict.stop:
             say(f"stopped at step {self.step:,}: {verdict.why}.")
-        elif self.step < self.total_steps:
+        elif self.step < self.total_steps or not is_judged:  # asked in the last step, it has its evaluation to make
             say(f"stopped at step {self.step:,} as asked, saved; the same command resumes it.")
             return EXIT_REQUEUE
         say(f"done: {self.step:,} steps, {self.run.checkpoint(self.step)}.")
         return 0
+
+    def _is_judged(self) -> bool:
+        """Whether the evaluation that is due at this step has been made."""
+        return not self.monitor.due(self.step, self.total_steps) or self.monitor.figures(self.step) is not None
 
     def _is_given_up(self) -> bool:
         return len(self.rollbacks.entries) > self.config.regression_guard.rollbacks
@@ -298,6 +302,7 @@ class Trainer:
     def _resume(self) -> int:
         """Load the newest usable checkpoint; the step to do next."""
         info = self.store.load_latest(training_state(self.objective, self.optimizer), self.vit.to_dict())
+        self._is_loaded = info is not None  # also of step 0, which a watcher may be reading: it is not written again
         if info is None:
             return 0
         refuse_other_shards(self.config, self.run, info, self.shards.sha256)

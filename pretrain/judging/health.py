@@ -71,14 +71,19 @@ class SkippedSteps:
         if self.world.is_first:
             write_json(path, {"step": step, "skipped_in_a_row": self.in_a_row, "ranks": blamed})
         why = f"{self.in_a_row} steps in a row were non-finite, the last one is {step}"
-        steps: list[int] = self.world.broadcast(self.store.run.steps())
-        before = tuple(sorted(saved for saved in steps if saved <= step + 1 - self.in_a_row))
-        if self.rolls_back and before:
-            return RollbackCause(why, before)
+        good: tuple[int, ...] = self.world.broadcast(self._good_steps(step) if self.world.is_first else None)
+        if self.rolls_back and good:
+            return RollbackCause(why, good)
         raise UserError(
-            f"{why}; ranks and samples are in {path}; go on from an earlier checkpoint with a lower schedule.base_lr, "
-            "or set regression_guard.non_finite=true."
+            f"{why}; ranks and samples are in {path}; begin a new run.dir from an earlier checkpoint (init.weights) "
+            "with a lower schedule.base_lr, or set regression_guard.non_finite=true."
         )
+
+    def _good_steps(self, step: int) -> tuple[int, ...]:
+        """Saved before the steps that failed, or since, if it scored highest: skipped steps change no weight."""
+        saved, first = self.store.run.steps(), step + 1 - self.in_a_row
+        chosen = self.store.retention.chosen_steps(saved)
+        return tuple(sorted(one for one in saved if one <= first or one in chosen))
 
 
 @torch.no_grad()

@@ -7,15 +7,16 @@ is started again.
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import replace
 
 from eval_knn import SelectionConfig, claim, read_history, update_best
 from pretrain.parallel.world import World
 from pretrain.run.retention import remove_checkpoint
-from records.evaluation import evaluation_path
+from records.evaluation import evaluation_path, pictures_folder
 from records.metrics import metric_lines, read_metrics
-from records.run import Rollback, RunFolder, step_name
+from records.run import Rollback, RunFolder, patch_picture, step_name
 from runtime.console import warn
 from runtime.files import make_directory, write_bytes
 
@@ -84,6 +85,9 @@ class Rollbacks:
             result.rename(make_directory(self.run.rolled_back(entry.number)) / result.name)
         if checkpoint.exists():
             remove_checkpoint(checkpoint)
+        # What was drawn of it would be taken for the checkpoint that gets this name next.
+        patch_picture(self.run, step).unlink(missing_ok=True)
+        shutil.rmtree(pictures_folder(self.run.evaluations, step_name(step)), ignore_errors=True)
 
     def _keep_metrics(self, entry: Rollback) -> None:
         kept = make_directory(self.run.rolled_back(entry.number)) / self.run.metrics.name

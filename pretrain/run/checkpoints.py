@@ -84,8 +84,9 @@ class CheckpointStore:
             not_finite, self._error = isinstance(self._error, NonFiniteStateError), None
             if not_finite:
                 raise UserError(
-                    f"{self._failure}; the run ends, because no further step can mend that: resume it from a "
-                    "checkpoint before with a lower schedule.base_lr, or look at the samples of the steps before."
+                    f"{self._failure}; the run ends, because no further step can mend that: begin a new run.dir from a "
+                    "checkpoint before (init.weights) with a lower schedule.base_lr, or look at the samples of the "
+                    "steps before."
                 )
             if self._failure is not None and not must_succeed and self.world.is_first:
                 warn(f"{self._failure}; training goes on, the checkpoints before it are intact.")

@@ -49,13 +49,17 @@ class Retention:
         protected = set(steps[: self.config.keep_last])
         if self.config.keep_every_steps is not None:
             protected |= {step for step in steps if step % self.config.keep_every_steps == 0}
+        protected |= self.chosen_steps(steps) | {step for step in steps if step == self.last_good_step}
+        return protected | self._unscored([step for step in steps if step not in protected])
+
+    def chosen_steps(self, steps: list[int]) -> set[int]:
+        """Those of `steps` that have the highest score ever or are the choice: neither goes, whatever happens."""
         names = {self.run.best.resolve().name}
         if self.selection is not None:
             names |= must_stay(read_history(self.run), self.selection)
         elif (chosen := read_selection(self.run)) is not None and chosen.highest is not None:
             names.add(chosen.highest)
-        protected |= {step for step in steps if step_name(step) in names or step == self.last_good_step}
-        return protected | self._unscored([step for step in steps if step not in protected])
+        return {step for step in steps if step_name(step) in names}
 
     def _unscored(self, steps: list[int]) -> set[int]:
         """Those that a watcher has still to score, as many as may wait."""

@@ -13,6 +13,7 @@ from pretrain.optimizer import step as step_module
 
 # Above it a step is at the tests' full learning rate, below it the rate was lowered.
 FULL_RATE = 2e-4
+LAST_STEP = 3  # of a run of four
 
 
 def _die(*_: Any, **__: Any) -> None:
@@ -35,6 +36,18 @@ def die_after_the_first_checkpoint_is_removed() -> None:
 
 def die_before_it_is_marked_as_done() -> None:
     rollback.update_best = _die  # type: ignore[assignment]
+
+
+def ask_to_stop_in_the_last_step() -> None:
+    """As a scheduler does, at the latest moment that there is."""
+    plain = step_module.Stepper._part
+
+    def part(self: Any, loaded: LoadedBatch, values: Any, parts: int) -> Any:
+        if loaded.step == LAST_STEP:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return plain(self, loaded, values, parts)
+
+    step_module.Stepper._part = part  # type: ignore[method-assign]
 
 
 def nan_at_the_full_rate() -> None:

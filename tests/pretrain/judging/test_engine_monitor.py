@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import pytest
 import torch
 from engine_runs import metrics_of, monitored, run_ranks, write_classes
+from guard_faults import ask_to_stop_in_the_last_step
 
 from backbone import VisionTransformer, vit_config
-from records.run import RunFolder
+from records.run import EXIT_REQUEUE, RunFolder
 from runtime.files import replace_link
 
 
@@ -47,6 +50,36 @@ def test_a_run_that_was_killed_before_its_last_evaluation_makes_it(shards: Path,
         (line["step"], line.get("knn")) for line in lines
     ]
     assert "nothing to do" in run_ranks(words, 2)
+
+
+def test_a_run_that_is_asked_to_stop_in_its_last_step_is_not_done_before_that_is_evaluated(
+    shards: Path, tmp_path: Path
+) -> None:
+    classes, run = write_classes(tmp_path / "classes"), RunFolder(tmp_path / "run")
+    words = monitored(run.path, shards, classes, schedule__total="4 steps")
+    said = run_ranks(words, 2, expect=EXIT_REQUEUE, sabotage=ask_to_stop_in_the_last_step)
+    assert "stopped at step 4 as asked" in said and "done:" not in said
+    last = run.path / "eval" / "knn_step_0000004.json"
+    assert run.steps()[0] == 4 and not last.exists()
+    assert "done: 4 steps" in run_ranks(words, 2)
+    assert last.exists()
+
+
+@pytest.mark.parametrize("mode", ["inline", "watch"])
+def test_a_run_that_begins_again_at_step_0_does_not_write_its_checkpoint_again(
+    mode: str, shards: Path, tmp_path: Path
+) -> None:
+    """A watcher may be reading it, and `best` points at it."""
+    classes, run = write_classes(tmp_path / "classes"), RunFolder(tmp_path / "run")
+    words = monitored(run.path, shards, classes, run__stop_at="2 steps", monitor__mode=mode)
+    run_ranks(words, 1)
+    for path in (run.path / "eval").glob("knn_*.json"):
+        path.unlink()
+    shutil.rmtree(run.checkpoint(2))  # as if it had been killed before
+    first = {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in run.checkpoint(0).iterdir()}
+    assert first and "done: 2 steps" in run_ranks(words, 1)
+    assert {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in run.checkpoint(0).iterdir()} == first
+    assert (run.path / "eval" / "knn_step_0000000.json").exists() == (mode == "inline")
 
 
 def test_a_run_that_was_killed_before_it_chose_chooses_though_nothing_else_is_left_to_do(

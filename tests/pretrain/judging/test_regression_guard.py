@@ -28,13 +28,16 @@ from backbone.release import export_release
 from eval_knn import EvalConfig, Evaluation, SelectionConfig, claim
 from launch.report.collect import collect
 from pretrain.judging import rollback
+from pretrain.judging.health import SkippedSteps
 from pretrain.judging.monitor import Monitor, MonitorConfig
 from pretrain.judging.regression_guard import find_regression
 from pretrain.judging.rollback import Rollbacks
+from pretrain.optimizer.step import StepResult
 from pretrain.parallel.world import World, joined_world
+from pretrain.run.checkpoints import CheckpointStore
 from pretrain.run.retention import CheckpointConfig, Retention
-from records.evaluation import encode_ranks
-from records.run import RunFolder, step_name
+from records.evaluation import encode_ranks, pictures_folder
+from records.run import RunFolder, patch_picture, patch_pictures, step_name
 from runtime.errors import UserError
 
 QUERIES = 400
@@ -103,6 +106,27 @@ def test_the_checkpoint_to_roll_back_to_is_kept(tmp_path: Path) -> None:
     retention.last_good_step = 5
     retention.remove_old()
     assert run.steps() == [20, 15, 5]
+
+
+def test_what_scored_highest_is_not_undone_for_steps_that_gave_no_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Skipped steps change no weight: what is saved among them is as good as what was saved before."""
+    run, config = RunFolder(tmp_path), CheckpointConfig()
+    for step in range(8):
+        run.checkpoint(step).mkdir(parents=True)
+    skipped = StepResult({}, {}, skipped=True, own_loss_is_finite=True)
+    for values, good in (
+        ((0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.7), (0, 1, 2, 3, 4, 5, 6)),
+        ((0.5, 0.9), (0, 1, 2, 3, 4, 5)),
+    ):
+        monkeypatch.setattr("pretrain.run.retention.read_history", lambda run, values=values: history(*values))
+        with joined_world("cpu", 60) as world:
+            store = CheckpointStore(run, world, config, Retention(run, config, SelectionConfig()))
+            counter = SkippedSteps(3, True, store, world)
+            assert [counter.count(step, skipped, []) for step in (5, 6)] == [None, None]
+            cause = counter.count(7, skipped, [])
+        assert cause is not None and cause.good_steps == good
 
 
 SABOTAGE: dict[str, Any] = {
@@ -206,6 +230,9 @@ def test_a_rollback_waits_for_a_watcher_in_short_rounds(tmp_path: Path, monkeypa
     run = RunFolder(tmp_path)
     for step in (0, 5):
         run.checkpoint(step).mkdir(parents=True)
+        for folder in (run.pictures, pictures_folder(run.evaluations, step_name(step))):
+            folder.mkdir(parents=True, exist_ok=True)
+        patch_picture(run, step).touch()
     monkeypatch.setattr(rollback, "_POLL_SECONDS", 0.05)
     rounds: list[float] = []
     broadcast = World.broadcast
@@ -223,6 +250,9 @@ def test_a_rollback_waits_for_a_watcher_in_short_rounds(tmp_path: Path, monkeypa
         release.join()
     assert run.steps() == [0]
     assert run.read_rollbacks()[0].done
+    assert [step for step, _ in patch_pictures(run)] == [0], "drawn of what was undone"
+    drawn = [pictures_folder(run.evaluations, step_name(step)).exists() for step in (0, 5)]
+    assert drawn == [True, False]
     assert len(rounds) > 5 and max(np.diff(rounds)) < 0.4
 
 
