@@ -15,10 +15,10 @@ import multiprocessing
 import os
 import sys
 import time
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from benchmarks.real_start.arms import GROUPS, NOT_UNASKED
+from benchmarks.real_start.arms import AFTER, GROUPS, NOT_UNASKED
 from benchmarks.real_start.experiment import (
     FURTHER,
     LABELLED,
@@ -58,16 +58,16 @@ def main() -> None:
     experiment.prepare()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(arguments.processes, context, end_with_parent) as pool:
-        futures: dict[str, list[Future[Path]]] = {
-            name: [
-                pool.submit(run_in_process, arguments.folder, arguments.data, name, arm, seed)
-                for seed in GROUPS[name].seeds
-                for arm in GROUPS[name].arms
-            ]
-            for name in chosen
-        }
+        futures: dict[str, list[Future[Path]]] = {}
         try:
-            results = {name: [read_json(future.result()) for future in own] for name, own in futures.items()}
+            for name in sorted(chosen, key=AFTER.__contains__):  # the others keep the processes busy meanwhile
+                wait(futures.get(AFTER.get(name, ""), []))
+                futures[name] = [
+                    pool.submit(run_in_process, arguments.folder, arguments.data, name, arm, seed)
+                    for seed in GROUPS[name].seeds
+                    for arm in GROUPS[name].arms
+                ]
+            results = {name: [read_json(future.result()) for future in futures[name]] for name in chosen}
         except BaseException:
             pool.shutdown(cancel_futures=True)  # what has begun is finished, so it is not lost
             raise

@@ -136,4 +136,5 @@ GROUPS = {
     "search": Group("What was searched for a gain", SEARCH, (100,), (PROBE,)),
     "longer": Group("Longer runs", LONGER, (100,), (PROBE,)),
 }
+AFTER = {"stages": "main"}  # a group, and the one whose best checkpoint it goes on from
 NOT_UNASKED = ("longer",)  # 20 minutes of a core each

@@ -97,8 +97,14 @@ class Experiment:
     def _link_others(self) -> None:
         """A folder per class of HyperKvasir's layout (tract / category / class)."""
         if not self.others.exists():
+            pictures = sorted((self.data / FURTHER).glob("*/*/*/*/*.jpg"))
+            if not pictures:
+                raise UserError(
+                    f"{self.data / FURTHER} has no pictures in HyperKvasir's own folders "
+                    "(labeled-images/TRACT/CATEGORY/CLASS/*.jpg); arrange them so."
+                )
             with atomic_directory(self.others) as partial:
-                for picture in sorted((self.data / FURTHER).glob("*/*/*/*/*.jpg")):
+                for picture in pictures:
                     link = make_directory(partial / picture.parent.name) / picture.name
                     link.symlink_to(picture.resolve())
 
@@ -128,10 +134,11 @@ class Experiment:
 
     def run(self, group: str, arm: str, seed: int) -> Path:
         """One way with one seed: every evaluation, query by query, as a file."""
-        result = make_directory(self.folder / "results") / f"{arm}_{seed}.json"
+        result = self._result(f"{arm}_{seed}")
+        make_directory(result.parent)
         run, start = self.run_folder(arm, seed), self.start_of(arm)
         own = GROUPS[group].arms[arm].words
-        made_from = self._digest(own, start, GROUPS[group].ends)
+        made_from = self._digest(arm, own, start, GROUPS[group].ends)
         if result.exists() and read_json(result).get("made_from") != made_from:
             raise UserError(
                 f"{result} was made with other settings, weights or pictures; remove it and {run.path} to make it "
@@ -146,7 +153,8 @@ class Experiment:
             if pretrain(config) != 0:
                 raise UserError(f"{run.path} was asked to stop; run the same command again to go on.")
             curves = {TARGET: [_point(document) for document in read_evaluations(run)]}
-            curves |= self.at_the_ends(GROUPS[group].ends, start, run, config.augment.global_px)
+            begun = run.checkpoint(0) if _is_changed_by_training(arm) else start
+            curves |= self.at_the_ends(GROUPS[group].ends, begun, run, config.augment.global_px)
             before = self._before(arm, start)
             if before is not None:
                 figures = self._start_figures(GROUPS[group].ends, before, config.augment.global_px)
@@ -158,12 +166,14 @@ class Experiment:
             self._forget(run)
         return result
 
-    def _digest(self, own: tuple[str, ...], start: Path, ends: tuple[str, ...]) -> str:
+    def _digest(self, arm: str, own: tuple[str, ...], start: Path, ends: tuple[str, ...]) -> str:
         """Of all that a result depends on and that may have changed since it was made."""
         weights = load_backbone(start).weights_sha256
         shards = [sha256_of(s.checksums) for s in (self.shards, self.mixed)]
         recipe = RECIPE.read_text(encoding="utf-8")
         facts = [own, STEPS, EVERY_STEPS, recipe, weights, shards, self.pictures_sha256, ends, _MEASURED]
+        if _is_changed_by_training(arm):
+            facts.append("compared with its own step 0")
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     @cached_property
@@ -175,7 +185,7 @@ class Experiment:
 
     def _before(self, arm: str, start: Path) -> Path | None:
         """What the weights of step 0 were before they were recentred, or before new registers were put in."""
-        if STARTS.get(arm) == WITHOUT_REGISTERS:
+        if _is_changed_by_training(arm):
             return start
         return self.start if start == self.recentred else None
 
@@ -189,10 +199,12 @@ class Experiment:
             return self.start if arm in FROM_RELEASED else self.recentred
         if name == WITHOUT_REGISTERS:
             return self._without_registers()
-        run = RunFolder(self.folder / "runs" / name)
-        if not run.best.exists():
+        if not self._result(name).exists():  # of a run under way the best may be another one at its end
             raise UserError(f"{arm} goes on from the best checkpoint of {name}; run the group 'main' first.")
-        return run.best.resolve()
+        return RunFolder(self.folder / "runs" / name).best.resolve()
+
+    def _result(self, name: str) -> Path:
+        return self.folder / "results" / f"{name}.json"
 
     def _without_registers(self) -> Path:
         """The released weights without their register tokens, recentred."""
@@ -208,7 +220,7 @@ class Experiment:
     def at_the_ends(
         self, wanted: tuple[str, ...], start: Path, run: RunFolder, crop_px: int
     ) -> dict[str, list[dict[str, Any]]]:
-        """Of the start and of the last checkpoint: linear probe of the labelled images, kNN of the other sets."""
+        """Of what step 0 was and of the last checkpoint: linear probe of labelled images, kNN of the other sets."""
         if not wanted:
             return {}
         step = run.steps()[0]  # the newest
@@ -280,6 +292,11 @@ class Experiment:
             f"monitor.evaluation.cache={self.folder / 'cache'}",
         ]
         return load_config(PretrainConfig, RECIPE, [*shared, *words])
+
+
+def _is_changed_by_training(arm: str) -> bool:
+    """Whether the network of step 0 is another than that of the weights: it has new registers."""
+    return STARTS.get(arm) == WITHOUT_REGISTERS
 
 
 def _command(*words: str) -> None:

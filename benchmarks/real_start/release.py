@@ -96,8 +96,10 @@ def make_release(experiment: Experiment) -> list[tuple[Step, str]]:
     for number, step in enumerate(release_steps(experiment), 1):
         log, unfinished = logs / f"{number}.log", logs / f"{number}.unfinished"
         if not (log.exists() and step.result.exists()):
-            say(f"{step.title}: {step.command}")
-            run_step(step, unfinished)
+            # An export that outlived the command is whole; it would refuse to be made again.
+            if not (step.finished is not None and step.finished.is_file() and unfinished.exists()):
+                say(f"{step.title}: {step.command}")
+                run_step(step, unfinished)
             unfinished.rename(log)
         said.append((step, log.read_text(encoding="utf-8")))
     return said

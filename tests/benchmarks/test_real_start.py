@@ -20,10 +20,11 @@ from benchmarks.real_start.experiment import Experiment
 from benchmarks.real_start.findings import tables_of, write_findings
 from benchmarks.real_start.halves import halves, worth_of_rules
 from benchmarks.real_start.masks import mask_rows, stage_networks
-from benchmarks.real_start.release import _refuse_another
+from benchmarks.real_start.release import _refuse_another, make_release
 from benchmarks.warm_start.findings import rows_of
+from launch.steps import Step
 from records.evaluation import encode_ranks
-from records.run import EXIT_REQUEUE
+from records.run import EXIT_REQUEUE, RunFolder
 from runtime.errors import UserError
 from runtime.files import make_directory, write_json
 
@@ -238,6 +239,74 @@ def test_a_release_of_other_weights_or_pictures_is_not_taken_for_this_one(tmp_pa
         _refuse_another(Experiment(tmp_path, tmp_path), judged)
 
 
+def test_an_export_that_outlived_its_command_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made whole after the command had been killed, and would refuse to be made again."""
+    place = tmp_path / "release"
+    whole = place / "whole"
+    export = Step("export", ("no_such_module",), place, whole)
+    judge = Step("judge", ("platform",), tmp_path)
+    monkeypatch.setattr("benchmarks.real_start.release.release_steps", lambda experiment: [export, judge])
+    monkeypatch.setattr("benchmarks.real_start.release._refuse_another", lambda experiment, judged: None)
+    experiment = Experiment(tmp_path, tmp_path)
+    place.mkdir()
+    with pytest.raises(UserError, match="'python -m no_such_module' ended with exit code 1"):
+        make_release(experiment)
+    (tmp_path / "judged" / "logs" / "1.unfinished").write_text("exported")
+    whole.touch()
+    (_, said), (_, judged) = make_release(experiment)
+    assert said == "exported" and "Linux" in judged
+
+
+def test_later_stages_wait_for_the_run_that_they_go_on_from(tmp_path: Path) -> None:
+    experiment, network = small_experiment(tmp_path)
+    best = experiment.run_folder(*RELEASED).best
+    best.parent.mkdir(parents=True, exist_ok=True)
+    best.write_bytes(save(network.state_dict()))
+    with pytest.raises(UserError, match="high_resolution goes on from the best checkpoint of ours_0; run the group"):
+        experiment.start_of("high_resolution")
+    write_json(tmp_path / "results" / "ours_0.json", {})
+    assert experiment.start_of("high_resolution") == best
+
+
+def test_new_registers_are_compared_with_themselves_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with the weights that have none: those are what was before."""
+    experiment, _ = small_experiment(tmp_path)
+    monkeypatch.setattr(Experiment, "_without_registers", lambda self: self.recentred)
+    monkeypatch.setattr("benchmarks.real_start.experiment.pretrain", lambda config: 0)
+    monkeypatch.setattr("benchmarks.real_start.experiment.read_evaluations", lambda run: [])
+    monkeypatch.setattr(Experiment, "_keep_ends", lambda self, arm, run: None)
+    monkeypatch.setattr(Experiment, "_forget", lambda self, run: None)
+    compared: list[tuple[str, Path]] = []
+
+    def at_the_ends(self: Experiment, wanted: Any, begun: Path, run: RunFolder, crop_px: int) -> dict[str, Any]:
+        compared.append(("step 0", begun))
+        return {}
+
+    def start_figures(self: Experiment, wanted: Any, start: Path, crop_px: int) -> dict[str, Any]:
+        compared.append(("before", start))
+        return {TARGET: {"top1": 0.5}}
+
+    monkeypatch.setattr(Experiment, "at_the_ends", at_the_ends)
+    monkeypatch.setattr(Experiment, "_start_figures", start_figures)
+    experiment.run("stages", "new_registers", 0)
+    first = experiment.run_folder("new_registers", 0).checkpoint(0)
+    assert compared == [("step 0", first), ("before", experiment.recentred)]
+    compared.clear()
+    experiment.run("main", "ours", 0)
+    assert compared == [("step 0", experiment.recentred), ("before", experiment.start)]
+
+
+def test_another_layout_of_the_further_classes_is_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "hyperkvasir" / "polyps").mkdir(parents=True)
+    (tmp_path / "hyperkvasir" / "polyps" / "1.jpg").touch()
+    experiment = Experiment(tmp_path / "out", tmp_path)
+    with pytest.raises(UserError, match=r"hyperkvasir has no pictures in HyperKvasir's own folders"):
+        experiment._link_others()
+    assert not experiment.others.exists()
+
+
 def test_a_misspelt_group_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["real_start", str(tmp_path), "--groups", "main,stagse"])
     with pytest.raises(UserError, match="--groups stagse: there is no such group; choose of main, parts"):
@@ -247,7 +316,7 @@ def test_a_misspelt_group_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_result_of_other_settings_is_not_taken_for_this_one(tmp_path: Path) -> None:
     experiment, network = small_experiment(tmp_path)
     own = GROUPS["parts"].arms["gram"].words
-    digest = experiment._digest(own, experiment.recentred, ())
+    digest = experiment._digest("gram", own, experiment.recentred, ())
     result = tmp_path / "results" / "gram_0.json"
     write_json(result, {"made_from": digest})
     assert experiment.run("parts", "gram", 0) == result
