@@ -27,6 +27,7 @@ from vqa.score.settings import ScoreSettings
 
 SCRIPT = Path(__file__).with_name("tiny_llava.py")
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,6 @@ def test_a_model_the_server_does_not_have(server: str, discs: Bench, tmp_path: P
         ask_bench(discs, load_config(RunConfig, None, words))
 
 
-@pytest.mark.slow
 def test_the_same_folder_without_a_server(model: Path, discs: Bench, tmp_path: Path) -> None:
     words = [f"api.local={model}", f"out={tmp_path / 'answers'}", "api.max_tokens=4", "ask.limit=4"]
     assert ask_bench(discs, load_config(RunConfig, None, words)) == 0
@@ -114,7 +114,6 @@ def test_the_same_folder_without_a_server(model: Path, discs: Bench, tmp_path: P
     assert own["all"]["accuracy"] == 1.0 and own["all"]["n"] == 4
 
 
-@pytest.mark.slow
 def test_garbage_breaks_nothing(bench: Bench, tmp_path: Path) -> None:
     folder = tmp_path / "random-llava"
     make = [sys.executable, str(SCRIPT), "make", str(folder), "--random"]

@@ -112,6 +112,7 @@ def test_twenty_kills_change_nothing(shards: Path, tmp_path: Path) -> None:
     assert_same_run(tmp_path / "undisturbed", run, 90)
 
 
+@pytest.mark.slow
 def test_a_run_moves_between_numbers_of_ranks(shards: Path, tmp_path: Path) -> None:
     alone, moved = tmp_path / "alone", tmp_path / "moved"
     run_ranks(words_of(alone, shards), 1)
