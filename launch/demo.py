@@ -246,7 +246,7 @@ def _say_dense(place: Path) -> None:
         for found in entry["tests"].values()
     }
     say(f"polyp masks, IoU: {ious[test['b']]:.3f} at {test['b']}, {ious[test['a']]:.3f} of the release")
-    say(f"a gain of {test['difference']:.3f} (95% interval {test['low']:.3f} to {test['high']:.3f})")
+    say(f"a difference of {test['difference']:+.3f} (95% interval {test['low']:.3f} to {test['high']:.3f})")
 
 
 def _say_challenge(place: Path) -> None:
