@@ -52,7 +52,8 @@ def record_by_hand(run: RunFolder, document: KnnDocument, selection: SelectionCo
     """
     _refuse_incomparable(run, document)
     known = [other for other in read_evaluations(run) if other.checkpoint == document.checkpoint]
-    if not any(other.weights_sha256 == document.weights_sha256 for other in known):
+    # Of a model that was scored while it trained no checksum is known; its checkpoint has its name.
+    if not any(other.weights_sha256 in ("", document.weights_sha256) for other in known):
         write_evaluation(evaluation_path(run, document.checkpoint), document)
     return update_best(run, _own_rule(run, selection))
 
