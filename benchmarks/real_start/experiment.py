@@ -153,7 +153,7 @@ class Experiment:
             if pretrain(config) != 0:
                 raise UserError(f"{run.path} was asked to stop; run the same command again to go on.")
             curves = {TARGET: [_point(document) for document in read_evaluations(run)]}
-            begun = run.checkpoint(0) if _is_changed_by_training(arm) else start
+            begun = run.checkpoint(0) if _gets_new_registers(arm) else start
             curves |= self.at_the_ends(GROUPS[group].ends, begun, run, config.augment.global_px)
             before = self._before(arm, start)
             if before is not None:
@@ -172,7 +172,7 @@ class Experiment:
         shards = [sha256_of(s.checksums) for s in (self.shards, self.mixed)]
         recipe = RECIPE.read_text(encoding="utf-8")
         facts = [own, STEPS, EVERY_STEPS, recipe, weights, shards, self.pictures_sha256, ends, _MEASURED]
-        if _is_changed_by_training(arm):
+        if _gets_new_registers(arm):
             facts.append("compared with its own step 0")
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
@@ -185,7 +185,7 @@ class Experiment:
 
     def _before(self, arm: str, start: Path) -> Path | None:
         """What the weights of step 0 were before they were recentred, or before new registers were put in."""
-        if _is_changed_by_training(arm):
+        if _gets_new_registers(arm):
             return start
         return self.start if start == self.recentred else None
 
@@ -294,8 +294,8 @@ class Experiment:
         return load_config(PretrainConfig, RECIPE, [*shared, *words])
 
 
-def _is_changed_by_training(arm: str) -> bool:
-    """Whether the network of step 0 is another than that of the weights: it has new registers."""
+def _gets_new_registers(arm: str) -> bool:
+    """Whether the network of step 0 is another than that of the weights that it began with."""
     return STARTS.get(arm) == WITHOUT_REGISTERS
 
 
