@@ -2,7 +2,8 @@
 
 The script's last lines decide whether a job starts again; a script that was killed (by the kernel for want of memory,
 or by hand) does not come to them, and Slurm calls the job failed. The keeper is a step of its own beside the stage, so
-it outlives the script by the seconds that Slurm gives a job to end in.
+it outlives the script by the seconds that Slurm gives a job to end in. The stage starts when the keeper has told the
+script (SIGUSR1) that it stands: before that there is nothing to lose.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from launch.ending import end_after_a_killed_script
 from launch.jobs import Job, events_since_submission, read_job
 from runtime.errors import exit_code_of
 
-_POLL_SECONDS = 1.0
+# Of the seconds that Slurm gives (KillWait, 30 by default), as many as possible are for asking the controller.
+_POLL_SECONDS = 0.2
 
 
 def ends_noted(job: Job) -> int:
@@ -30,6 +32,8 @@ def main(folder: Path, script: int) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     job = read_job(folder)
     before = ends_noted(job)
+    if _is_alive(script):
+        os.kill(script, signal.SIGUSR1)
     while _is_alive(script):
         time.sleep(_POLL_SECONDS)
     if ends_noted(job) == before:

@@ -26,6 +26,8 @@ from runtime.errors import UserError
 from runtime.files import write_text
 from runtime.locks import directory_lock
 
+# A keeper that is not up by then (its srun fails, the node is overloaded) holds no stage back.
+KEEPER_SECONDS = 60
 # After the first task of a job has ended well, the others have this long. One that fails takes the others with it: the
 # ranks notice by themselves when one of them is gone or stopped (run.timeout_seconds), and save before they leave.
 STRAGGLER_SECONDS = 300
@@ -226,9 +228,12 @@ def _setup_lines(job: Job, cluster: ClusterConfig) -> list[str]:
         f"export PYTHONPATH={shlex.quote(job.code)}${{PYTHONPATH:+:$PYTHONPATH}} PYTHONSAFEPATH=1",
         # A preempted or cancelled job tells this shell too: it must outlive the stage, which is saving then.
         "trap : TERM",
+        "kept= SECONDS=0; trap 'kept=yes' USR1",
         # A step of its own on the node of this shell, so that it outlives it.
         "srun --overlap --relative=0 --nodes=1 --ntasks=1 --cpus-per-task=1 --mem=0 --quiet "
         f"{_host_python(cluster)} -m launch.keeper {shlex.quote(str(job.folder))} $$ &",
+        # Killed before the keeper stands, the script would leave nobody who starts the stage again.
+        f'while [ -z "$kept" ] && [ $SECONDS -lt {KEEPER_SECONDS} ] && kill -0 $! 2> /dev/null; do sleep .1; done',
     ]
 
 

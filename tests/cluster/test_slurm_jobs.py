@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,7 @@ from real_slurm import HERE, Slurm, command_of, processes_of, wait_for
 
 from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run
-from launch.jobs import Job, events_of, events_since_submission, read_job, record_event
+from launch.jobs import Job, events_of, events_since_submission, log_files, read_job, record_event
 from launch.slurm import GLANCE_SECONDS
 from launch.status import job_state, states_of
 from launch.submit import describe, submit
@@ -42,7 +44,13 @@ def trace(run: Path, event: str) -> list[dict[str, Any]]:
 
 
 def wait_until(job: Job, state: str, seconds: float = 180) -> None:
-    wait_for(lambda: job_state(job.folder).state == state, seconds, f"job {job.job_id} is {state}")
+    try:
+        wait_for(lambda: job_state(job.folder).state == state, seconds, f"job {job.job_id} is {state}")
+    except pytest.fail.Exception:
+        # Its history and its logs are in a folder that is gone when somebody reads of the failure.
+        for path in (job.folder / "events.jsonl", *log_files(job)):
+            print(f"{path.name}:\n{path.read_text() if path.exists() else 'missing'}")
+        raise
 
 
 def test_two_nodes_with_two_tasks_meet_and_end(slurm: Slurm, tmp_path: Path) -> None:
@@ -222,8 +230,13 @@ def test_a_rank_that_fails_takes_a_stopped_one_with_it(slurm: Slurm, tmp_path: P
 
 
 def test_a_killed_batch_script_is_started_again(slurm: Slurm, tmp_path: Path) -> None:
-    run = tmp_path / "a"
-    job = start(run, 40, cluster=cluster_of(pretrain=Resources(time_minutes=5)))
+    """Also where the keeper takes longer to come up than a stage would, as on a busy node: the stage waits for it."""
+    run, slow_keeper = tmp_path / "a", tmp_path / "python"
+    slow_keeper.write_text(
+        f'#!/bin/sh\ncase "$*" in *launch.keeper*) sleep 3 ;; esac\nexec {shlex.quote(sys.executable)} "$@"\n'
+    )
+    slow_keeper.chmod(0o755)
+    job = start(run, 5, cluster=cluster_of(pretrain=Resources(time_minutes=5), python=str(slow_keeper)))
     wait_for(lambda: trace(run, "start"), 120, "it is up")
     (script,) = (pid for pid in processes_of(str(job.job_id)) if b"slurm_script" in command_of(pid))
     os.kill(script, signal.SIGKILL)
