@@ -164,7 +164,7 @@ def load_config(schema: type[T], path: Path | str | None = None, overrides: list
         values = _with_new_names(source, schema, values, "")
         _refuse_unknown_keys(source, schema, schema, values, "")
         try:
-            config = OmegaConf.merge(config, values)
+            config = OmegaConf.unsafe_merge(config, values)  # in place; `merge` copies everything for every word
         except OmegaConfBaseException as error:
             raise UserError(f"{source}: {_type_mistake(schema, error)}") from error
         except RecursionError:
