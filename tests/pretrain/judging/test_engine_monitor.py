@@ -35,11 +35,11 @@ def test_a_monitored_run_is_evaluated_once_at_each_place(shards: Path, tmp_path:
 
 def test_a_run_that_was_killed_before_its_last_evaluation_makes_it(shards: Path, tmp_path: Path) -> None:
     classes, run = write_classes(tmp_path / "classes"), RunFolder(tmp_path / "run")
-    words = monitored(run.path, shards, classes)
+    words = monitored(run.path, shards, classes, schedule__total="5 steps")
     run_ranks(words, 2)
-    last, chosen = run.path / "eval" / "knn_step_0000009.json", run.path / "eval" / "knn_selection.json"
+    last, chosen = run.path / "eval" / "knn_step_0000005.json", run.path / "eval" / "knn_selection.json"
     document, choice, lines = json.loads(last.read_text()), json.loads(chosen.read_text()), metrics_of(run.path)
-    last.unlink()  # the checkpoint of step 9 is written, its evaluation is not
+    last.unlink()  # the checkpoint of step 5 is written, its evaluation is not
     metrics = run.path / "metrics.jsonl"
     metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))
     said = run_ranks(words, 2)
