@@ -88,7 +88,7 @@ def test_update_is_torchs_adamw_for_every_learning_rate() -> None:
         torch.testing.assert_close(ours[:, h], theirs[h].data)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 2**31), st.integers(2, 30))
 def test_fast_auc_is_the_exact_one(seed: int, n: int) -> None:
     random = np.random.default_rng(seed)

@@ -37,7 +37,7 @@ def many_samples(draw: st.DrawFn) -> list[Sample]:
     ]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(many_samples(), st.integers(0, 3))
 def test_nothing_that_is_linked_is_ever_parted_and_order_does_not_matter(samples: list[Sample], seed: int) -> None:
     split = make_split(samples, SplitConfig(seed=seed))

@@ -16,7 +16,7 @@ from scoring import classification as metrics
 from scoring import confusion, intervals
 
 # A busy machine is no reason to fail.
-patient = settings(deadline=None, max_examples=60)
+patient = settings(max_examples=60)
 
 
 @st.composite

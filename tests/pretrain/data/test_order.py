@@ -34,7 +34,7 @@ def epoch_of(order: DataOrder, epoch: int) -> list[tuple[int, int]]:
 sizes = st.lists(st.integers(1, 12), min_size=1, max_size=40)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sizes, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), st.integers(0, 3), st.integers(0, 2**63))
 def test_every_epoch_is_a_permutation(
     frames: list[int], corpora: int, groups: int, group: int, epoch: int, seed: int
@@ -44,7 +44,7 @@ def test_every_epoch_is_a_permutation(
     assert sorted(row for row, _ in epoch_of(order, epoch)) == list(range(len(videos)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sizes, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**63))
 def test_no_batch_holds_two_frames_of_a_video_while_there_are_batches_enough(
     frames: list[int], corpora: int, groups: int, group: int, seed: int
@@ -61,7 +61,7 @@ def test_no_batch_holds_two_frames_of_a_video_while_there_are_batches_enough(
                 assert count <= -(-frames[video] // full_batches)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 6), st.integers(1, 6), st.integers(0, 2**63))
 def test_frames_that_must_share_a_batch_go_to_different_groups(groups: int, group: int, seed: int) -> None:
     # `group` videos, each with one frame per group in every batch: no two of them need to meet in a group.
@@ -81,7 +81,7 @@ def test_batches_shared_by_two_epochs_hold_no_video_twice() -> None:
             assert len(set(videos[rows].tolist())) == 32, f"seed {seed}, epoch {epoch}"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(0.05, 5.0), min_size=3, max_size=3), st.integers(0, 2**63))
 def test_corpora_appear_by_their_weights(weights: list[float], seed: int) -> None:
     of_corpus, videos = corpus([3] * 200, 3)
@@ -139,7 +139,7 @@ def test_the_order_with_weights_of_corpora_is_this_one(
     assert [batch.uses.tolist() for batch in batches] == uses
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 100_000), st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**63))
 def test_a_stretch_has_the_numbers_that_a_shuffle_puts_there(count: int, a: float, b: float, seed: int) -> None:
     begin, end = sorted((int(a * count), int(b * count)))
@@ -235,7 +235,7 @@ def in_windows(
     return order, videos, of_shard
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(*windowed, st.integers(0, 3), st.integers(0, 2**63))
 def test_with_windows_an_epoch_is_a_permutation_that_goes_from_window_to_window(
     frames: list[int], corpora: int, groups: int, group: int, shards: int, window: int, epoch: int, seed: int
@@ -256,7 +256,7 @@ def test_with_windows_an_epoch_is_a_permutation_that_goes_from_window_to_window(
     assert len(set(order.shards_ahead(0).tolist())) <= 2 * min(window, shards)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(*windowed, st.integers(0, 2**63))
 def test_with_windows_a_video_is_spread_over_the_batches_of_each(
     frames: list[int], corpora: int, groups: int, group: int, shards: int, window: int, seed: int

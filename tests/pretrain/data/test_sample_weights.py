@@ -32,7 +32,7 @@ def order_of(weights: np.ndarray, seed: int = 0, window: int | None = None, batc
     return DataOrder(runs, seed, batch, 4, None, of_shard, window, SampleWeights.of(weights, runs))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.floats(0, 50), min_size=1, max_size=60), st.integers(0, 5), st.integers(0, 2**63))
 def test_an_epoch_has_each_sample_as_often_as_its_weight_says(some: list[float], epoch: int, seed: int) -> None:
     weights = np.array([*some, 1.0])
