@@ -35,9 +35,10 @@ DATA ?= data
 real-start: $(STAMP)  ## the same from real weights on real endoscopy, in the folder DATA (about 85 minutes)
 	@$(BIN)/python -m benchmarks.real_start $(DATA)
 
-# Two workers with one thread each; tests of one file share its fixtures, so they stay together.
+# Two workers with one thread each; tests of one file share its fixtures, so they stay together. In the order of their
+# names: with the files of most tests first, one long test would be left for the end, with an idle worker beside it.
 test: $(STAMP)  ## all tests but the slow ones
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(STAMP)  ## only the slow tests
 	@$(BIN)/python -m pytest -m slow
