@@ -24,7 +24,7 @@ from vqa.client.config import RunConfig
 from vqa.client.prompts import PERTURBATIONS, Variant, messages_of, question_text
 from vqa.client.run import ask_bench
 
-FAST = ("api.backoff_seconds=0.01", "api.timeout_seconds=0.5", "api.concurrency=2")
+FAST = ("api.backoff_seconds=0.01", "api.timeout_seconds=2", "api.concurrency=2")
 KEY = "sk-very-secret-93f1"
 
 
@@ -47,7 +47,7 @@ def test_faults_that_pass_are_tried_again(discs: Bench, tmp_path: Path) -> None:
         0: (429, "slow down", {"Retry-After": "1"}),
         1: (500, "oops", {}),
         2: "drop",
-        3: 0.8,  # longer than the time-out
+        3: 2.5,  # longer than the time-out
         4: "garbage",
         7: (503, "", {"Retry-After": "Mon, 16 Nov 2020 10:00:00 GMT"}),
         8: (408, "", {}),
@@ -55,7 +55,7 @@ def test_faults_that_pass_are_tried_again(discs: Bench, tmp_path: Path) -> None:
     with chat_server(lambda number, body: faults.get(number)) as server:
         assert ask_bench(discs, settings(server, tmp_path)) == 0
         # Retry-After is obeyed, though the back-off alone is a hundredth of it.
-        assert 0.95 <= server.times[1] - server.times[0] < 5
+        assert server.times[1] - server.times[0] >= 0.95
         assert sum(server.answered.values()) >= 16
     answers = read_answers(tmp_path / "answers.jsonl")
     assert len(answers) == 16 and all(a.error is None and a.response in "ABCD" for a in answers)
