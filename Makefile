@@ -32,7 +32,7 @@ warm-start: $(STAMP)  ## what continued pretraining keeps and loses, with and wi
 	@$(BIN)/python -m benchmarks.warm_start
 
 DATA ?= data
-real-start: $(STAMP)  ## the same from real weights on real endoscopy, in the folder DATA (about 85 minutes)
+real-start: $(STAMP)  ## the same from real weights on real endoscopy, in the folder DATA (60 to 85 minutes)
 	@$(BIN)/python -m benchmarks.real_start $(DATA)
 
 # Two workers with one thread each; tests of one file share its fixtures, so they stay together. In the order of their

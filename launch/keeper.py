@@ -32,18 +32,18 @@ def main(folder: Path, script: int) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     job = read_job(folder)
     before = ends_noted(job)
-    if _is_alive(script):
-        os.kill(script, signal.SIGUSR1)
-    while _is_alive(script):
+    _send(script, signal.SIGUSR1)
+    while _send(script, 0):
         time.sleep(_POLL_SECONDS)
     if ends_noted(job) == before:
         end_after_a_killed_script(job)
     return 0
 
 
-def _is_alive(process: int) -> bool:
+def _send(process: int, number: int) -> bool:
+    """Whether there was a process to get the signal; 0 only asks for that."""
     try:
-        os.kill(process, 0)
+        os.kill(process, number)
     except ProcessLookupError:
         return False
     return True

@@ -15,8 +15,7 @@ from scipy.stats import mannwhitneyu
 from scoring import classification as metrics
 from scoring import confusion, intervals
 
-# A busy machine is no reason to fail.
-patient = settings(max_examples=60)
+sixty = settings(max_examples=60)
 
 
 @st.composite
@@ -30,7 +29,7 @@ def targets_and_scores(draw: st.DrawFn, both_classes: bool = True) -> tuple[np.n
     return targets, np.array(draw(st.lists(values, min_size=n, max_size=n)))
 
 
-@patient
+@sixty
 @given(targets_and_scores())
 def test_auc_is_scikit_learns_and_the_mann_whitney_statistic(case: tuple[np.ndarray, np.ndarray]) -> None:
     targets, scores = case
@@ -40,7 +39,7 @@ def test_auc_is_scikit_learns_and_the_mann_whitney_statistic(case: tuple[np.ndar
     assert auc == pytest.approx(u / (targets.sum() * (~targets).sum()), abs=1e-12)
 
 
-@patient
+@sixty
 @given(targets_and_scores(), st.integers(0, 2**31))
 def test_weighted_auc_is_scikit_learns_with_sample_weights(case: tuple[np.ndarray, np.ndarray], seed: int) -> None:
     targets, scores = case
@@ -53,7 +52,7 @@ def test_weighted_auc_is_scikit_learns_with_sample_weights(case: tuple[np.ndarra
             assert value == pytest.approx(reference.roc_auc_score(targets, scores, sample_weight=row), abs=1e-12)
 
 
-@patient
+@sixty
 @given(targets_and_scores())
 def test_average_precision_and_roc_curve_are_scikit_learns(case: tuple[np.ndarray, np.ndarray]) -> None:
     targets, scores = case
@@ -66,7 +65,7 @@ def test_average_precision_and_roc_curve_are_scikit_learns(case: tuple[np.ndarra
     np.testing.assert_allclose(true_rate, theirs[1], atol=1e-12)
 
 
-@patient
+@sixty
 @given(targets_and_scores(both_classes=False), targets_and_scores(both_classes=False))
 def test_rates_of_a_class_are_scikit_learns(one: tuple[np.ndarray, ...], two: tuple[np.ndarray, ...]) -> None:
     n = min(len(one[0]), len(two[0]))
@@ -85,7 +84,7 @@ def test_rates_of_a_class_are_scikit_learns(one: tuple[np.ndarray, ...], two: tu
             assert getattr(ours, name)[0] == pytest.approx(theirs, abs=1e-12, nan_ok=True), name
 
 
-@patient
+@sixty
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=50))
 def test_mcc_of_several_classes_is_scikit_learns(pairs: list[tuple[int, int]]) -> None:
     truth, answer = np.array(pairs).T
@@ -96,7 +95,7 @@ def test_mcc_of_several_classes_is_scikit_learns(pairs: list[tuple[int, int]]) -
     assert confusion.multiclass_mcc(counts) == pytest.approx(expected, abs=1e-9)
 
 
-@patient
+@sixty
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
 def test_calibration_error_is_the_definition_bin_by_bin(pairs: list[tuple[float, bool]]) -> None:
     confidence, correct = np.array([p for p, _ in pairs]), np.array([c for _, c in pairs])
@@ -146,7 +145,7 @@ def test_targets_other_than_zero_and_one_are_refused() -> None:
         metrics.roc_auc(np.array([0, 1]), np.array([0.0, 1.0, 2.0]))
 
 
-@patient
+@sixty
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.integers(0, 2**31))
 def test_groups_are_drawn_whole(groups: list[int], seed: int) -> None:
     names = np.array(groups)

@@ -55,7 +55,7 @@ def test_faults_that_pass_are_tried_again(discs: Bench, tmp_path: Path) -> None:
     with chat_server(lambda number, body: faults.get(number)) as server:
         assert ask_bench(discs, settings(server, tmp_path)) == 0
         # Retry-After is obeyed, though the back-off alone is a hundredth of it.
-        assert server.times[1] - server.times[0] >= 0.95
+        assert 0.95 <= server.times[1] - server.times[0] < 30
         assert sum(server.answered.values()) >= 16
     answers = read_answers(tmp_path / "answers.jsonl")
     assert len(answers) == 16 and all(a.error is None and a.response in "ABCD" for a in answers)
