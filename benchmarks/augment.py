@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from PIL import Image
 
-from backbone.torchvision_shim import ensure_torchvision
+from panendofm.backbone.torchvision_shim import ensure_torchvision
+from panendofm.runtime.config import CONFIGS, load_config
 from pretrain import PretrainConfig
 from pretrain.data.augment import AugmentConfig, augment_jpeg, prepare_jpeg
 from pretrain.data.batch import IMAGENET_MEAN, IMAGENET_STD, normalise
-from runtime.config import CONFIGS, load_config
 
 ENDOSCOPY = CONFIGS / "pretrain" / "panendofm_vitl14.yaml"
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from challenge.score import ScoreOptions, score
-from runtime.console import say, table
+from panendofm.challenge.score.run import ScoreOptions, score
+from panendofm.runtime.console import say, table
 
 LIMITS = {"labels": 10.0, "boxes": 60.0}
 

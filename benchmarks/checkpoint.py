@@ -20,18 +20,20 @@ from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from backbone import Execution, vit_config
-from pretrain.objective.heads import HeadConfig
-from pretrain.objective.objective import ObjectiveConfig
-from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer
-from pretrain.parallel.build import build_objective
-from pretrain.parallel.sharding import ShardingConfig, make_mesh
+from panendofm.backbone import Execution, vit_config
+from panendofm.records.run import CheckpointInfo, RunFolder
+from panendofm.runtime.files import damage_checksum
+from pretrain.build import build_objective
+from pretrain.config import CheckpointConfig
+from pretrain.objective.config import HeadConfig, ObjectiveConfig
+from pretrain.optimizer.config import OptimizerConfig
+from pretrain.optimizer.parameter_groups import build_optimizer
+from pretrain.parallel.config import ShardingConfig
 from pretrain.parallel.world import joined_world
 from pretrain.run.checkpoints import CheckpointStore, training_state
 from pretrain.run.checksummed_writer import ChecksummedWriter
-from pretrain.run.retention import CheckpointConfig, Retention
-from records.run import CheckpointInfo, RunFolder
-from runtime.files import damage_checksum
+from pretrain.run.retention import Retention
+from pretrain.sharding import make_mesh
 
 
 def main() -> None:

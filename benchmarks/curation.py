@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.warm_start.findings import difference
-from records.curation import CurationFolder
-from records.evaluation import KnnDocument, read_evaluations
-from records.run import RunFolder
-from records.shards import ShardFolder
-from runtime.files import make_directory
+from panendofm.records.curation import CurationFolder
+from panendofm.records.evaluation import KnnDocument, read_evaluations
+from panendofm.records.run import RunFolder
+from panendofm.records.shards import ShardFolder
+from panendofm.runtime.files import make_directory
 
 ARMS = ("as it is", "balanced")
 

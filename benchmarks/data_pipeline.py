@@ -38,8 +38,8 @@ from data_pipeline import CorpusConfig, PipelineConfig, plan, shard
 from data_pipeline.cluster import start_local
 from data_pipeline.decode import DecodeConfig, frames_of
 from data_pipeline.planning import fingerprint
-from data_pipeline.work import process_unit
-from runtime.leakage import build_guard
+from data_pipeline.screening.screen_sources import process_unit
+from panendofm.imaging.leakage import build_guard
 
 FPS, WIDTH, HEIGHT, PROCESSES = 25, 1280, 720, 2
 SHORT_GROUP, LONG_GROUP = 50, 250  # frames

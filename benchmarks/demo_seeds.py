@@ -15,10 +15,10 @@ from pathlib import Path
 from eval_knn import SelectionConfig, against_start, read_history
 from launch.demo import training_steps
 from launch.steps import Step, run_step
-from records.run import RunFolder
-from runtime.console import say
-from runtime.errors import exit_code_of
-from runtime.files import make_directory
+from panendofm.records.run import RunFolder
+from panendofm.runtime.console import say
+from panendofm.runtime.errors import exit_code_of
+from panendofm.runtime.files import make_directory
 
 _METRIC = "top1_k20"
 

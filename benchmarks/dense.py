@@ -26,14 +26,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from backbone.networks import Network, find_networks
-from linear_probe.dense.config import DenseConfig, FitConfig
-from linear_probe.dense.geometry import shares_on_grid
-from linear_probe.dense.maps import LAST, MapLayout, Maps, feature_maps, on_one_grid
-from linear_probe.dense.pictures import Picture, Truth, read_truth
-from linear_probe.dense.segmentation import ENLARGED, Sides, iou_by_threshold, train_segmentation
-from linear_probe.dense.splits import Fold, make_plan
-from runtime.images import open_image
+from panendofm.backbone.networks import Network, find_networks
+from panendofm.imaging.images import open_image
+from panendofm.linear_probe.dense.config import DenseConfig, FitConfig
+from panendofm.linear_probe.dense.data.images import Picture, Truth, read_truth
+from panendofm.linear_probe.dense.data.splits import Fold, make_plan
+from panendofm.linear_probe.dense.geometry import shares_on_grid
+from panendofm.linear_probe.dense.heads.segmentation import ENLARGED, Sides, iou_by_threshold, train_segmentation
+from panendofm.linear_probe.dense.maps import LAST, MapLayout, Maps, feature_maps, on_one_grid
 
 WORDS = ("efficientnet-lite0", "untrained:efficientnet-lite0", "pixels")
 

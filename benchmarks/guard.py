@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_pipeline import PipelineConfig
-from data_pipeline.guarding import read_guarded_images, thumbnail_of_frame
-from runtime.images import open_image
-from runtime.leakage import build_guard, write_guard
+from data_pipeline.screening.evaluation_sets import read_guarded_images, thumbnail_of_frame
+from panendofm.imaging.images import open_image
+from panendofm.imaging.leakage import build_guard, write_guard
 
 Image = NDArray[np.uint8]
 

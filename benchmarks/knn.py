@@ -50,8 +50,8 @@ def unit_features(rows: int, width: int, seed: int) -> tuple[Floats, NDArray[np.
 
 
 def ours(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> Scores:
-    from eval_knn.neighbours import nearest
-    from eval_knn.vote import vote
+    from eval_knn.search.neighbors import nearest
+    from eval_knn.search.vote import vote
 
     return dict(vote(nearest(queries, gallery, max(KS)), labels, CLASSES, KS, 0.07))
 
@@ -75,8 +75,8 @@ def faiss_flat(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> S
     """FAISS's own exact search."""
     import faiss
 
-    from eval_knn.neighbours import Neighbours
-    from eval_knn.vote import vote
+    from eval_knn.search.neighbors import Neighbours
+    from eval_knn.search.vote import vote
 
     similarity, rows = faiss.knn(queries, gallery, max(KS), metric=faiss.METRIC_INNER_PRODUCT)
     return dict(vote(Neighbours(rows, similarity), labels, CLASSES, KS, 0.07))
@@ -182,7 +182,7 @@ def second_run() -> None:
     import torch
     from PIL import Image
 
-    from backbone import VisionTransformer, vit_config
+    from panendofm.backbone import VisionTransformer, vit_config
 
     with tempfile.TemporaryDirectory() as folder:
         random = np.random.default_rng(SEED)

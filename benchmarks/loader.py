@@ -19,14 +19,15 @@ import cv2
 import torch
 import webdataset as wds
 
-from backbone import vit_config
+from panendofm.backbone import vit_config
 from pretrain.data.augment import AugmentConfig, augment_jpeg
 from pretrain.data.batch import collate
-from pretrain.data.loader import DataConfig, Loader, RankBatches
-from pretrain.data.masking import MaskConfig, masks_of_step
-from pretrain.data.order import DataOrder
-from pretrain.data.requests import BatchConfig, Requests
-from pretrain.data.shards import open_shards
+from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
+from pretrain.data.loader import Loader, RankBatches
+from pretrain.data.masking import masks_of_step
+from pretrain.data.order.batch_sampler import Requests
+from pretrain.data.order.order import DataOrder
+from pretrain.data.storage.shards import open_shards
 
 BATCH = 32
 VIT = vit_config("vit_large_patch14", drop_path=0.4)

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pretrain.data.order import DataOrder
-from pretrain.data.sample_runs import sort_samples
+from pretrain.data.order.order import DataOrder
+from pretrain.data.order.samples_by_video import sort_samples
 
 SIZES = ((20_000, 200), (1_000_000, 2_000), (10_000_000, 20_000))
 MICROGROUPS = 40

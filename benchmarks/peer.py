@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import simplejpeg
 
-from records.shards import shard_name, write_index
+from panendofm.records.shards import shard_name, write_index
 
 DROP_PATH = 0.1
 

@@ -22,10 +22,10 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from linear_probe.heads import TrainingConfig, loss_weights, macro_auc, train_heads
-from linear_probe.logistic import fit_logistic
-from linear_probe.probe import PUBLISHED_LEARNING_RATES
-from linear_probe.tasks import Level
+from panendofm.linear_probe.config import PUBLISHED_LEARNING_RATES, TrainingConfig
+from panendofm.linear_probe.heads.grid import loss_weights, macro_auc, train_heads
+from panendofm.linear_probe.heads.logistic import fit_logistic
+from panendofm.linear_probe.tasks import Level
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -45,13 +45,14 @@ from benchmarks.composed import (
     write,
 )
 from data_pipeline import CorpusConfig, PipelineConfig, plan
-from data_pipeline.synthesize.media import write_image, write_video
-from data_pipeline.work import process_unit
-from runtime.images import open_image
-from runtime.leakage import build_guard
-from runtime.screen.field_of_view import FieldOfViewConfig, detect_field_of_view
-from runtime.screen.layout import find_layout
-from runtime.screen.text import read_text
+from data_pipeline.screening.screen_sources import process_unit
+from panendofm.imaging.frame_filters.config import FieldOfViewConfig
+from panendofm.imaging.frame_filters.field_of_view import detect_field_of_view
+from panendofm.imaging.frame_filters.layout import find_layout
+from panendofm.imaging.frame_filters.text import read_text
+from panendofm.imaging.images import open_image
+from panendofm.imaging.leakage import build_guard
+from panendofm.synthetic.media import write_image, write_video
 
 Image = NDArray[np.uint8]
 SIZES_PX = (6, 8, 10, 12, 16, 24)

@@ -20,21 +20,24 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from backbone import Tokens, VisionTransformer, ViTConfig, vit_config
-from backbone.attention import pack
+from panendofm.backbone import Tokens, VisionTransformer, ViTConfig, vit_config
+from panendofm.backbone.attention import pack
 from pretrain.data.batch import Batch, make_batch
+from pretrain.data.config import MaskConfig
 from pretrain.data.loader import LoadedBatch
-from pretrain.data.masking import MaskConfig, masks_of_step
+from pretrain.data.masking import masks_of_step
+from pretrain.objective.config import HeadConfig, ObjectiveConfig
 from pretrain.objective.drop_path import DropPath
-from pretrain.objective.heads import HeadConfig
-from pretrain.objective.objective import Objective, ObjectiveConfig
+from pretrain.objective.objective import Objective
 from pretrain.objective.prototype_loss import STUDENT_TEMPERATURE, Against
 from pretrain.optimizer.clipping import clip_per_submodule
-from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer, set_step_values
-from pretrain.optimizer.schedules import StepValues
+from pretrain.optimizer.config import OptimizerConfig
+from pretrain.optimizer.parameter_groups import build_optimizer, set_step_values
 from pretrain.optimizer.step import Stepper
-from pretrain.parallel.sharding import ShardingConfig, make_mesh, shard_objective
+from pretrain.parallel.config import ShardingConfig
 from pretrain.parallel.world import World, joined_world
+from pretrain.schedules import StepValues
+from pretrain.sharding import make_mesh, shard_objective
 
 DROP_PATH = 0.3
 LOCAL_CROPS = 8

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from scoring.replies import LETTERS
-from vqa.bench.items import Draft, Item, question_id, read_bench, write_bench
-from vqa.bench.tasks import SCENES, SUBTASKS
-from vqa.client.answers import Answer
-from vqa.client.prompts import Variant
-from vqa.score.results import score_bench
-from vqa.score.settings import ScoreSettings
+from panendofm.scoring.answers.replies import LETTERS
+from panendofm.vqa.bench.items import Draft, Item, question_id, read_bench, write_bench
+from panendofm.vqa.bench.questions.tasks import SCENES, SUBTASKS
+from panendofm.vqa.client.answers import Answer
+from panendofm.vqa.client.prompts import Variant
+from panendofm.vqa.score.results import score_bench
+from panendofm.vqa.score.settings import ScoreSettings
 
 QUESTIONS, CONTESTANTS, DRAWS = 10_000, 3, 1000
 TARGET_SECONDS = 30

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data_pipeline.config import PipelineConfig
-from data_pipeline.curate.config import CurateConfig
-from data_pipeline.planning import plan, show
-from data_pipeline.reporting import report
-from data_pipeline.synthesize import synthesize
-from data_pipeline.synthesize.examination import write_examination
-from data_pipeline.synthesize.plan import SIZES
-from data_pipeline.uploading import upload_shards
-from data_pipeline.verification import verify
-from runtime.command_line import Command, run_stage
-from runtime.console import say
-from runtime.errors import UserError
+from panendofm.runtime.command_line import Command, Stage, run_stage
+from panendofm.runtime.console import say
+from panendofm.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from data_pipeline.curate.config import CurateConfig
 
 
 def _synthesize_options(parser: argparse.ArgumentParser) -> None:
+    from panendofm.synthetic import SIZES
+
     parser.add_argument("--size", choices=list(SIZES), default="small", help="how much to make (default: small)")
     parser.add_argument("--seed", type=int, default=0, help="another seed gives other pictures (default: 0)")
 
 
 def _synthesize(arguments: argparse.Namespace, _: Any) -> None:
+    from panendofm.synthetic import synthesize
+
     synthesize(arguments.dir, arguments.size, arguments.seed)
 
 
@@ -35,6 +34,8 @@ def _examination_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _examination(arguments: argparse.Namespace, _: Any) -> None:
+    from panendofm.synthetic import write_examination
+
     path = Path(arguments.video)
     if path.suffix != ".mp4" or arguments.events < 1:
         raise UserError(f"{path}: the video's name must end in .mp4, and --events must be 1 or more.")
@@ -42,7 +43,8 @@ def _examination(arguments: argparse.Namespace, _: Any) -> None:
 
 
 def _plan(_: argparse.Namespace, config: PipelineConfig) -> None:
-    from data_pipeline.guarding import check_guarded_sets  # brings Ray, which takes a second to import
+    from data_pipeline.planning import plan, show
+    from data_pipeline.screening.evaluation_sets import check_guarded_sets
 
     show(plan(config), config)
     for name, images in check_guarded_sets(config):
@@ -50,17 +52,19 @@ def _plan(_: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def _shard(_: argparse.Namespace, config: PipelineConfig) -> None:
-    from data_pipeline.run import shard  # Ray takes a second to import, and only this verb needs it
+    from data_pipeline.run import shard
 
     shard(config)
 
 
 def _verify(_: argparse.Namespace, config: PipelineConfig) -> int:
+    from data_pipeline.output.verification import verify
+
     return 1 if verify(config).faults else 0
 
 
 def _curate(arguments: argparse.Namespace, config: CurateConfig) -> None:
-    from data_pipeline.curate.run import curate  # brings torch and Ray
+    from data_pipeline.curate.run import curate
 
     curate(Path(arguments.shards), config)
 
@@ -74,7 +78,7 @@ def _lookup_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _lookup(arguments: argparse.Namespace, _: Any) -> None:
-    from data_pipeline.curate.lookup import look_up  # brings torch and Ray
+    from data_pipeline.curate.lookup import look_up
 
     curation = Path(arguments.curation) if arguments.curation else None
     examples = [Path(picture) for picture in arguments.pictures]
@@ -82,10 +86,14 @@ def _lookup(arguments: argparse.Namespace, _: Any) -> None:
 
 
 def _upload(arguments: argparse.Namespace, _: Any) -> None:
+    from data_pipeline.output.uploading import upload_shards
+
     upload_shards(Path(arguments.folder), arguments.url)
 
 
 def _report(_: argparse.Namespace, config: PipelineConfig) -> None:
+    from data_pipeline.reporting.page import report
+
     report(config)
 
 
@@ -101,7 +109,7 @@ COMMANDS = (
         summary="Cluster the frames of a finished set and write balanced weights for pretrain's data.weights.",
         run=_curate,
         arguments=("SHARDS",),
-        schema=CurateConfig,
+        schema="data_pipeline.curate.config:CurateConfig",
     ),
     Command(
         name="lookup",
@@ -131,7 +139,7 @@ COMMANDS = (
         options=_examination_options,
     ),
 )
-
+STAGE = Stage("python -m data_pipeline", COMMANDS, extra="data")
 
 if __name__ == "__main__":
-    run_stage("data_pipeline", COMMANDS)
+    run_stage(STAGE)

@@ -14,7 +14,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from data_pipeline.config import RayConfig
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
 
 _COMMON: dict[str, Any] = {
     "log_to_driver": False,

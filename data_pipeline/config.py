@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from data_pipeline.decode import DecodeConfig
-from data_pipeline.duplicates import DuplicatesConfig
-from runtime.config import option, required
-from runtime.errors import UserError
-from runtime.images import MAX_PIXELS
-from runtime.leakage import LeakageConfig
-from runtime.screen.field_of_view import FieldOfViewConfig
-from runtime.screen.quality import QualityConfig
-from runtime.screen.text_filling import TextConfig
+from data_pipeline.screening.config import DuplicatesConfig
+from panendofm.imaging.frame_filters.config import FieldOfViewConfig, QualityConfig, TextConfig
+from panendofm.imaging.images import MAX_PIXELS
+from panendofm.imaging.leakage import LeakageConfig
+from panendofm.runtime.config import option, required
+from panendofm.runtime.errors import UserError
 
 # Below the output's folder: what phase one has done and phase two takes up; gone when the set is finished.
 WORK = "work"

@@ -15,10 +15,10 @@ import cv2
 import numpy as np
 
 from data_pipeline.config import CorpusConfig, PipelineConfig
+from data_pipeline.output.shuffle import RUN_BYTES
 from data_pipeline.planning import plan
-from data_pipeline.shuffle import RUN_BYTES
-from data_pipeline.work import process_unit
-from runtime.leakage import FEW_VECTORS, WINDOWS, build_guard
+from data_pipeline.screening.screen_sources import process_unit
+from panendofm.imaging.leakage import FEW_VECTORS, WINDOWS, build_guard
 
 # `python -m benchmarks.scale sharding`: a core's seconds for a frame on its way through the shuffle.
 SHUFFLE_SECONDS = 0.17e-3

@@ -7,9 +7,9 @@ import hmac
 import os
 from pathlib import Path
 
-from records.shards import PrivateFolder
-from runtime.errors import UserError, naming_path
-from runtime.files import TEMPORARY_MARK, make_directory
+from panendofm.records.shards import PrivateFolder
+from panendofm.runtime.errors import UserError, naming_path
+from panendofm.runtime.files import TEMPORARY_MARK, make_directory
 
 _KEY_BYTES = 32
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atlas import OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION, Overlap, nearest_name, same_name
 from data_pipeline.config import CorpusConfig, PipelineConfig
 from data_pipeline.registry import adapter_called, is_public_component
 from data_pipeline.sources import Source, find_files, list_sources
-from runtime.console import say, table, warn
-from runtime.errors import UserError
+from panendofm.atlas import OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION, Overlap, nearest_name, same_name
+from panendofm.runtime.console import say, table, warn
+from panendofm.runtime.errors import UserError
 
 # Part of every fingerprint: a change in what is computed must not meet old intermediate files.
 WORK_FORMAT = 3

@@ -1,16 +1,16 @@
 """The public corpora: where their files lie, and under which licence.
 
-To add a corpus, add an `Adapter` here, its name to atlas/corpora.py (with what it shares with others), and name it in a
-YAML file.
+To add a corpus, add an `Adapter` here, its name to panendofm/atlas/corpora.py (with what it shares with others), and
+name it in a YAML file.
 """
 
 from __future__ import annotations
 
 import difflib
 
-from atlas import OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION
 from data_pipeline.sources import Adapter, Rule
-from runtime.errors import UserError
+from panendofm.atlas import OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION
+from panendofm.runtime.errors import UserError
 
 _COLON, _STOMACH, _OESOPHAGUS, _SMALL_BOWEL = "colon", "stomach", "oesophagus", "small-bowel"
 

@@ -17,24 +17,24 @@ import numpy as np
 import ray
 
 from data_pipeline.cluster import ray_session, run_tasks
-from data_pipeline.collecting import Collected, collect
 from data_pipeline.config import WORK, PipelineConfig
-from data_pipeline.guarding import guarded_files, read_guarded_sets
 from data_pipeline.identity import hashed, load_key, load_or_create_key
-from data_pipeline.manifest import with_text_left, write_manifest
+from data_pipeline.output.manifest import with_text_left, write_manifest
+from data_pipeline.output.merge_parts import Collected, collect
+from data_pipeline.output.shuffle import plan_shuffle, write_run
+from data_pipeline.output.tars import shards_for, write_shard
 from data_pipeline.planning import Plan, fingerprint, plan, published_config, settings_of, show
-from data_pipeline.reporting import report
-from data_pipeline.shards import shards_for, write_shard
-from data_pipeline.shuffle import plan_shuffle, write_run
-from data_pipeline.work import process_unit
-from records.shards import GuardedSet, PrivateFolder, ShardFolder, index_name, shard_name
-from runtime.config import save_config
-from runtime.console import duration, progress, say, track, warn
-from runtime.errors import UserError
-from runtime.files import make_directory, make_private_directory, read_json, remove_leftovers, write_json
-from runtime.leakage import Guard
-from runtime.locks import directory_lock
-from runtime.names import printable
+from data_pipeline.reporting.page import report
+from data_pipeline.screening.evaluation_sets import guarded_files, read_guarded_sets
+from data_pipeline.screening.screen_sources import process_unit
+from panendofm.imaging.leakage import Guard
+from panendofm.records.shards import GuardedSet, PrivateFolder, ShardFolder, index_name, shard_name
+from panendofm.runtime.config import save_config
+from panendofm.runtime.console import duration, progress, say, track, warn
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import make_directory, make_private_directory, read_json, remove_leftovers, write_json
+from panendofm.runtime.locks import directory_lock
+from panendofm.runtime.names import printable
 
 _SHUFFLE = "shuffle"
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from runtime.errors import UserError, naming_path
-from runtime.images import IMAGE_SUFFIXES
+from panendofm.imaging.images import IMAGE_SUFFIXES
+from panendofm.runtime.errors import UserError, naming_path
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".avi", ".mpg", ".mpeg", ".mov", ".mkv", ".wmv", ".m4v", ".webm"})
 

@@ -3,117 +3,44 @@
 from __future__ import annotations
 
 import argparse
-import os
-from functools import partial
 from pathlib import Path
 
-import torch
-import torch.distributed as dist
-
-from backbone.networks import Network, find_network
 from eval_knn.config import EvalConfig
-from eval_knn.evaluator import Evaluator, Result, on_first_rank, shown_k
-from eval_knn.report import show_choice, show_cleaning, show_comparison, show_details
-from eval_knn.run_history import record_by_hand
-from eval_knn.watch import watch
-from records.evaluation import lone_evaluation_name, pictures_folder, read_evaluations, write_evaluation
-from records.run import RunFolder, run_of
-from runtime.command_line import Command, run_stage
-from runtime.console import is_main_process, say
-from runtime.errors import UserError
-
-RESULTS_FOLDER = "eval_results"
+from panendofm.runtime.command_line import Command, Stage, run_stage
+from panendofm.runtime.errors import UserError
 
 
-def main(arguments: argparse.Namespace, config: EvalConfig) -> None:
+def _evaluate(arguments: argparse.Namespace, config: EvalConfig) -> None:
     if arguments.watch is not None:
         if arguments.ckpt:
             raise UserError(f"--watch looks at one run; leave out '{arguments.ckpt[0]}', or leave out --watch.")
+        from eval_knn.watch import watch
+
         watch(Path(arguments.watch), config)
         return
     if not arguments.ckpt:
         raise UserError("python -m eval_knn: CKPT is missing; name a checkpoint, a run, a weights file, or 'pixels'.")
-    with_ranks = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if with_ranks:
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    # On an error the ranks don't wait for one another: the one that failed ends, and torchrun ends the others.
-    score(arguments.ckpt, config, arguments.pictures)
-    if with_ranks:
-        dist.barrier()
-        dist.destroy_process_group()
+    from eval_knn.score import score_on_ranks
+
+    score_on_ranks(arguments.ckpt, config, arguments.pictures)
 
 
-def checkpoints_of(word: str) -> list[str]:
-    """A run stands for its latest and its best checkpoint; every other word for itself."""
-    run = RunFolder(Path(word))
-    if not run.is_run():
-        return [word]
-    finished = run.whole_checkpoints()
-    if not finished:
-        raise UserError(f"the run {run.path} has no finished checkpoint yet; wait for its first one.")
-    latest, best = finished[-1], run.selected()
-    return [str(latest)] if best is None or best == latest.resolve() else [str(latest), str(best)]
-
-
-def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
-    """Evaluate what the words name, in one table."""
-    cache = config.cache_folder()
-    concrete = on_first_rank(lambda: list(dict.fromkeys(w for word in words for w in checkpoints_of(word))), None)
-    networks = [find_network(word, cache) for word in concrete]
-    if config.data.clean is None:
-        config.data.clean = on_first_rank(lambda: any(_run_is_cleaned(network) for network in networks), None)
-    evaluator = Evaluator(config)
-    k = shown_k(config)
-    documents, uncleaned = [], []
-    for network in networks:
-        result = evaluator.score(network)
-        documents.append(result.document)
-        if config.data.clean:
-            # By the same features: else the difference would be that of two choices.
-            uncleaned.append(evaluator.as_they_came().score(network, result.document.features).document)
-        if is_main_process():
-            show_details(result.document, k)
-        on_first_rank(partial(_store, network, result, evaluator, config, pictures), None)
-    show_comparison(documents, k)
-    if uncleaned:
-        show_cleaning(documents, uncleaned, k)
-
-
-def _run_is_cleaned(network: Network) -> bool:
-    """Whether the run of a checkpoint was evaluated on cleaned pictures, as its monitor does."""
-    run = None if network.path is None else run_of(network.path)
-    return run is not None and any(document.data.clean for document in read_evaluations(run))
-
-
-def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalConfig, pictures: bool) -> None:
-    # A run's own history holds one kind of features: other blocks are kept apart from it.
-    own = config.out is None and config.features.own_output
-    run = run_of(network.path) if network.path is not None and own else None
-    if run is not None:
-        choice, stop = record_by_hand(run, result.document, config.selection)
-        folder = run.evaluations
-        if choice is not None:
-            show_choice(choice, stop)
-    else:
-        folder = Path(config.out or RESULTS_FOLDER)
-        name = lone_evaluation_name(network.name, network.weights_sha256, result.document.features)
-        write_evaluation(folder / name, result.document)
-    say(f"results: {folder}")
-    if pictures:
-        # matplotlib and scikit-learn take a second to import: only who wants pictures waits for them.
-        from eval_knn.pictures import draw
-
-        say(f"pictures: {draw(result, evaluator, pictures_folder(folder, network.name), run)}")
-
-
-def _flags(parser: argparse.ArgumentParser) -> None:
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--watch", metavar="RUN", help="evaluate each new checkpoint of a run and keep its 'best' link")
     parser.add_argument("--pictures", action="store_true", help="draw neighbours, confusion matrix, map and curve too")
 
 
-COMMAND = Command(
-    "", "Score checkpoints by their nearest neighbours on a labelled set.", main, ("[CKPT…]",), EvalConfig, _flags
-)
+COMMANDS = [
+    Command(
+        "",
+        "Score checkpoints by their nearest neighbors on a labelled set.",
+        _evaluate,
+        ("[CKPT…]",),
+        EvalConfig,
+        _options,
+    )
+]
+STAGE = Stage("python -m eval_knn", COMMANDS, extra="eval")
 
 if __name__ == "__main__":
-    run_stage("eval_knn", [COMMAND])
+    run_stage(STAGE)

@@ -4,16 +4,102 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from backbone.networks import BLOCK_HELP, LAST, POOLING_HELP, POOLINGS, check_words
-from eval_knn.labelled_images import DataConfig
-from eval_knn.neighbours import SearchConfig
-from eval_knn.selection import SelectionConfig
-from eval_knn.split import SplitConfig
-from runtime.config import option
-from runtime.errors import UserError
-from runtime.files import user_cache
-from scoring.intervals import BootstrapConfig
+from panendofm.backbone.networks import BLOCK_HELP, LAST, POOLING_HELP, POOLINGS, check_words
+from panendofm.runtime.config import option
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import user_cache
+from panendofm.scoring.statistics.config import BootstrapConfig
+
+BackendWord = Literal["auto", "torch", "faiss"]
+AUTO: Literal["auto"] = "auto"
+
+
+@dataclass
+class SelectionConfig:
+    """How the checkpoint is chosen and when training stops."""
+
+    metric: str = option("What is compared: top1_k20, top5_k100, mcc_k20, … (metric and k) or rankme.", "top1_k20")
+    equal_within: float = option(
+        "A checkpoint may be chosen when its metric is at most this below the highest of the whole run; 0: the same.",
+        0.002,
+        low=0,
+        high=1,
+    )
+    tie_breaks: list[str] = option(
+        "What decides among those before the metric itself does, in this order; label-free figures such as rankme "
+        "decide nothing unless they are named here.",
+        [],
+    )
+    confidence: float = option("Confidence of 'beyond noise'.", 0.95, above=0, below=1)
+    bootstrap_samples: int = option("Samples of the paired bootstrap.", 2000, low=1)
+    patience_evaluations: int = option(
+        "Stop after so many evaluations in a row without a gain; 0 never stops.", 5, low=0
+    )
+    minimum_gain: float = option("A smaller rise of the metric is no gain.", 0.002, low=0)
+    first_stop_evaluation: int = option("Don't stop before so many evaluations.", 3, low=0)
+
+    def check(self) -> None:
+        from panendofm.records.evaluation import split_metric  # brings NumPy and pyarrow, which --help does without
+
+        for name in (self.metric, *self.tie_breaks):
+            split_metric(name)
+            if name == "alpha_req":  # good near 1, worse on both sides
+                raise UserError("selection: alpha_req can't choose, for more of it is not better; name another metric.")
+
+
+@dataclass
+class SearchConfig:
+    """How neighbours are searched."""
+
+    backend: BackendWord = option(
+        "Who searches on a CPU: torch or faiss; auto measures once which is faster for such sizes on such a machine, "
+        "and remembers it. The neighbours are the same; pairs that must not meet are torch's business always.",
+        AUTO,
+    )
+    query_block: int = option(
+        "Queries per block; with gallery_block it bounds the memory (4 bytes a pair).", 1024, low=1
+    )
+    gallery_block: int = option("Gallery rows per block.", 2048, low=1)
+    approximate_above: int = option(
+        "Gallery rows past which an approximate index is used, its recall printed.", 5_000_000, low=1
+    )
+    approximate_index: Literal["ivf", "hnsw"] = option("Which approximate index.", "ivf")
+    recall_queries: int = option("Queries on which the recall of an approximate index is measured.", 200, low=1)
+
+
+@dataclass
+class SplitConfig:
+    """How the images are split; once the split file exists, the file decides."""
+
+    file: str | None = option("The split file; null keeps one in the cache folder, found by data and settings.", None)
+    gallery_fraction: float = option("Share of each class that goes to the gallery.", 0.5, above=0, below=1)
+    near_duplicate_bits: int = option(
+        "Images whose 256-bit hashes differ in at most so many bits are one group.", 52, low=0, high=127
+    )
+    seed: int = option("Another seed gives another split.", 0)
+    leave_one_group_out: bool = option(
+        "Every image is a query against all images but those of its own group; nothing is held out.", False
+    )
+
+
+@dataclass
+class DataConfig:
+    """Which labelled images."""
+
+    path: str = option(
+        "Folder with one folder of images per class, or with .tar shards of labelled images.", "data/kvasir-dataset-v2"
+    )
+    label_key: str = option(
+        "Shards: the key of a sample's .json that names its class (a .cls file is read too).", "label"
+    )
+    group_key: str = option("Shards: the key of a sample's .json that names its patient or video, if any.", "group")
+    clean: bool | None = option(
+        "Read pictures as training frames are: cut to the field of view, without position box and text. null: as in "
+        "the run's other evaluations; without any, true for --watch and false otherwise.",
+        None,
+    )
 
 
 @dataclass

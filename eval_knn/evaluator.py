@@ -21,23 +21,23 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
-from backbone import FeatureCache, Preprocessing, extract_features, rank_and_world
-from backbone.networks import Network, network_features, reading_of
-from eval_knn.choice import Chosen, choose_in_gallery, refuse_without_gallery
 from eval_knn.config import EvalConfig
-from eval_knn.figures import figures
-from eval_knn.labelled_images import LabelledImages, find_images
-from eval_knn.leakage import leakage_note
-from eval_knn.neighbours import Neighbours, unit_rows
+from eval_knn.data.labeled_images import LabelledImages, find_images
+from eval_knn.data.leakage import leakage_note
+from eval_knn.data.split import Split, load_or_make_split
+from eval_knn.feature_choice import Chosen, choose_in_gallery, refuse_without_gallery
+from eval_knn.report.metrics import figures
+from eval_knn.search.neighbors import Neighbours, unit_rows
+from eval_knn.search.vote import class_scores
 from eval_knn.selection import Evaluation
-from eval_knn.split import Split, load_or_make_split
-from eval_knn.vote import class_scores
-from records.evaluation import OWN_OUTPUT, Evaluated, EvaluatedData, FiguresAtK, KnnDocument
-from records.shards import Certificate
-from runtime.errors import UserError
-from runtime.screen.clean import Cleaner
-from scoring.intervals import group_weights
-from scoring.spectrum import alpha_req, rankme
+from panendofm.backbone import FeatureCache, Preprocessing, extract_features, rank_and_world
+from panendofm.backbone.networks import Network, network_features, reading_of
+from panendofm.imaging.frame_filters.clean import Cleaner
+from panendofm.records.evaluation import OWN_OUTPUT, Evaluated, EvaluatedData, FiguresAtK, KnnDocument
+from panendofm.records.shards import Certificate
+from panendofm.runtime.errors import UserError
+from panendofm.scoring.features.spectrum import alpha_req, rankme
+from panendofm.scoring.statistics.intervals import group_weights
 
 T = TypeVar("T")
 

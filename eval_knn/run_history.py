@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
+from eval_knn.config import SelectionConfig
 from eval_knn.evaluator import evaluation_of
-from eval_knn.selection import Choice, Evaluation, SelectionConfig, Stop, against_start, select, should_stop
-from records.evaluation import (
+from eval_knn.selection import Choice, Evaluation, Stop, against_start, select, should_stop
+from panendofm.records.evaluation import (
     KnnDocument,
     SelectionDocument,
     evaluation_path,
@@ -26,11 +27,11 @@ from records.evaluation import (
     write_evaluation,
     write_selection,
 )
-from records.run import RunFolder, is_whole_checkpoint
-from runtime.console import say
-from runtime.errors import UserError, naming_path
-from runtime.files import make_directory, replace_link
-from runtime.locks import NO_FLOCK
+from panendofm.records.run import RunFolder, is_whole_checkpoint
+from panendofm.runtime.console import say
+from panendofm.runtime.errors import UserError, naming_path
+from panendofm.runtime.files import make_directory, replace_link
+from panendofm.runtime.locks import NO_FLOCK
 
 
 def read_history(run: RunFolder) -> list[Evaluation]:

@@ -13,44 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from records.evaluation import WORSE, AgainstStart, Verdict, decode_ranks, split_metric
-from runtime.config import option
-from runtime.errors import UserError
-from scoring.intervals import Interval, group_weights, percentile_interval
+from eval_knn.config import SelectionConfig
+from panendofm.records.evaluation import WORSE, AgainstStart, Verdict, decode_ranks, split_metric
+from panendofm.runtime.errors import UserError
+from panendofm.scoring.statistics.intervals import Interval, group_weights, percentile_interval
 
 # 0.7813 − 0.002 is not 0.7793 in binary.
 _ROUNDING = 1e-9
-
-
-@dataclass
-class SelectionConfig:
-    """How the checkpoint is chosen and when training stops."""
-
-    metric: str = option("What is compared: top1_k20, top5_k100, mcc_k20, … (metric and k) or rankme.", "top1_k20")
-    equal_within: float = option(
-        "A checkpoint may be chosen when its metric is at most this below the highest of the whole run; 0: the same.",
-        0.002,
-        low=0,
-        high=1,
-    )
-    tie_breaks: list[str] = option(
-        "What decides among those before the metric itself does, in this order; label-free figures such as rankme "
-        "decide nothing unless they are named here.",
-        [],
-    )
-    confidence: float = option("Confidence of 'beyond noise'.", 0.95, above=0, below=1)
-    bootstrap_samples: int = option("Samples of the paired bootstrap.", 2000, low=1)
-    patience_evaluations: int = option(
-        "Stop after so many evaluations in a row without a gain; 0 never stops.", 5, low=0
-    )
-    minimum_gain: float = option("A smaller rise of the metric is no gain.", 0.002, low=0)
-    first_stop_evaluation: int = option("Don't stop before so many evaluations.", 3, low=0)
-
-    def check(self) -> None:
-        for name in (self.metric, *self.tie_breaks):
-            split_metric(name)
-            if name == "alpha_req":  # good near 1, worse on both sides
-                raise UserError("selection: alpha_req can't choose, for more of it is not better; name another metric.")
 
 
 @dataclass(frozen=True)

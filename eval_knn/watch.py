@@ -9,15 +9,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from backbone.networks import find_network
 from eval_knn.config import EvalConfig
 from eval_knn.evaluator import Evaluator, shown_k
-from eval_knn.report import show_choice, show_comparison
+from eval_knn.report.console import show_choice, show_comparison
 from eval_knn.run_history import claim, pending, record, update_best
-from records.evaluation import evaluation_path, read_evaluations
-from records.run import RunFolder, is_whole_checkpoint
-from runtime.console import say, warn
-from runtime.errors import UserError
+from panendofm.backbone.networks import find_network
+from panendofm.records.evaluation import evaluation_path, read_evaluations
+from panendofm.records.run import RunFolder, is_whole_checkpoint
+from panendofm.runtime.console import say, warn
+from panendofm.runtime.errors import UserError
 
 
 def watch(path: Path, config: EvalConfig) -> None:

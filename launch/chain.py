@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from data_pipeline.config import PipelineConfig
+from data_pipeline import PipelineConfig
 from eval_knn import EvalConfig
-from launch.cluster import ClusterConfig
-from launch.jobs import is_job, read_job
-from launch.stages import StageJob, export_job, pretrain_job, probe_job, shard_job, watch_job
+from launch.jobs.cluster import ClusterConfig
+from launch.jobs.record import is_job, read_job
+from launch.jobs.stages import StageJob, export_job, pretrain_job, probe_job, shard_job, watch_job
+from launch.jobs.submit import describe_dry_run, submit
 from launch.status import is_live, job_state
-from launch.submit import describe_dry_run, submit
-from linear_probe import ProbeConfig
+from panendofm.linear_probe import ProbeConfig
+from panendofm.records.run import RunFolder
+from panendofm.runtime.config import load_config, option, required
+from panendofm.runtime.console import say
 from pretrain import PretrainConfig
-from records.run import RunFolder
-from runtime.config import load_config, option, required
-from runtime.console import say
 
 
 @dataclass
@@ -36,7 +36,7 @@ class ChainConfig:
     shard: PartConfig = option("Preparing the data.", PartConfig())
     pretrain: PartConfig = option("Training.", PartConfig())
     watch: PartConfig = option("The kNN monitor.", PartConfig())
-    export: list[str] = option("Further words for python -m backbone export, such as --licence apache-2.0.", [])
+    export: list[str] = option("Further words for panendofm export, such as --licence apache-2.0.", [])
     probe: PartConfig = option("Linear probes.", PartConfig())
 
 

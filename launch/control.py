@@ -10,12 +10,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from launch import slurm
-from launch.jobs import Job, events_since_submission, jobs_of, log_files, record_event
+from launch.jobs import slurm
+from launch.jobs.record import Job, events_since_submission, jobs_of, log_files, record_event
 from launch.status import JobState, is_live, states_of
-from records.run import RunFolder
-from runtime.console import say
-from runtime.errors import UserError
+from panendofm.records.run import RunFolder
+from panendofm.runtime.console import say
+from panendofm.runtime.errors import UserError
 
 
 def cancel_run(run: Path | str, stage: str | None = None) -> list[JobState]:

@@ -14,8 +14,8 @@ from data_pipeline import (
     measured_flops_per_second,
     measured_seconds_a_frame,
 )
+from panendofm.runtime.console import duration, say, table
 from pretrain import PretrainConfig, feature_flops
-from runtime.console import duration, say, table
 
 _DECADES = range(4, 9)  # 10^4 … 10^8 frames
 _SHARDING = ["frames", "video", "screening", "shuffle", "in all"]

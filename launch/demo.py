@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 from launch.steps import Lanes, Step, run_parts
-from records.probe import ProbeFolder
-from records.release import ReleaseFolder
-from records.run import RunFolder, step_name
-from records.shards import ShardFolder
-from runtime.config import CONFIGS
-from runtime.console import duration, say
-from runtime.files import read_json
+from panendofm.records.probe import ProbeFolder
+from panendofm.records.release import ReleaseFolder
+from panendofm.records.run import RunFolder, step_name
+from panendofm.records.shards import ShardFolder
+from panendofm.runtime.config import CONFIGS
+from panendofm.runtime.console import duration, say
+from panendofm.runtime.files import read_json
 
 # Whose head reports the video: a network of 300 training steps mistakes too many scenes.
 _REPORTER = "efficientnet-lite0"
@@ -83,15 +83,15 @@ def _judged(folder: Path) -> dict[str, Step]:
         ),
         "export": Step(
             "export the best checkpoint",
-            ("backbone", "export", str(RunFolder(run).best), "--to", str(release)),
+            ("panendofm", "export", str(RunFolder(run).best), "--to", str(release)),
             release,
             ReleaseFolder(release).checksums,
         ),
-        "atlas": Step("read the labelled set", ("linear_probe", "atlas", str(labelled), "--out", str(atlas)), atlas),
+        "atlas": Step("read the labelled set", ("panendofm", "atlas", str(labelled), "--out", str(atlas)), atlas),
         "probe": Step(
             "probe it beside baselines",
             (
-                *("linear_probe", str(release), untrained, "pixels"),
+                *("panendofm", "probe", str(release), untrained, "pixels"),
                 *("--task", "all", "--data", str(atlas), "--protocol", "converged", "--out", str(probe)),
             ),
             ProbeFolder(probe).page,
@@ -99,7 +99,14 @@ def _judged(folder: Path) -> dict[str, Step]:
         "masks": Step(
             "find polyps with it",
             (
-                *("linear_probe", "dense", str(release), untrained, "--data", str(folder / "corpus" / "Kvasir-SEG")),
+                *(
+                    "panendofm",
+                    "dense",
+                    str(release),
+                    untrained,
+                    "--data",
+                    str(folder / "corpus" / "Kvasir-SEG"),
+                ),
                 *("--out", str(folder / "dense"), "side_px=168", "heads=[linear]"),
             ),
             folder / "dense" / "index.html",
@@ -116,7 +123,7 @@ def _challenge(folder: Path) -> list[Step]:
         Step(
             "train heads for a challenge",
             (
-                *("linear_probe", str(release), "pixels", _REPORTER, "--data", str(labelled)),
+                *("panendofm", "probe", str(release), "pixels", _REPORTER, "--data", str(labelled)),
                 *("--protocol", "converged", "--out", str(probe.path)),
             ),
             probe.page,
@@ -128,7 +135,17 @@ def _challenge(folder: Path) -> list[Step]:
             Step(
                 f"time the answers of {name}",
                 (
-                    *("linear_probe", "time", str(head), str(truth), "--root", str(labelled), "--repeats", "1"),
+                    *(
+                        "panendofm",
+                        "probe",
+                        "time",
+                        str(head),
+                        str(truth),
+                        "--root",
+                        str(labelled),
+                        "--repeats",
+                        "1",
+                    ),
                     *("--out", str(answers)),
                 ),
                 answers,
@@ -136,14 +153,23 @@ def _challenge(folder: Path) -> list[Step]:
             Step(
                 f"score {name}",
                 (
-                    *("challenge", "score", str(answers), "--truth", str(truth), "--profile", "medico2017"),
+                    *(
+                        "panendofm",
+                        "challenge",
+                        "score",
+                        str(answers),
+                        "--truth",
+                        str(truth),
+                        "--profile",
+                        "medico2017",
+                    ),
                     *("--team", name, "--images", str(labelled), "--out", str(place / name)),
                 ),
                 place / name / "index.html",
             ),
         ]
     ranked = (
-        *("challenge", "rank", str(place / release.name), str(place / "pixels")),
+        *("panendofm", "challenge", "rank", str(place / release.name), str(place / "pixels")),
         *("--published", "medico2017_efficiency", "--out", str(place / "ranking")),
     )
     return [*steps, Step("rank the two", ranked, place / "ranking" / "index.html")]
@@ -158,7 +184,7 @@ def _video(folder: Path) -> list[Step]:
         Step(
             "report its findings",
             (
-                *("linear_probe", "report", str(head), str(video)),
+                *("panendofm", "probe", "report", str(head), str(video)),
                 *("--truth", str(video.with_suffix(".csv")), "--out", str(place / "report")),
             ),
             place / "report" / "report.html",
@@ -174,20 +200,38 @@ def _answered(folder: Path) -> list[Step]:
     return [
         Step(
             "ask about lesions",
-            ("vqa", "build", _config("vqa/gi_synthetic.yaml"), *truth, "weights=pixels", f"out={bench}"),
+            (
+                "panendofm",
+                "vqa",
+                "build",
+                _config("panendofm/vqa/gi_synthetic.yaml"),
+                *truth,
+                "weights=pixels",
+                f"out={bench}",
+            ),
             bench,
             bench / "items.parquet",
         ),
         Step(
             "let the release answer",
-            (*("vqa", "encoder", str(bench), *truth), f"weights={release}", f"out={answers / 'release'}"),
+            (*("panendofm", "vqa", "encoder", str(bench), *truth), f"weights={release}", f"out={answers / 'release'}"),
             answers / "release",
         ),
-        Step("make up contestants and readers", ("vqa", "synthesize", str(bench), "--out", str(place)), place),
+        Step(
+            "make up contestants and readers",
+            ("panendofm", "vqa", "synthesize", str(bench), "--out", str(place)),
+            place,
+        ),
         Step(
             "score models and people",
             (
-                *("vqa", "score", str(bench), *(str(answers / name) for name in ("release", "perfect", "shifted"))),
+                *(
+                    "panendofm",
+                    "vqa",
+                    "score",
+                    str(bench),
+                    *(str(answers / name) for name in ("release", "perfect", "shifted")),
+                ),
                 *("--people", str(place / "people"), "--out", str(results)),
             ),
             results / "index.html",

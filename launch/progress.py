@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
-from records.evaluation import DEFAULT_METRIC, read_evaluations, read_selection
-from records.metrics import read_metrics
-from records.run import RunFolder
+from panendofm.records.evaluation import DEFAULT_METRIC, read_evaluations, read_selection
+from panendofm.records.metrics import read_metrics
+from panendofm.records.run import RunFolder
 
 # Logged steps over which the speed is averaged.
 _RECENT = 10

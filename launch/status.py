@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launch import slurm
-from launch.jobs import Job, events_since_submission, find_runs, jobs_of, log_files, read_job
-from launch.local import is_supervised
+from launch.jobs import slurm
+from launch.jobs.local import is_supervised
+from launch.jobs.record import Job, events_since_submission, find_runs, jobs_of, log_files, read_job
 from launch.progress import Progress, progress_of
-from records.run import EXIT_REQUEUE
-from runtime.console import duration, say, table, warn
-from runtime.errors import UserError
+from panendofm.records.run import EXIT_REQUEUE
+from panendofm.runtime.console import duration, say, table, warn
+from panendofm.runtime.errors import UserError
 
 # Neither running nor did it get to note its end.
 LOST = "LOST"

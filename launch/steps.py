@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.console import duration, say
-from runtime.errors import UserError
-from runtime.files import make_directory
+from panendofm.runtime.console import duration, say
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import make_directory
 
 # What a process frees stays its own: to give large activations back and ask for the same pages again takes most of the
 # time of a convolution on some machines.
@@ -33,7 +33,8 @@ class Step:
 
     @property
     def command(self) -> str:
-        return "python -m " + shlex.join(self.words)
+        """As a user types it: `panendofm …` for the library, `python -m STAGE …` for the pipeline."""
+        return shlex.join(self.words) if self.words[0] == "panendofm" else "python -m " + shlex.join(self.words)
 
 
 Lanes = Sequence[Sequence[Step]]  # side by side; within a lane one step after the other

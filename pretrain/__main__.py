@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 
+from panendofm.runtime.command_line import Command, Stage, run_stage
 from pretrain.config import PretrainConfig
-from pretrain.plan.requirements import print_requirements, requirements_of
-from pretrain.train import pretrain
-from runtime.command_line import Command, run_stage
 
 
 def _train(_: argparse.Namespace, config: PretrainConfig) -> int:
+    from pretrain.train import pretrain
+
     return pretrain(config)
 
 
 def _estimate(arguments: argparse.Namespace, config: PretrainConfig) -> None:
+    from pretrain.plan.requirements import print_requirements, requirements_of
+
     ranks_per_node = min(arguments.ranks, arguments.ranks_per_node)
     print_requirements(requirements_of(config, arguments.ranks, ranks_per_node))
 
@@ -24,17 +26,17 @@ def _estimate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks-per-node", type=int, default=8, help="processes of one node")
 
 
+COMMANDS = [
+    Command("", "Train a backbone on shards, or resume its training.", _train, schema=PretrainConfig),
+    Command(
+        "estimate",
+        "Parameters, memory of a rank and work per image, without training; launch plan says more.",
+        _estimate,
+        schema=PretrainConfig,
+        options=_estimate_options,
+    ),
+]
+STAGE = Stage("python -m pretrain", COMMANDS, extra="train")
+
 if __name__ == "__main__":
-    run_stage(
-        "pretrain",
-        [
-            Command("", "Train a backbone on shards, or resume its training.", _train, schema=PretrainConfig),
-            Command(
-                "estimate",
-                "Parameters, memory of a rank and work per image, without training; launch plan says more.",
-                _estimate,
-                schema=PretrainConfig,
-                options=_estimate_options,
-            ),
-        ],
-    )
+    run_stage(STAGE)

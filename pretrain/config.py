@@ -5,22 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from backbone import Execution, ViTConfig, vit_config
+from eval_knn import EvalConfig
+from panendofm.backbone import Execution, ViTConfig, vit_config
+from panendofm.runtime.config import option, required
 from pretrain.data.augment import AugmentConfig
-from pretrain.data.loader import DataConfig
-from pretrain.data.masking import MaskConfig
-from pretrain.data.requests import BatchConfig
-from pretrain.judging.health import HealthConfig
-from pretrain.judging.monitor import MonitorConfig
-from pretrain.judging.regression_guard import RegressionGuardConfig
-from pretrain.objective.objective import ObjectiveConfig
-from pretrain.optimizer.parameter_groups import OptimizerConfig
-from pretrain.optimizer.schedules import ScheduleConfig, parse_duration
-from pretrain.optimizer.warm_start import WarmStartConfig
-from pretrain.parallel.sharding import ShardingConfig
-from pretrain.run.logs import LogConfig
-from pretrain.run.retention import CheckpointConfig
-from runtime.config import option, required
+from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
+from pretrain.objective.config import ObjectiveConfig
+from pretrain.optimizer.config import OptimizerConfig, WarmStartConfig
+from pretrain.parallel.config import ShardingConfig
+from pretrain.schedules import ScheduleConfig, parse_duration
 
 
 @dataclass
@@ -58,6 +51,91 @@ class ModelConfig:
         changes = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
         changes["heads"] = changes.pop("attention_heads")
         return vit_config(self.name, **{name: value for name, value in changes.items() if value is not None})
+
+
+@dataclass
+class LogConfig:
+    """What is written down."""
+
+    every_steps: int = option("Steps between two lines on the console and in the metrics file.", 10, low=1)
+    sample_keys: bool = option("Write the keys of every logged batch's samples into the metrics file.", False)
+    tensorboard: bool = option("Write TensorBoard files to the run's folder.", False)
+    wandb: Literal["none", "offline", "online"] = option(
+        "Weights & Biases; offline writes to the run's folder.", "none"
+    )
+    wandb_project: str = option("W&B project.", "panendofm")
+    peak_tflops_per_rank: float | None = option("Peak of one rank's device, for the MFU; null: no MFU.", None, above=0)
+
+
+@dataclass
+class CheckpointConfig:
+    """When to save, and what to keep."""
+
+    every_steps: int = option("Steps between two checkpoints.", 1000, low=1)
+    keep_last: int = option("Newest checkpoints that are kept.", 2, low=1)
+    keep_every_steps: int | None = option("Checkpoints of every so many steps are kept for good.", None, low=1)
+    keep_unscored: int = option(
+        "monitor.mode=watch: older checkpoints that may wait for their score; beyond that the oldest goes unscored.",
+        10,
+        low=0,
+    )
+    asynchronous: bool = option("Write while training goes on; false waits for the disk.", True)
+
+
+@dataclass
+class HealthConfig:
+    """When to worry."""
+
+    max_skipped_steps: int = option(
+        "Non-finite steps in a row after which the run stops with a report, or rolls back: "
+        "regression_guard.non_finite.",
+        10,
+        low=1,
+    )
+    collapse_every_steps: int = option(
+        "Steps between two measurements of feature spread and entropy; 0: none.", 100, low=0
+    )
+
+
+@dataclass
+class RegressionGuardConfig:
+    """What happens when training does harm: back to the last good checkpoint with a lower learning rate, or a stop."""
+
+    when: Literal["auto", "always", "never"] = option(
+        "Whether kNN scores below that of step 0 count; auto: with the warm start. Needs the monitor.", "auto"
+    )
+    margin: float = option(
+        "How far the metric may fall below that of step 0; less than its noise never counts.", 0.02, low=0
+    )
+    non_finite: bool = option("Roll back after health.max_skipped_steps non-finite steps in a row as well.", False)
+    rollbacks: int = option(
+        "How often the run rolls back before it stops; 0 stops at once.", 2, low=0, was="roll_backs"
+    )
+    lr_factor: float = option("Each time the learning rate is multiplied by this.", 0.3, above=0, high=1)
+
+    def is_on(self, warm_start: bool) -> bool:
+        return self.when == "always" or (self.when == "auto" and warm_start)
+
+
+def _cleaned() -> EvalConfig:
+    """Pictures as training frames are: on Kvasir the position box stands on some classes and gives them away."""
+    config = EvalConfig()
+    config.data.clean = True
+    return config
+
+
+@dataclass
+class MonitorConfig:
+    """kNN evaluation during training."""
+
+    mode: Literal["none", "inline", "watch"] = option(
+        "inline: training pauses and its ranks evaluate. watch: `python -m eval_knn --watch RUN` runs beside it, and "
+        "training only reads its results.",
+        "none",
+    )
+    every_steps: int = option("Steps between two evaluations; each has its checkpoint.", 1000, low=1)
+    early_stopping: bool = option("End the run when evaluation.selection's patience is used up.", True)
+    evaluation: EvalConfig = option("Data, split and selection, as for `python -m eval_knn`.", _cleaned())
 
 
 @dataclass

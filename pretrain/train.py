@@ -6,31 +6,31 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from backbone import Preprocessing
+from panendofm.backbone import Preprocessing
+from panendofm.records.run import EXIT_REQUEUE, CheckpointInfo, RunFolder
+from panendofm.runtime.console import log_to, say, warn
+from panendofm.runtime.errors import UserError
+from pretrain.build import starting_objective
 from pretrain.config import PretrainConfig
 from pretrain.data.loader import LoadedBatch, Loader, RankBatches, order_of, shards_of
-from pretrain.data.requests import Requests
-from pretrain.judging.health import SkippedSteps, collapse_figures
-from pretrain.judging.monitor import Monitor, Verdict
-from pretrain.judging.regression_guard import RollbackCause
-from pretrain.judging.rollback import Rollbacks
+from pretrain.data.order.batch_sampler import Requests
+from pretrain.monitoring.health import SkippedSteps, collapse_figures
+from pretrain.monitoring.monitor import Monitor, Verdict
+from pretrain.monitoring.regression_guard import RollbackCause
+from pretrain.monitoring.rollback import Rollbacks
 from pretrain.objective.drop_path import DropPath
 from pretrain.optimizer.parameter_groups import build_optimizer
-from pretrain.optimizer.schedules import StepValues, resolve_schedule, steps_of
 from pretrain.optimizer.step import Stepper
 from pretrain.optimizer.warm_start import WarmSchedule
-from pretrain.parallel.build import starting_objective
 from pretrain.parallel.world import World, joined_world
 from pretrain.run.announce import announce
 from pretrain.run.checkpoints import CheckpointStore, training_state
+from pretrain.run.pending_metrics import RunStep, UnreadSteps
 from pretrain.run.resume import refuse_changes, refuse_other_shards, refuse_other_weights, run_lock, write_record
 from pretrain.run.retention import Retention
-from pretrain.run.signals import StopRequest, stop_signals
 from pretrain.run.step_log import StepLog
-from pretrain.run.unread_steps import RunStep, UnreadSteps
-from records.run import EXIT_REQUEUE, CheckpointInfo, RunFolder
-from runtime.console import log_to, say, warn
-from runtime.errors import UserError
+from pretrain.schedules import StepValues, resolve_schedule, steps_of
+from pretrain.signals import StopRequest, stop_signals
 
 
 def pretrain(config: PretrainConfig) -> int:

@@ -43,7 +43,7 @@ def real_images() -> Path:
 @pytest.fixture(scope="session")
 def synthetic_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the synthetic corpus (size small, seed 0), made once per session. Read it, don't change it."""
-    from data_pipeline.synthesize import synthesize
+    from panendofm.synthetic import synthesize
 
     # Workers of pytest-xdist have temporary folders below a common one: the first to come makes the corpus for all.
     common = tmp_path_factory.getbasetemp()

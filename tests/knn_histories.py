@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from eval_knn import Evaluation, paired_bootstrap
-from records.evaluation import encode_ranks
+from panendofm.records.evaluation import encode_ranks
 
 QUERIES = 1000
 

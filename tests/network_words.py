@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from backbone import VisionTransformer, ensure_torchvision, vit_config
-from backbone.networks.endofm import EndoFM
+from panendofm.backbone import VisionTransformer, ensure_torchvision, vit_config
+from panendofm.backbone.networks.endofm import EndoFM
 
 
 def write_network_words(folder: Path, golden: Path) -> dict[str, str]:

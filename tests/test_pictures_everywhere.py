@@ -16,19 +16,20 @@ from numpy.typing import NDArray
 from picture_zoo import scene, write_zoo
 from PIL import Image
 
-from atlas import measure_all
-from backbone import FeatureCache, extract_features
-from backbone.embed import ImageList, embed
-from backbone.networks import LAST, POOLINGS, find_network, reading_of
 from data_pipeline import PipelineConfig, load_config, plan
-from data_pipeline.reading import SourceReader
+from data_pipeline.screening.reading import SourceReader
 from eval_knn import EvalConfig, Evaluator
-from eval_knn.labelled_images import DataConfig, find_images
-from linear_probe.dense.maps import MapMaker, feature_maps
-from linear_probe.dense.pictures import Picture
-from linear_probe.features import features_of
-from linear_probe.samples import Sample
-from runtime.images import UnreadableImageError, decode_image
+from eval_knn.config import DataConfig
+from eval_knn.data.labeled_images import find_images
+from panendofm.atlas import measure_all
+from panendofm.atlas.samples import Sample
+from panendofm.backbone import FeatureCache, extract_features
+from panendofm.backbone.embed import ImageList, embed
+from panendofm.backbone.networks import LAST, POOLINGS, find_network, reading_of
+from panendofm.imaging.images import UnreadableImageError, decode_image
+from panendofm.linear_probe.dense.data.images import Picture
+from panendofm.linear_probe.dense.maps import MapMaker, feature_maps
+from panendofm.linear_probe.features import features_of
 
 PIXELS = find_network("pixels")
 SIDE = 32

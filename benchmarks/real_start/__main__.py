@@ -31,9 +31,9 @@ from benchmarks.real_start.experiment import (
 from benchmarks.real_start.findings import write_findings
 from benchmarks.real_start.release import make_release, stage_masks
 from launch.steps import KEEP_FREED_MEMORY
-from runtime.console import duration, say
-from runtime.errors import UserError, exit_code_of
-from runtime.files import read_json
+from panendofm.runtime.console import duration, say
+from panendofm.runtime.errors import UserError, exit_code_of
+from panendofm.runtime.files import read_json
 
 
 def main() -> None:

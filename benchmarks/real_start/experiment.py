@@ -23,7 +23,6 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from backbone import LoadedBackbone, Preprocessing, load_backbone
 from benchmarks.real_start.arms import (
     BEFORE,
     EVERY_STEPS,
@@ -42,13 +41,22 @@ from benchmarks.real_start.arms import (
 )
 from benchmarks.warm_start import source_domain
 from eval_knn import Evaluator, Result
+from panendofm.backbone import LoadedBackbone, Preprocessing, load_backbone
+from panendofm.records.evaluation import KnnDocument, encode_ranks, read_evaluations
+from panendofm.records.run import RunFolder
+from panendofm.records.shards import PrivateFolder, ShardFolder
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import (
+    atomic_directory,
+    atomic_file,
+    make_directory,
+    read_json,
+    sha256_of,
+    write_json,
+    write_text,
+)
 from pretrain import PretrainConfig, pretrain
-from records.evaluation import KnnDocument, encode_ranks, read_evaluations
-from records.run import RunFolder
-from records.shards import PrivateFolder, ShardFolder
-from runtime.config import load_config
-from runtime.errors import UserError
-from runtime.files import atomic_directory, atomic_file, make_directory, read_json, sha256_of, write_json, write_text
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 WEIGHTS = "weights/dinov2_vits14_reg4_first8_fp16.safetensors"
@@ -92,7 +100,17 @@ class Experiment:
         """Over the pictures of the pretraining, at its size."""
         if not to.exists():
             crop_px = str(self.config([]).augment.global_px)
-            _command("backbone", "recenter", str(weights), str(self.shards.path), "--to", str(to), "--crop-px", crop_px)
+            _command(
+                "panendofm",
+                "backbone",
+                "recenter",
+                str(weights),
+                str(self.shards.path),
+                "--to",
+                str(to),
+                "--crop-px",
+                crop_px,
+            )
 
     def _link_others(self) -> None:
         """A folder per class of HyperKvasir's layout (tract / category / class)."""

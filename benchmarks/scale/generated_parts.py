@@ -10,9 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_pipeline.examples import EXAMPLE_SCHEMA
-from data_pipeline.work import PART_EXAMPLES, PART_FRAMES, PART_FRAMES_BYTES, PART_PAINTED, PART_SCHEMA
-from runtime.files import write_json
+from data_pipeline.reporting.examples import EXAMPLE_SCHEMA
+from data_pipeline.screening.screen_sources import (
+    PART_EXAMPLES,
+    PART_FRAMES,
+    PART_FRAMES_BYTES,
+    PART_PAINTED,
+    PART_SCHEMA,
+)
+from panendofm.runtime.files import write_json
 
 
 def write_parts(

@@ -14,7 +14,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.leakage.guard_folder import VectorIndex, build_vector_index
+from panendofm.imaging.leakage.guard_folder import VectorIndex, build_vector_index
 
 WIDTH, WINDOWS, SYMMETRIES, THEMES = 64, 8, 8, 24
 FRAMES = 400

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scale.generated_parts import write_parts
-from data_pipeline.collecting import FrameRows, collect
-from data_pipeline.duplicates import DuplicatesConfig
-from data_pipeline.manifest import join_rows
-from data_pipeline.shards import shards_for, write_shard
-from data_pipeline.shuffle import RUN_BYTES, Shuffle, plan_shuffle, write_run
-from records.shards import shard_name
+from data_pipeline.output.manifest import join_rows
+from data_pipeline.output.merge_parts import FrameRows, collect
+from data_pipeline.output.shuffle import RUN_BYTES, Shuffle, plan_shuffle, write_run
+from data_pipeline.output.tars import shards_for, write_shard
+from data_pipeline.screening.config import DuplicatesConfig
+from panendofm.records.shards import shard_name
 
 FRAMES_PER_PART = 500
 # As many shards and runs a frame as sets of real pictures have, in proportion to their bytes.

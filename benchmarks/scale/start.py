@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pretrain.data.mapped_weights import mapped_weights
-from pretrain.data.order import DataOrder
-from pretrain.data.sample_index import index_path, write_index
-from pretrain.data.sample_runs import sort_samples
-from pretrain.data.shards import open_shards
-from records.curation import write_curation
-from records.shards import Manifest, ShardFolder, index_name, shard_name
+from panendofm.records.curation import write_curation
+from panendofm.records.shards import Manifest, ShardFolder, index_name, shard_name
+from pretrain.data.order.mapped_weights import mapped_weights
+from pretrain.data.order.order import DataOrder
+from pretrain.data.order.samples_by_video import sort_samples
+from pretrain.data.storage.sample_index import index_path, write_index
+from pretrain.data.storage.shards import open_shards
 
 CORPORA, FRAMES_PER_VIDEO, SAMPLES_PER_SHARD = 5, 500, 10_000
 BATCH, MICROGROUP = 960, 24

@@ -19,8 +19,8 @@ from pathlib import Path
 from benchmarks.warm_start.arms import ARMS
 from benchmarks.warm_start.experiment import Experiment, run_in_process
 from benchmarks.warm_start.findings import draw_curves, markdown_table
-from runtime.console import duration, say
-from runtime.files import read_json, write_text
+from panendofm.runtime.console import duration, say
+from panendofm.runtime.files import read_json, write_text
 
 TITLES = {"target": "target: synthetic endoscopy", "source": "source: drawn patterns", "real": "real endoscopy"}
 

@@ -6,17 +6,17 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from backbone import load_backbone
 from benchmarks.warm_start import source_domain, target_domain
 from benchmarks.warm_start.arms import ARMS, EVERY_STEPS, STEPS
 from benchmarks.warm_start.start import train_start, untrained
 from eval_knn import Evaluator
+from panendofm.backbone import load_backbone
+from panendofm.records.documents import as_document
+from panendofm.records.evaluation import KnnDocument, read_evaluations
+from panendofm.records.run import RunFolder
+from panendofm.runtime.config import load_config
+from panendofm.runtime.files import make_directory, write_json
 from pretrain import PretrainConfig, pretrain
-from records.documents import as_document
-from records.evaluation import KnnDocument, read_evaluations
-from records.run import RunFolder
-from runtime.config import load_config
-from runtime.files import make_directory, write_json
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 # Pictures of each class. The seeds of labelled and of unlabelled pictures differ: no picture is seen twice.

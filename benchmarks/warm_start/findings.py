@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.warm_start.arms import Arm
-from records.evaluation import decode_ranks
-from runtime.files import atomic_file
-from scoring.intervals import group_weights
+from panendofm.records.evaluation import decode_ranks
+from panendofm.runtime.files import atomic_file
+from panendofm.scoring.statistics.intervals import group_weights
 
 _BOOTSTRAP_SAMPLES = 2000
 _LEGEND_COLUMNS = 2  # names of ways are long

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.files import write_json
+from panendofm.runtime.files import write_json
 
 NAME = "shard-000000.tar"
 

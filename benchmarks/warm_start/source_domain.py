@@ -10,7 +10,7 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
-from runtime.files import atomic_directory
+from panendofm.runtime.files import atomic_directory
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from backbone import Preprocessing, VisionTransformer, ViTConfig
-from backbone.release import Export
 from benchmarks.warm_start.source_domain import CLASSES, SIDE_PX, draw_picture
+from panendofm.backbone import Preprocessing, VisionTransformer, ViTConfig
+from panendofm.backbone.release import Export
+from panendofm.runtime.console import say
+from panendofm.runtime.files import atomic_file
 from pretrain.data.batch import normalise
-from runtime.console import say
-from runtime.files import atomic_file
 
 STEPS, BATCH, PEAK_LR = 600, 64, 1e-3
 LEVELS, COLOURS_WEIGHT = 3, 2.0

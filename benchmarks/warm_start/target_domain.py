@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 
 from benchmarks.warm_start.shards import write_shard
-from data_pipeline.synthesize.labelled import FOLDER, make_labelled, plan_labelled
-from runtime.files import atomic_directory
+from panendofm.runtime.files import atomic_directory
+from panendofm.synthetic.labeled import FOLDER, make_labelled, plan_labelled
 
 SIDE_PX = 96
 

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from data_pipeline.curate.clustering import Hierarchy
+from data_pipeline.curate.config import BalanceConfig
 from data_pipeline.curate.mapped import Ints
-from runtime.config import option
 
 Weights = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-
-
-@dataclass
-class BalanceConfig:
-    """From clusters to weights."""
-
-    most_uses: float = option(
-        "A frame is seen at most so often an epoch, on the average: a cluster of a few odd frames must not fill "
-        "training. What is cut off goes to the others.",
-        16.0,
-        low=1,
-    )
 
 
 def balanced_weights(hierarchy: Hierarchy, config: BalanceConfig, kept: Bools | None = None) -> Weights:

@@ -23,44 +23,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from data_pipeline.curate.config import ClusteringConfig
 from data_pipeline.curate.mapped import CHUNK, Features, Floats, Ints
-from runtime.config import option
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
 
 # Rounds in which the first centres are drawn; in each the distances of all points are computed once.
 _START_ROUNDS = 8
 # Centres of the even half of a sample, from which the distances of all frames are measured.
 _ROUGH = 1024
-# Centroids that the coarsest level joins, at most: all distances among them are in memory.
-_JOINED_MOST = 4000
 # A gap between two joins is clear when it is so much of the highest one. Planted scenes had 0.22 or more, features
 # without structure and real pictures without clear groups 0.08 or less.
 _CLEAR_GAP = 0.15
 # FAISS is content with fewer points per centroid than it likes; more than so many do not make them better.
 _POINTS_PER_CENTROID = 256
-
-
-@dataclass
-class ClusteringConfig:
-    """Hierarchical k-means."""
-
-    finest: int = option("Clusters of the finest level; 0: one per 30 frames, at most 100,000.", 0, low=0)
-    shrink: int = option("Each level has so many times fewer clusters than the one before.", 8, low=2)
-    coarsest_most: int = option("Most clusters of the coarsest level; the data decides how many it has.", 64, low=2)
-    iterations: int = option("Iterations of k-means.", 20, low=1)
-    resamplings: int = option("How often a level is clustered again on points next to its centroids.", 3, low=0)
-    resampled_points: int = option("Points next to each centroid that take part in it.", 4, low=1)
-    sample_frames: int = option(
-        "Frames on which k-means is trained, at most: they are in memory. All frames are assigned.", 1_000_000, low=2
-    )
-
-    def levels(self, frames: int) -> list[int]:
-        """Numbers of clusters, the finest first; of the last level it is an upper bound."""
-        finest = self.finest or min(max(frames // 30, 2), 100_000)
-        counts = [max(1, min(finest, frames))]
-        while counts[-1] > _JOINED_MOST:
-            counts.append(counts[-1] // self.shrink)
-        return [*counts, self.coarsest_most]
 
 
 @dataclass(frozen=True)

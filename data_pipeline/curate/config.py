@@ -6,11 +6,56 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from data_pipeline.config import RayConfig
-from data_pipeline.curate.balance import BalanceConfig
-from data_pipeline.curate.clustering import ClusteringConfig
-from data_pipeline.curate.duplicates import NearDuplicatesConfig
-from records.curation import CurationFolder
-from runtime.config import option
+from panendofm.records.curation import CurationFolder
+from panendofm.runtime.config import option
+
+# Centroids that the coarsest level joins, at most: all distances among them are in memory.
+_MOST_JOINED_CENTROIDS = 4000
+
+
+@dataclass
+class NearDuplicatesConfig:
+    """Frames that show what another one shows."""
+
+    remove: bool = option("Give all near-duplicates but one the weight 0.", True)
+    precision: float = option("Wanted share of right matches among those above the threshold.", 0.99, above=0, high=1)
+    seconds: float = option("Frames of one video that lie at most so far apart show the same.", 2.0, above=0)
+    lowest_similarity: float = option("Frames of less cosine similarity are never duplicates.", 0.9, low=0, high=1)
+
+
+@dataclass
+class ClusteringConfig:
+    """Hierarchical k-means."""
+
+    finest: int = option("Clusters of the finest level; 0: one per 30 frames, at most 100,000.", 0, low=0)
+    shrink: int = option("Each level has so many times fewer clusters than the one before.", 8, low=2)
+    coarsest_most: int = option("Most clusters of the coarsest level; the data decides how many it has.", 64, low=2)
+    iterations: int = option("Iterations of k-means.", 20, low=1)
+    resamplings: int = option("How often a level is clustered again on points next to its centroids.", 3, low=0)
+    resampled_points: int = option("Points next to each centroid that take part in it.", 4, low=1)
+    sample_frames: int = option(
+        "Frames on which k-means is trained, at most: they are in memory. All frames are assigned.", 1_000_000, low=2
+    )
+
+    def levels(self, frames: int) -> list[int]:
+        """Numbers of clusters, the finest first; of the last level it is an upper bound."""
+        finest = self.finest or min(max(frames // 30, 2), 100_000)
+        counts = [max(1, min(finest, frames))]
+        while counts[-1] > _MOST_JOINED_CENTROIDS:
+            counts.append(counts[-1] // self.shrink)
+        return [*counts, self.coarsest_most]
+
+
+@dataclass
+class BalanceConfig:
+    """From clusters to weights."""
+
+    most_uses: float = option(
+        "A frame is seen at most so often an epoch, on the average: a cluster of a few odd frames must not fill "
+        "training. What is cut off goes to the others.",
+        16.0,
+        low=1,
+    )
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_pipeline.cost import Conditions
-from data_pipeline.curate.clustering import ClusteringConfig
+from data_pipeline.curate.config import ClusteringConfig
 
 # A network reaches so much of a core's speed in matrix products: ViT-S/14 and ViT-B/14 at 224 px, one thread.
 NETWORK_EFFICIENCY = 0.85

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from data_pipeline.curate.config import NearDuplicatesConfig
 from data_pipeline.curate.mapped import Features, Floats, Ints
-from runtime.config import option
 
 Times = NDArray[np.float64]
 
@@ -22,16 +22,6 @@ Times = NDArray[np.float64]
 _BLOCK, _OTHERS = 1024, 4096
 # Fewer right matches than this say nothing about a precision of 0.99.
 _FEWEST = 100
-
-
-@dataclass
-class NearDuplicatesConfig:
-    """Frames that show what another one shows."""
-
-    remove: bool = option("Give all near-duplicates but one the weight 0.", True)
-    precision: float = option("Wanted share of right matches among those above the threshold.", 0.99, above=0, high=1)
-    seconds: float = option("Frames of one video that lie at most so far apart show the same.", 2.0, above=0)
-    lowest_similarity: float = option("Frames of less cosine similarity are never duplicates.", 0.9, low=0, high=1)
 
 
 @dataclass(frozen=True)

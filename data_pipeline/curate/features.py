@@ -20,16 +20,16 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from backbone import extract_features
-from backbone.networks import find_network
 from data_pipeline.cluster import ray_session, run_tasks, tasks_on_gpus
 from data_pipeline.config import RayConfig
 from data_pipeline.curate.mapped import Features
-from records.shards import ShardFolder, index_name, read_index
-from runtime.console import say, track
-from runtime.errors import UserError
-from runtime.files import atomic_file, make_directory, read_text
-from runtime.images import open_image
+from panendofm.backbone import extract_features
+from panendofm.backbone.networks import find_network
+from panendofm.imaging.images import open_image
+from panendofm.records.shards import ShardFolder, index_name, read_index
+from panendofm.runtime.console import say, track
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import atomic_file, make_directory, read_text
 
 _BATCH = 32
 _GPU_READERS = 4  # threads that read pictures for one GPU

@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from backbone import extract_features
-from backbone.networks import find_network
 from data_pipeline.curate.config import CurateConfig
 from data_pipeline.curate.features import Frames, frame_features, unit_rows
 from data_pipeline.curate.mapped import Features
-from data_pipeline.examples import thumbnail
-from records.curation import CurationFolder
-from runtime import pages
-from runtime.config import load_config
-from runtime.console import say
-from runtime.errors import UserError
-from runtime.files import write_text
-from runtime.images import open_image
+from data_pipeline.reporting.examples import thumbnail
+from panendofm.backbone import extract_features
+from panendofm.backbone.networks import find_network
+from panendofm.imaging.images import open_image
+from panendofm.records.curation import CurationFolder
+from panendofm.reports import pages
+from panendofm.runtime.config import load_config
+from panendofm.runtime.console import say
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import write_text
 
 _STYLE = "figure { display: inline-block; margin: 0.25rem; } img { height: 7rem; }"
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from data_pipeline.curate.features import Frames
 from data_pipeline.curate.rows import codes
-from data_pipeline.examples import thumbnail
-from runtime import pages
-from runtime.files import write_text
+from data_pipeline.reporting.examples import thumbnail
+from panendofm.reports import pages
+from panendofm.runtime.files import write_text
 
 Ints = NDArray[np.integer]
 Weights = NDArray[np.float64]

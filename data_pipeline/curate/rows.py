@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from records.shards import ShardFolder
-from runtime.errors import UserError
-from runtime.parquet_files import read_parquet
+from panendofm.records.shards import ShardFolder
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.parquet_files import read_parquet
 
 _COLUMNS = ("shard", "key", "corpus", "organ", "video", "source", "seconds")
 # Few different texts: each is held once.

@@ -19,11 +19,11 @@ from data_pipeline.curate.features import frame_features
 from data_pipeline.curate.mapped import Features
 from data_pipeline.curate.page import write_page
 from data_pipeline.curate.rows import frame_rows, videos_and_seconds
-from records.curation import CurationFolder, write_curation
-from runtime.config import save_config
-from runtime.console import say
-from runtime.files import make_directory, remove_leftovers
-from runtime.locks import directory_lock
+from panendofm.records.curation import CurationFolder, write_curation
+from panendofm.runtime.config import save_config
+from panendofm.runtime.console import say
+from panendofm.runtime.files import make_directory, remove_leftovers
+from panendofm.runtime.locks import directory_lock
 
 
 def curate(shards: Path, config: CurateConfig) -> CurationFolder:

@@ -1,5 +1,5 @@
 """Frames of a video, by one small interface: `frames_of(path, config)`."""
 
-from data_pipeline.decode.interface import DecodeConfig, DecodeError, Frame, frames_of, probe_frames
+import lazy_loader
 
-__all__ = ["DecodeConfig", "DecodeError", "Frame", "frames_of", "probe_frames"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

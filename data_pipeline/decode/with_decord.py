@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_pipeline.decode.interface import DecodeConfig, DecodeError, Frame, Picker
-from runtime.errors import UserError
+from data_pipeline.decode.config import DecodeConfig
+from data_pipeline.decode.interface import DecodeError, Frame, Picker
+from panendofm.runtime.errors import UserError
 
 
 def frames_of(path: Path, config: DecodeConfig) -> Iterator[Frame]:

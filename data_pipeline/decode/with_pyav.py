@@ -19,7 +19,8 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
-from data_pipeline.decode.interface import EARLY_SECONDS, DecodeConfig, DecodeError, Frame, Picker
+from data_pipeline.decode.config import DecodeConfig
+from data_pipeline.decode.interface import EARLY_SECONDS, DecodeError, Frame, Picker
 
 # Packets kept back at most. A longer group of pictures is decoded as it comes: memory stays bounded.
 _MAX_WAITING = 600

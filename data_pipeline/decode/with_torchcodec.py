@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data_pipeline.decode.interface import EARLY_SECONDS, DecodeConfig, DecodeError, Frame, Picker
-from runtime.errors import UserError
+from data_pipeline.decode.config import DecodeConfig
+from data_pipeline.decode.interface import EARLY_SECONDS, DecodeError, Frame, Picker
+from panendofm.runtime.errors import UserError
 
 _ERRORS = (RuntimeError, ValueError, IndexError)
 

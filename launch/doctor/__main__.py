@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from launch.doctor.examine import DoctorFolder, examine
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import exit_code_of
 from pretrain import PretrainConfig
-from runtime.config import load_config
-from runtime.errors import exit_code_of
 
 
 def main() -> None:

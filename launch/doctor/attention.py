@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backbone import (
+from launch.doctor.rows import Row, judged
+from panendofm.backbone import (
     BACKENDS,
     Backend,
     Execution,
@@ -22,7 +23,6 @@ from backbone import (
     vit_config,
     why_unavailable,
 )
-from launch.doctor.rows import Row, judged
 from pretrain.selftest import golden_step_errors
 
 GOLDEN = Path(__file__).resolve().parent / "golden"

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import torch
 
-from launch.cluster import ClusterConfig
 from launch.control import cancel_run
 from launch.doctor.examine import DoctorFolder
 from launch.doctor.report import collect, print_findings, write_report
 from launch.doctor.rows import read_notes
-from launch.stages import StageJob, doctor_job
+from launch.jobs.cluster import ClusterConfig
+from launch.jobs.stages import StageJob, doctor_job
+from launch.jobs.submit import submit
 from launch.status import JobState, is_live, job_state
-from launch.submit import submit
+from panendofm.runtime.config import CONFIGS, load_config
+from panendofm.runtime.console import duration, say
+from panendofm.runtime.errors import UserError
 from pretrain import PretrainConfig
 from pretrain.selftest import write_pictures
-from runtime.config import CONFIGS, load_config
-from runtime.console import duration, say
-from runtime.errors import UserError
 
 DEFAULT_CONFIG = CONFIGS / "pretrain" / "doctor.yaml"
 EXIT_FAILED = 1

@@ -10,7 +10,7 @@ import torch
 
 from launch.doctor.attention import check_attention
 from launch.doctor.file_system import check_file_system
-from launch.doctor.neighbours import check_neighbours
+from launch.doctor.neighbors import check_neighbours
 from launch.doctor.ranks import (
     PARAMETERS_TRAVEL,
     check_collectives,
@@ -22,8 +22,7 @@ from launch.doctor.ranks import (
 from launch.doctor.rows import Notes
 from launch.doctor.training import check_training
 from launch.doctor.versions import check_versions
-from pretrain import PretrainConfig, requirements_of
-from pretrain.selftest import joined_world, place_of_process
+from pretrain import PretrainConfig, joined_world, place_of_process, requirements_of
 
 # A rank that does not answer for so long is lost: the doctor waits for nobody longer.
 _TIMEOUT_SECONDS = 180.0

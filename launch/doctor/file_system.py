@@ -12,10 +12,10 @@ from pathlib import Path
 
 from launch.doctor.page_cache import unflushed_pages
 from launch.doctor.rows import Row, judged
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import atomic_directory, make_directory, sync_directory, write_bytes
+from panendofm.runtime.locks import directory_lock, has_flock
 from pretrain import PretrainConfig, Requirements
-from runtime.errors import UserError
-from runtime.files import atomic_directory, make_directory, sync_directory, write_bytes
-from runtime.locks import directory_lock, has_flock
 
 _OLD, _NEW = b"old" * 1000, b"new" * 1000
 _BLOCK, _BLOCKS = 1 << 20, 64
@@ -27,8 +27,8 @@ _REFUSED = 3
 _ANOTHER_PROCESS = f"""
 import sys
 sys.path[:0] = {sys.path!r}
-from runtime.errors import UserError
-from runtime.locks import directory_lock
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.locks import directory_lock
 try:
     with directory_lock(sys.argv[1]):
         pass

@@ -16,9 +16,10 @@ import torch.distributed as dist
 
 from launch.doctor.file_system import NO_FLOCK_FOUND, NO_FLOCK_REMEDY, held_elsewhere
 from launch.doctor.rows import Row, judged
-from pretrain.selftest import RunFigures, World, differences, sharding_config, train
-from runtime.files import make_directory, write_text
-from runtime.locks import directory_lock, has_flock
+from panendofm.runtime.files import make_directory, write_text
+from panendofm.runtime.locks import directory_lock, has_flock
+from pretrain import World
+from pretrain.selftest import RunFigures, differences, sharding_config, train
 
 # How parameters lie over ranks, their type, and over how many ranks one copy is sharded.
 Mode = tuple[str, str, int | None]

@@ -17,9 +17,9 @@ from typing import Any
 from launch.doctor.examine import FAMILIES, DoctorFolder
 from launch.doctor.rows import ORDER, RankNotes, Row, Status, read_notes
 from launch.doctor.versions import DISTRIBUTION
+from panendofm.runtime.console import say
+from panendofm.runtime.files import write_json
 from pretrain import PretrainConfig
-from runtime.console import say
-from runtime.files import write_json
 
 FORMAT = 1
 # Sections of a config in which no name or path can stand.

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from runtime.errors import UserError, naming_path
-from runtime.files import make_directory, read_json_lines
+from panendofm.runtime.errors import UserError, naming_path
+from panendofm.runtime.files import make_directory, read_json_lines
 
 Status = Literal["pass", "skip", "warn", "fail"]
 # From good to bad: of several ranks the worst counts.

@@ -12,9 +12,9 @@ import torch
 from launch.doctor.page_cache import unflushed_pages
 from launch.doctor.ranks import ranks_of
 from launch.doctor.rows import Row, judged
-from pretrain import GPUS, REFERENCE_EFFICIENCY, PretrainConfig, Requirements, requirements_of
-from pretrain.selftest import RunFigures, Training, World
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
+from pretrain import GPUS, REFERENCE_EFFICIENCY, PretrainConfig, Requirements, World, requirements_of
+from pretrain.selftest import RunFigures, Training
 
 STEPS = 10
 _FEW_STEPS = 4

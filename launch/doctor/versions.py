@@ -13,7 +13,7 @@ import torch
 from packaging.requirements import Requirement
 
 from launch.doctor.rows import Row, judged
-from runtime.machine import processor_name
+from panendofm.runtime.machine import processor_name
 
 DISTRIBUTION = "panendofm"
 _FAISS = re.compile(r"faiss[-_](cpu|gpu.*)", re.IGNORECASE)

@@ -1,5 +1,5 @@
 """`report.html` of a run: one page that opens without a network."""
 
-from launch.report.page import write_report
+import lazy_loader
 
-__all__ = ["write_report"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launch.jobs import events_of, jobs_of
+from launch.jobs.record import events_of, jobs_of
 from launch.progress import Progress, progress_of
 from launch.status import JobState, states_of
-from records.evaluation import (
+from panendofm.records.evaluation import (
     DEFAULT_METRIC,
     METRICS,
     KnnDocument,
@@ -19,12 +19,12 @@ from records.evaluation import (
     read_selection,
     split_metric,
 )
-from records.metrics import read_metrics
-from records.run import RunFolder, patch_pictures, read_checkpoint_info
-from records.shards import Certificate, Manifest, ShardFolder
-from runtime.errors import UserError
-from runtime.files import read_text
-from runtime.yaml_files import parse_yaml
+from panendofm.records.metrics import read_metrics
+from panendofm.records.run import RunFolder, patch_pictures, read_checkpoint_info
+from panendofm.records.shards import Certificate, Manifest, ShardFolder
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import read_text
+from panendofm.runtime.yaml_files import parse_yaml
 
 
 @dataclass(frozen=True)

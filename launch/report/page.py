@@ -9,15 +9,15 @@ from pathlib import Path
 
 from launch.report.charts import chart
 from launch.report.collect import Picture, RunData, Series, collect, knn_series, metric_series
-from records.documents import as_document
-from records.evaluation import SelectionDocument, split_metric
-from records.run import RunFolder, step_name
-from records.shards import Certificate, Manifest
-from runtime import pages
-from runtime.console import duration
-from runtime.files import write_text
-from runtime.names import without_folders
-from runtime.pages import details, section, table, text
+from panendofm.records.documents import as_document
+from panendofm.records.evaluation import SelectionDocument, split_metric
+from panendofm.records.run import RunFolder, step_name
+from panendofm.records.shards import Certificate, Manifest
+from panendofm.reports import pages
+from panendofm.reports.pages import details, section, table, text
+from panendofm.runtime.console import duration
+from panendofm.runtime.files import write_text
+from panendofm.runtime.names import without_folders
 
 _STYLE = """
 .cards, .charts, .pictures { display: grid; gap: 0.75rem; }

@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from records.evaluation import read_selection
-from records.run import RunFolder, patch_picture
-from runtime.console import say, warn
-from runtime.errors import UserError
-from runtime.files import make_directory
-from runtime.yaml_files import read_yaml
+from panendofm.records.evaluation import read_selection
+from panendofm.records.run import RunFolder, patch_picture
+from panendofm.runtime.console import say, warn
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import make_directory
+from panendofm.runtime.yaml_files import read_yaml
 
 IMAGES = 4
 
@@ -35,8 +35,8 @@ def draw_pictures(run: RunFolder) -> None:
 
 def _draw_patches(run: RunFolder, images: list[Path]) -> None:
     """Here and not by a command each, which would import torch for longer than it draws. What can't be is left out."""
-    from backbone.networks import find_network
-    from backbone.pictures import show
+    from panendofm.backbone.networks import find_network
+    from panendofm.backbone.visualize import show
 
     for step in reversed(run.steps()):
         out = patch_picture(run, step)

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from panendofm.runtime.errors import UserError
 from pretrain.data.augment.photometric import PhotometricPlan, coloured
 from pretrain.data.masking import BoolArray
-from runtime.errors import UserError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

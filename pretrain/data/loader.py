@@ -5,68 +5,27 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
+from panendofm.runtime.errors import UserError
 from pretrain.data.augment import AugmentConfig, AugmentParams, prepare_jpeg
 from pretrain.data.augment.cpu import Crops
 from pretrain.data.augment.photometric import plan_of
 from pretrain.data.batch import Batch, collate
-from pretrain.data.mapped_weights import mapped_weights
-from pretrain.data.masking import MaskConfig, masks_of_batch
-from pretrain.data.order import DataOrder
-from pretrain.data.requests import BatchConfig, Request, Requests
-from pretrain.data.shard_cache import CacheConfig, FetchAhead
-from pretrain.data.shards import ShardSet, UnreadableSampleError, open_shards
-from pretrain.run.signals import ignore_stop_signals
-from records.curation import SUFFIX
-from runtime.config import option, required
-from runtime.errors import UserError
+from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
+from pretrain.data.masking import masks_of_batch
+from pretrain.data.order.batch_sampler import Request, Requests
+from pretrain.data.order.mapped_weights import mapped_weights
+from pretrain.data.order.order import DataOrder
+from pretrain.data.storage.shard_cache import FetchAhead
+from pretrain.data.storage.shards import ShardSet, UnreadableSampleError, open_shards
+from pretrain.signals import ignore_stop_signals
 
 # Unreadable samples in a row, at one position, after which the shards are given up on.
 _SUBSTITUTES = 10
-
-
-@dataclass
-class DataConfig:
-    """Where the samples are and how they are read."""
-
-    shards: str = required(
-        "Folder of WebDataset shards, or an address: s3://BUCKET/FOLDER, https://SERVER/FOLDER; then with a cache."
-    )
-    weights: Any = option(
-        "Share of each corpus in what is seen, by name; or a curation.parquet with a weight for each sample; "
-        "empty: every sample once.",
-        {},
-        low=0,
-    )
-    workers: int = option("Processes per rank that read and augment; 0: the training process itself.", 4, low=0)
-    prefetch_batches: int = option("Batches that each worker prepares ahead.", 2, low=1)
-    window_shards: int | None = option(
-        "Shards that are visited at a time: the order is shuffled within windows of so many; null: within an epoch. "
-        "A part of the order, so a run keeps it.",
-        None,
-        low=1,
-    )
-    index: str | None = option(
-        "Folder for the memory-mapped index of all samples, which is built once per shard set and shared by the ranks "
-        "of a node; null: panendofm/pretrain in the user's cache folder.",
-        None,
-    )
-    cache: CacheConfig = option("Whole shards on a local disk, for slow or remote storage.", CacheConfig())
-
-    def check(self) -> None:
-        if isinstance(self.weights, str) and self.weights.endswith(SUFFIX):
-            return
-        numbers = self.weights.values() if isinstance(self.weights, dict) else [None]
-        if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
-            raise UserError(
-                f"data.weights is {self.weights!r}; write a number for each corpus, such as {{ers: 2.0}}, or the name "
-                f"of a file that ends in {SUFFIX}."
-            )
 
 
 @dataclass

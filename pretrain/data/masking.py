@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from pretrain.data.config import MaskConfig
 from pretrain.randomness import numpy_generator
-from runtime.config import option
-from runtime.errors import UserError
 
 BoolArray = npt.NDArray[np.bool_]
 
 _SMALLEST_BLOCK_PATCHES = 4
 _LOWEST_ASPECT = 0.3
 _TRIES_PER_BLOCK = 10
-
-
-@dataclass
-class MaskConfig:
-    """How much is masked."""
-
-    crop_probability: float = option("Share of the global crops that get a mask.", 0.5, low=0, high=1)
-    ratio_min: float = option("Smallest share of a masked crop's patches.", 0.1, low=0, below=1)
-    ratio_max: float = option("Largest share of a masked crop's patches.", 0.5, low=0, below=1)
-
-    def check(self) -> None:
-        if self.ratio_min > self.ratio_max:
-            raise UserError(f"masks.ratio_min={self.ratio_min} must not be above masks.ratio_max={self.ratio_max}.")
 
 
 def masks_of_step(

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from backbone import Tokens
+from panendofm.backbone import Tokens
 
 
 def gram_loss(student: Tensor, anchor: Tensor) -> Tensor:

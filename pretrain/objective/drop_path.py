@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from backbone import ViTConfig, draw_subsets
+from panendofm.backbone import ViTConfig, draw_subsets
 from pretrain.randomness import torch_generator
 
 

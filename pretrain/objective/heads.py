@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import overload
 
@@ -12,18 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pretrain.objective.config import HeadConfig
 from pretrain.objective.prototype_loss import Against, prototype_loss
-from runtime.config import option
-
-
-@dataclass
-class HeadConfig:
-    """Sizes of a head; the defaults are those of the reference's ViT-L/14 recipe for DINO."""
-
-    prototypes: int = option("Number of prototypes, the width of the output.", 131072, low=1)
-    bottleneck: int = option("Width of the layer before the prototypes.", 384, low=1)
-    layers: int = option("Linear layers before the prototypes.", 3, low=1)
-    hidden: int = option("Width of the hidden layers.", 2048, low=1)
 
 
 class PrototypeLayer(nn.Module):

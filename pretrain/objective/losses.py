@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from panendofm.runtime.errors import UserError
 from pretrain.objective.prototype_loss import Against
 from pretrain.parallel.collectives import gather_rows, rank
-from runtime.errors import UserError
 
 _EPSILON = 1e-8
 # Two unit vectors nearer than this are the same frame. KoLeo's force is 1/distance: below the floor it is rounding

@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from backbone import Execution, Tokens, VisionTransformer, ViTConfig
+from panendofm.backbone import Execution, Tokens, VisionTransformer, ViTConfig
+from panendofm.runtime.config import check_config
+from panendofm.runtime.errors import UserError
 from pretrain.data.batch import Batch
 from pretrain.objective.anchors import feature_loss, gram_loss
+from pretrain.objective.config import ObjectiveConfig
 from pretrain.objective.ema import update_ema
-from pretrain.objective.heads import HeadConfig, ProjectionHead
+from pretrain.objective.heads import ProjectionHead
 from pretrain.objective.losses import dino_global, dino_local, ibot, koleo_loss
 from pretrain.objective.prototype_loss import Against
 from pretrain.objective.targets import Centering, SinkhornKnopp
-from pretrain.optimizer.schedules import Ramp
-from runtime.config import check_config, option
-from runtime.errors import UserError
+from pretrain.schedules import Ramp
 
 _RECIPE = Ramp()
-
-
-@dataclass
-class ObjectiveConfig:
-    """The defaults are the reference's ViT-L/14 recipe; what the reference lacks is off."""
-
-    dino_head: HeadConfig = option("Head of the cls tokens.", HeadConfig(prototypes=131072, bottleneck=384))
-    ibot_head: HeadConfig = option("Head of the patches.", HeadConfig(prototypes=131072, bottleneck=256))
-    separate_ibot_head: bool = option("false: patches use the DINO head, and ibot_head is ignored.", True)
-    targets: Literal["sinkhorn", "centering"] = option("How teacher scores become targets.", "sinkhorn")
-    dino_weight: float = option("Weight of the DINO losses.", 1.0, low=0)
-    ibot_weight: float = option("Weight of the iBOT loss.", 1.0, low=0)
-    koleo_weight: float = option("Weight of the KoLeo loss of each global crop.", 0.1, low=0)
-    koleo_across_ranks: bool = option("Look for KoLeo's nearest neighbour on all ranks (from DINOv3).", False)
-    gram_weight: float = option("Weight of Gram anchoring to the starting weights (from DINOv3); 0 is off.", 0.0, low=0)
-    feature_weight: float = option("Weight of matching the starting weights' features; 0 is off.", 0.0, low=0)
-    # No float16: its small gradients would need loss scaling, which bfloat16's range makes needless.
-    compute_type: Literal["float32", "bfloat16"] = option(
-        "Type of the matrix products (autocast). Losses are fp32 always.", "float32"
-    )
-
-    @property
-    def anchored(self) -> bool:
-        """Whether the starting weights are kept as a third network."""
-        return self.gram_weight > 0 or self.feature_weight > 0
 
 
 class Objective(nn.Module):

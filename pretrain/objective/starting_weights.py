@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from panendofm.runtime.errors import UserError
 from pretrain.objective.objective import Objective
-from runtime.errors import UserError
 
 REGISTERS_KEY = "register_tokens"
 

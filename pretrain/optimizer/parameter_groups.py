@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from pretrain.optimizer.adamw import ShardedAdamW
-from pretrain.optimizer.schedules import StepValues
-from runtime.config import option
+from pretrain.optimizer.config import OptimizerConfig
+from pretrain.schedules import StepValues
 
 _BLOCK = re.compile(r"backbone\.blocks\.(\d+)\.")
 _FIRST_LAYER = ("patch_embed", "pos_embed", "cls_token", "mask_token", "register_tokens")
-
-
-@dataclass
-class OptimizerConfig:
-    layerwise_decay: float = option(
-        "Learning rate falls by this factor per block towards the input.", 1.0, above=0, high=1
-    )
-    patch_embed_lr_multiplier: float = option("Further factor for the patch embedding.", 0.2, low=0)
-    beta1: float = option("AdamW's first beta.", 0.9, low=0, below=1)
-    beta2: float = option("AdamW's second beta.", 0.999, low=0, below=1)
-    epsilon: float = option("AdamW's epsilon.", 1e-8, above=0)
-    clip_norm: float = option("Largest gradient norm of each student submodule.", 3.0, above=0)
 
 
 class Multipliers(NamedTuple):

@@ -16,9 +16,9 @@ from pretrain.objective.targets import Centering
 from pretrain.optimizer.adamw import ShardedAdamW
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.parameter_groups import set_step_values
-from pretrain.optimizer.schedules import StepValues
 from pretrain.parallel.collectives import sum_over_ranks
 from pretrain.parallel.world import World
+from pretrain.schedules import StepValues
 
 
 @dataclass(frozen=True)

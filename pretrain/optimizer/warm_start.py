@@ -13,75 +13,15 @@ Everything is a function of the step and of one recorded fact: the step at which
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from pretrain.objective.objective import ObjectiveConfig
-from pretrain.optimizer.schedules import Ramp, ResolvedSchedule, StepValues, parse_duration, steps_of
-from runtime.config import option
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
+from pretrain.optimizer.config import WarmStartConfig
+from pretrain.schedules import Ramp, ResolvedSchedule, StepValues, steps_of
 
 # Share of the heads' phase over which their learning rate rises from 0.
 _HEADS_WARMUP = 0.1
-
-
-@dataclass
-class WarmStartConfig:
-    """The start from a backbone without heads. Each part can be left out."""
-
-    when: Literal["auto", "always", "never"] = option("auto: when the run starts from init.weights.", "auto")
-    heads: str = option("Longest time for which the heads train alone; '0 steps' leaves it out.", "1 official epochs")
-    heads_plateau: float = option(
-        "End it when the loss falls by less than this share from one window to the next; 0: not before its time.",
-        0.0,
-        low=0,
-        below=1,
-    )
-    heads_window: str = option("Length of such a window.", "100 steps")
-    heads_lr: float | None = option(
-        "Learning rate of the heads while they train alone, scaled as base_lr; null: schedule.base_lr.", None, above=0
-    )
-    ramp: str = option(
-        "Time over which the recipe is ramped up afterwards; '0 steps': at once.", "4 official epochs", was="ease"
-    )
-    ramp_lr: bool = option("Raise the backbone's learning rate from 0.", True, was="ease_lr")
-    ramp_weight_decay: bool = option("Raise the backbone's weight decay from 0.", True, was="ease_weight_decay")
-    ramp_teacher: bool = option("Lower the momentum of the teacher's backbone from 1.", True, was="ease_teacher")
-    ramp_drop_path: bool = option("Raise drop path from 0.", True, was="ease_drop_path")
-    ramp_ibot: bool = option("Raise the weight of the iBOT loss from 0.", True, was="ease_ibot")
-    ramp_layer_decay: float = option(
-        "Further factor on the learning rate per block towards the input, at first; moves to 1. 1 leaves it out.",
-        0.7,
-        was="ease_layer_decay",
-        above=0,
-        high=1,
-    )
-    anchor: Literal["features", "gram", "none"] = option("What is held near the starting weights.", "features")
-    anchor_weight: float = option("Weight of the anchor's loss.", 1.0, low=0)
-    anchor_fade: str | None = option(
-        "Time after the heads' phase in which the anchor fades to 0; null: it stays.", None
-    )
-
-    def check(self) -> None:
-        for name in ("heads", "heads_window", "ramp", "anchor_fade"):
-            if getattr(self, name) is not None:
-                parse_duration(f"warm_start.{name}", getattr(self, name))
-
-    def is_on(self, starts_from_weights: bool) -> bool:
-        return self.when == "always" or (self.when == "auto" and starts_from_weights)
-
-    def anchored(self, objective: ObjectiveConfig) -> ObjectiveConfig:
-        """The objective with the warm start's anchor in it."""
-        if self.anchor == "none" or self.anchor_weight == 0:
-            return objective
-        key = "feature_weight" if self.anchor == "features" else "gram_weight"
-        if getattr(objective, key) > 0:
-            raise UserError(
-                f"objective.{key} and warm_start.anchor={self.anchor} are the same loss; leave one of them out."
-            )
-        if key == "feature_weight":
-            return replace(objective, feature_weight=self.anchor_weight)
-        return replace(objective, gram_weight=self.anchor_weight)
 
 
 class HeadsPhase:

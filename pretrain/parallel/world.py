@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from runtime.errors import EXIT_USER_ERROR, UserError
+from panendofm.runtime.errors import EXIT_USER_ERROR, UserError
 
 # How often ranks make sure that all are there.
 _HEARTBEAT_SECONDS = 5.0

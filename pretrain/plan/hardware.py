@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
 
 # Share of the peak that the DINOv2 authors' training reached: 70 images/s per A100 for ViT-L/14, at 1.37 TFLOP each.
 REFERENCE_EFFICIENCY = 0.31

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from backbone import VisionTransformer, ViTConfig
+from panendofm.backbone import VisionTransformer, ViTConfig
 from pretrain.config import PretrainConfig
-from pretrain.objective.heads import HeadConfig
-from pretrain.objective.objective import Objective, ObjectiveConfig
+from pretrain.objective.config import HeadConfig, ObjectiveConfig
+from pretrain.objective.objective import Objective
 from pretrain.objective.prototype_loss import CHUNK
-from pretrain.parallel.sharding import ShardingConfig, is_left_whole, shard_group_size, torch_type_of
+from pretrain.parallel.config import ShardingConfig
 from pretrain.plan.rows import Rows
+from pretrain.sharding import is_left_whole, shard_group_size, torch_type_of
 
 _FLOAT_BYTES = 4
 _CHUNKS_AT_A_TIME = 3  # scores, their exponentials, the targets of the rows

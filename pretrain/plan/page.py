@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from panendofm.runtime.console import duration, say, warn
 from pretrain.plan.hardware import REFERENCE_EFFICIENCY
 from pretrain.plan.plan import ASSUMED_IMAGE_BYTES, Plan
 from pretrain.plan.requirements import print_requirements
-from runtime.console import duration, say, warn
 
 
 def print_plan(plan: Plan) -> None:

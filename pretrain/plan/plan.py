@@ -10,13 +10,13 @@ import cv2
 import numpy as np
 import torch
 
+from panendofm.runtime.errors import UserError
 from pretrain.config import PretrainConfig
 from pretrain.data.augment import prepare_jpeg
-from pretrain.data.shards import open_shards
-from pretrain.optimizer.schedules import steps_of
+from pretrain.data.storage.shards import open_shards
 from pretrain.plan.hardware import REFERENCE_EFFICIENCY, Gpu
 from pretrain.plan.requirements import Requirements, requirements_of
-from runtime.errors import UserError
+from pretrain.schedules import steps_of
 
 # Left free on a GPU: the CUDA context, NCCL's buffers, and gaps between tensors.
 CUDA_CONTEXT_GB, FRAGMENTATION = 1.5, 0.08

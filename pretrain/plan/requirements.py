@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
+from panendofm.runtime.console import say, table
 from pretrain.config import PretrainConfig
 from pretrain.objective.objective import Objective
 from pretrain.plan.memory import MemoryEstimate, memory_of
 from pretrain.plan.parameters import Parameters, count_parameters
 from pretrain.plan.rows import Rows, rows_of
 from pretrain.plan.work import flops_per_image
-from runtime.console import say, table
 
 
 @dataclass(frozen=True)

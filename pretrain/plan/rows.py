@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backbone import ViTConfig, subset_size
+from panendofm.backbone import ViTConfig, subset_size
 from pretrain.config import PretrainConfig
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from backbone import ViTConfig
+from panendofm.backbone import ViTConfig
 from pretrain.config import PretrainConfig
-from pretrain.objective.heads import HeadConfig
+from pretrain.objective.config import HeadConfig
 from pretrain.plan.rows import tokens_of_crop
 
 

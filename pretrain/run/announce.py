@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from panendofm.runtime.console import say, table, warn
 from pretrain.config import PretrainConfig
-from pretrain.data.order import DataOrder
-from pretrain.data.shards import ShardSet
-from pretrain.optimizer.schedules import ResolvedSchedule
+from pretrain.data.order.order import DataOrder
+from pretrain.data.storage.shards import ShardSet
 from pretrain.optimizer.warm_start import WarmSchedule
 from pretrain.parallel.world import World
 from pretrain.plan.requirements import requirements_of
-from runtime.console import say, table, warn
+from pretrain.schedules import ResolvedSchedule
 
 
 def announce(

@@ -24,15 +24,16 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from backbone.checkpoint_folder import SafeReader
+from panendofm.backbone import SafeReader
+from panendofm.records.run import CheckpointInfo, RunFolder, fault_of_files, read_checkpoint_info, write_checkpoint_info
+from panendofm.runtime.console import warn
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import TEMPORARY_MARK, damage_checksum, make_directory, remove_leftovers, sync_directory
+from pretrain.config import CheckpointConfig
 from pretrain.parallel.local import local
 from pretrain.parallel.world import World
 from pretrain.run.checksummed_writer import ChecksummedWriter
-from pretrain.run.retention import CheckpointConfig, Retention, remove_checkpoint
-from records.run import CheckpointInfo, RunFolder, fault_of_files, read_checkpoint_info, write_checkpoint_info
-from runtime.console import warn
-from runtime.errors import UserError
-from runtime.files import TEMPORARY_MARK, damage_checksum, make_directory, remove_leftovers, sync_directory
+from pretrain.run.retention import Retention, remove_checkpoint
 
 
 def training_state(objective: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

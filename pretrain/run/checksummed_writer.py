@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
 
-from runtime.files import damage_checksum
+from panendofm.runtime.files import damage_checksum
 
 
 class ChecksummedWriter(FileSystemWriter):

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import os
 import uuid
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from records.metrics import MetricsFile
-from records.run import RunFolder
-from runtime.config import option
-from runtime.files import write_text
-
-
-@dataclass
-class LogConfig:
-    """What is written down."""
-
-    every_steps: int = option("Steps between two lines on the console and in the metrics file.", 10, low=1)
-    sample_keys: bool = option("Write the keys of every logged batch's samples into the metrics file.", False)
-    tensorboard: bool = option("Write TensorBoard files to the run's folder.", False)
-    wandb: Literal["none", "offline", "online"] = option(
-        "Weights & Biases; offline writes to the run's folder.", "none"
-    )
-    wandb_project: str = option("W&B project.", "panendofm")
-    peak_tflops_per_rank: float | None = option("Peak of one rank's device, for the MFU; null: no MFU.", None, above=0)
+from panendofm.records.metrics import MetricsFile
+from panendofm.records.run import RunFolder
+from panendofm.runtime.files import write_text
+from pretrain.config import LogConfig
 
 
 class RunLog:

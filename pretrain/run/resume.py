@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from panendofm.records.run import CheckpointInfo, RunFolder, RunInfo
+from panendofm.records.shards import CorpusFrames
+from panendofm.runtime.config import load_config, save_config
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import make_directory
+from panendofm.runtime.locks import directory_lock
 from pretrain.config import PretrainConfig, changed_key
-from pretrain.data.order import ORDER_VERSION
-from records.run import CheckpointInfo, RunFolder, RunInfo
-from records.shards import CorpusFrames
-from runtime.config import load_config, save_config
-from runtime.errors import UserError
-from runtime.files import make_directory
-from runtime.locks import directory_lock
+from pretrain.data.order.order import ORDER_VERSION
 
 # How long the processes of a run that was just killed may hold on to its folder.
 _LOCK_WAIT_SECONDS = 30.0

@@ -5,30 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from eval_knn import SelectionConfig, claim, must_stay, read_history
-from records.evaluation import evaluation_path, read_selection
-from records.run import RunFolder, step_name
-from runtime.config import option
-from runtime.console import warn
-from runtime.files import TEMPORARY_MARK
-
-
-@dataclass
-class CheckpointConfig:
-    """When to save, and what to keep."""
-
-    every_steps: int = option("Steps between two checkpoints.", 1000, low=1)
-    keep_last: int = option("Newest checkpoints that are kept.", 2, low=1)
-    keep_every_steps: int | None = option("Checkpoints of every so many steps are kept for good.", None, low=1)
-    keep_unscored: int = option(
-        "monitor.mode=watch: older checkpoints that may wait for their score; beyond that the oldest goes unscored.",
-        10,
-        low=0,
-    )
-    asynchronous: bool = option("Write while training goes on; false waits for the disk.", True)
+from panendofm.records.evaluation import evaluation_path, read_selection
+from panendofm.records.run import RunFolder, step_name
+from panendofm.runtime.console import warn
+from panendofm.runtime.files import TEMPORARY_MARK
+from pretrain.config import CheckpointConfig
 
 
 class Retention:

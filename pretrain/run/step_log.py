@@ -6,14 +6,14 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from panendofm.records.run import RunFolder
+from panendofm.runtime.console import duration, say
 from pretrain.config import PretrainConfig
 from pretrain.optimizer.step import StepResult
 from pretrain.parallel.world import World
 from pretrain.run.logs import RunLog
+from pretrain.run.pending_metrics import RunStep
 from pretrain.run.speed import Clock
-from pretrain.run.unread_steps import RunStep
-from records.run import RunFolder
-from runtime.console import duration, say
 
 # Logged lines from which the time left is told.
 _RECENT = 10

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backbone import Execution, vit_config
+from panendofm.backbone import Execution, vit_config
 from pretrain.data.batch import make_batch
-from pretrain.objective.heads import HeadConfig
-from pretrain.objective.objective import Objective, ObjectiveConfig
+from pretrain.objective.config import HeadConfig, ObjectiveConfig
+from pretrain.objective.objective import Objective
 
 # The sizes that the file was made with.
 _HEAD = HeadConfig(prototypes=64, bottleneck=16, layers=3, hidden=48)

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from records.shards import Certificate, Manifest, ShardFolder, shard_name, write_index
-from runtime.files import make_directory
+from panendofm.records.shards import Certificate, Manifest, ShardFolder, shard_name, write_index
+from panendofm.runtime.files import make_directory
 
 _WIDTH, _HEIGHT, _QUALITY = 640, 512, 90
 

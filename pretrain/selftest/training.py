@@ -14,17 +14,17 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.tensor import DTensor
 
-from backbone.checkpoint_folder import SafeReader
+from panendofm.backbone import SafeReader
+from panendofm.records.metrics import read_metrics
+from panendofm.records.run import RunFolder
+from panendofm.runtime.config import load_config
+from panendofm.runtime.console import quiet
 from pretrain.config import PretrainConfig
 from pretrain.parallel.world import World
 from pretrain.run.checkpoints import training_state
-from pretrain.run.signals import StopRequest
 from pretrain.selftest.memory import PeakMemory
+from pretrain.signals import StopRequest
 from pretrain.train import Trainer
-from records.metrics import read_metrics
-from records.run import RunFolder
-from runtime.config import load_config
-from runtime.console import quiet
 
 # Of the first steps' time much goes into starting workers, compiling and warming caches.
 _UNCOUNTED_STEPS = 2

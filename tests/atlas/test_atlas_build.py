@@ -9,19 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from atlas.build import (
-    alike_conflicts,
-    build_atlas,
-    conflicts,
-    contradict,
-    load_atlas,
-    overlaps,
-    save_atlas,
-)
-from atlas.pictures import quality_of
-from atlas.taxonomy import Label
-from linear_probe.samples import group_numbers, samples_of
-from runtime.errors import UserError
+from panendofm.atlas.build import alike_conflicts, build_atlas, conflicts, contradict, load_atlas, overlaps, save_atlas
+from panendofm.atlas.measurements import quality_of
+from panendofm.atlas.samples import group_numbers, samples_of
+from panendofm.atlas.taxonomy import Label
+from panendofm.runtime.errors import UserError
 
 
 def picture(path: Path, seed: int, size: int = 96) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from atlas import NEAR_DUPLICATE_BITS, build_atlas
-from runtime.errors import UserError
+from panendofm.atlas import NEAR_DUPLICATE_BITS, build_atlas
+from panendofm.runtime.errors import UserError
 
 
 def picture(path: Path, colour: int = 90) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from atlas.layouts import Item, find_datasets, read_items
-from atlas.mapping import load_mappings
-from runtime.errors import UserError
+from panendofm.atlas.layouts import Item, find_datasets, read_items
+from panendofm.atlas.mapping import load_mappings
+from panendofm.runtime.errors import UserError
 
 HEX = "0123456789abcdef"
 # dataset → folder, its files (None: a picture, else text), and for some pictures (labels, patient, video).

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from atlas.layouts import find_datasets
-from atlas.mapping import load_mappings
-from atlas.taxonomy import load_taxonomy
-from linear_probe.samples import Sample
-from linear_probe.tasks import build_task, task_specs
+from panendofm.atlas.layouts import find_datasets
+from panendofm.atlas.mapping import load_mappings
+from panendofm.atlas.samples import Sample
+from panendofm.atlas.taxonomy import load_taxonomy
+from panendofm.linear_probe.tasks import build_task, task_specs
 
 CLASSES = json.loads((Path(__file__).parent.parent / "golden" / "metrics_medico.json").read_text())[
     "medico2018_team_SatM"

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from atlas.build import build_atlas
-from atlas.regions import mask_components, read_regions, save_regions
-from runtime.errors import UserError
+from panendofm.atlas.build import build_atlas
+from panendofm.atlas.regions import mask_components, read_regions, save_regions
+from panendofm.runtime.errors import UserError
 
 
 @pytest.fixture(scope="module")

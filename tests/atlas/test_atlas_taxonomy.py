@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from atlas.mapping import load_mappings, parse_mapping
-from atlas.taxonomy import AMBIGUOUS, Label, load_taxonomy, parse_taxonomy
-from runtime.errors import UserError
+from panendofm.atlas.mapping import load_mappings, parse_mapping
+from panendofm.atlas.taxonomy import AMBIGUOUS, Label, load_taxonomy, parse_taxonomy
+from panendofm.runtime.errors import UserError
 
 DATASETS = {
     "etis-larib", "cvc-clinicdb", "kvasir", "nerthus", "kvasir-seg", "edd2020", "hyperkvasir", "cp-child",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from atlas import CORPORA, OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION, datasets_seen, load_mappings
 from data_pipeline.registry import ADAPTERS
-from runtime.errors import UserError
+from panendofm.atlas import CORPORA, OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION, datasets_seen, load_mappings
+from panendofm.runtime.errors import UserError
 
 
 def test_the_table_names_what_exists() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 
-from backbone import VisionTransformer, ViTConfig
-from runtime.files import write_json
+from panendofm.backbone import VisionTransformer, ViTConfig
+from panendofm.runtime.files import write_json
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 

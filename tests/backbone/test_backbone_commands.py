@@ -1,4 +1,4 @@
-"""The commands of `python -m backbone`, run as users run them."""
+"""The commands of `panendofm backbone`, run as users run them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import torch
 from backbone_cases import random_model
 from PIL import Image
 
-from backbone import load_backbone, vit_config
-from backbone.__main__ import COMMANDS
-from backbone.embed import ImageList
-from backbone.networks import find_network
-from backbone.pictures.patches import patches_and_attention, principal_colours
-from runtime.command_line import run_stage
+from panendofm.backbone import load_backbone, vit_config
+from panendofm.backbone.__main__ import STAGE
+from panendofm.backbone.embed import ImageList
+from panendofm.backbone.networks import find_network
+from panendofm.backbone.visualize.patches import patches_and_attention, principal_colours
+from panendofm.runtime.command_line import run_stage
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -30,12 +30,12 @@ def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """In this process: a fresh one needs seconds for its imports. The first test below starts a real one."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        run_stage("backbone", COMMANDS, [str(word) for word in words])
+        run_stage(STAGE, [str(word) for word in words])
     return subprocess.CompletedProcess(words, int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 
 def test_the_command_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "backbone", "info", str(tmp_path / "nowhere.pth")]
+    command = [sys.executable, "-m", "panendofm.backbone", "info", str(tmp_path / "nowhere.pth")]
     failed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert failed.returncode == 2
     assert failed.stderr == (
@@ -77,7 +77,7 @@ def shard_of(folder: Path, path: Path) -> Path:
 
 
 def test_init_follows_its_seed(weights: Path, tmp_path: Path) -> None:
-    from backbone import VisionTransformer
+    from panendofm.backbone import VisionTransformer
 
     torch.manual_seed(5)
     expected = VisionTransformer(vit_config("vit_test"))

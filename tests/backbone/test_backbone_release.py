@@ -21,14 +21,14 @@ from backbone_cases import largest_difference, random_model, save_checkpoint
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from backbone import Preprocessing, load_backbone, vit_config
-from backbone.release import Export, export_release
-from backbone.release.check import check_format, photographs
-from backbone.release.formats import WRITERS, rounded, with_position_grid
-from backbone.release.snippets import hub_name
-from backbone.torchvision_shim import ensure_torchvision
-from records.documents import as_document
-from records.evaluation import (
+from panendofm.backbone import Preprocessing, load_backbone, vit_config
+from panendofm.backbone.release import Export, export_release
+from panendofm.backbone.release.check import check_format, photographs
+from panendofm.backbone.release.formats import WRITERS, rounded, with_position_grid
+from panendofm.backbone.release.snippets import hub_name
+from panendofm.backbone.torchvision_shim import ensure_torchvision
+from panendofm.records.documents import as_document
+from panendofm.records.evaluation import (
     AgainstStart,
     Evaluated,
     EvaluatedData,
@@ -40,11 +40,11 @@ from records.evaluation import (
     write_evaluation,
     write_selection,
 )
-from records.release import ReleaseFolder
-from records.run import RunFolder, RunInfo
-from records.shards import Certificate, CorpusFrames, GuardedSet, Manifest, ShardFolder
-from runtime.errors import UserError
-from runtime.files import failed_checksums, read_json
+from panendofm.records.release import ReleaseFolder
+from panendofm.records.run import RunFolder, RunInfo
+from panendofm.records.shards import Certificate, CorpusFrames, GuardedSet, Manifest, ShardFolder
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import failed_checksums, read_json
 
 CERTIFICATE = Certificate(
     [GuardedSet("kvasir-dataset-v2", images=8000, frames_dropped=12)],

@@ -10,12 +10,12 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from backbone import VisionTransformer, vit_config
-from backbone.feature_cache import FeatureCache, FeatureKey
-from backbone.features import FeatureKind, extract_features
-from backbone.preprocessing import Preprocessing
-from runtime.errors import UserError
-from runtime.images import UnreadableImageError
+from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.backbone.feature_cache import FeatureCache, FeatureKey
+from panendofm.backbone.features import FeatureKind, extract_features
+from panendofm.backbone.preprocessing import Preprocessing
+from panendofm.imaging.images import UnreadableImageError
+from panendofm.runtime.errors import UserError
 
 SMALL = Preprocessing(resize_px=64, crop_px=56)
 

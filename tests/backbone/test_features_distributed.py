@@ -13,12 +13,12 @@ import torch.multiprocessing as multiprocessing
 from PIL import Image
 from torch.distributed.fsdp import fully_shard
 
-from backbone import VisionTransformer, vit_config
-from backbone.feature_cache import FeatureCache, FeatureKey
-from backbone.features import extract_features
-from backbone.preprocessing import Preprocessing
-from runtime.images import UnreadableImageError
-from runtime.ports import free_port
+from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.backbone.feature_cache import FeatureCache, FeatureKey
+from panendofm.backbone.features import extract_features
+from panendofm.backbone.preprocessing import Preprocessing
+from panendofm.imaging.images import UnreadableImageError
+from panendofm.runtime.ports import free_port
 
 SMALL = Preprocessing(resize_px=32, crop_px=28)
 RANKS = 4
@@ -68,7 +68,7 @@ def results() -> list[dict[str, torch.Tensor]]:
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         # A server that has torch loaded already forks the ranks: one import instead of four.
-        multiprocessing.set_forkserver_preload(["torch.distributed.fsdp", "backbone.feature_cache"])
+        multiprocessing.set_forkserver_preload(["torch.distributed.fsdp", "panendofm.backbone.feature_cache"])
         multiprocessing.start_processes(work, (port, folder), RANKS, start_method="forkserver")
         assert sorted(path.parent.name for path in Path(folder).rglob("*.npy")) == ["cache-0"]
         return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]

@@ -12,10 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from backbone.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
-from backbone.torchvision_shim import ensure_torchvision
-from runtime.errors import UserError
-from runtime.images import UnreadableImageError, open_image
+from panendofm.backbone.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
+from panendofm.backbone.torchvision_shim import ensure_torchvision
+from panendofm.imaging.images import UnreadableImageError, open_image
+from panendofm.runtime.errors import UserError
 
 
 @pytest.fixture(scope="module")

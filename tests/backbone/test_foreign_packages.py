@@ -12,9 +12,9 @@ from backbone_cases import random_model
 from safetensors.torch import save_file
 from torch import Tensor
 
-from backbone import VisionTransformer, ViTConfig, load_backbone, vit_config
-from backbone.foreign import timm_arguments, timm_name, to_timm, to_transformers, transformers_config
-from backbone.torchvision_shim import ensure_torchvision
+from panendofm.backbone import VisionTransformer, ViTConfig, load_backbone, vit_config
+from panendofm.backbone.torchvision_shim import ensure_torchvision
+from panendofm.backbone.weights.foreign import timm_arguments, timm_name, to_timm, to_transformers, transformers_config
 
 ensure_torchvision()
 import timm  # noqa: E402

@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from backbone.networks import find_network
-from backbone.pictures.full_view import similarity
-from runtime.command_line import run_stage
+from panendofm.backbone.networks import find_network
+from panendofm.backbone.visualize.full_view import similarity
+from panendofm.runtime.command_line import run_stage
 
 
 def halves(path: Path, width: int, height: int) -> Path:
@@ -23,10 +23,10 @@ def halves(path: Path, width: int, height: int) -> Path:
 
 
 def show(*words: str) -> int:
-    from backbone.__main__ import COMMANDS
+    from panendofm.backbone.__main__ import STAGE
 
     with pytest.raises(SystemExit) as ended:
-        run_stage("backbone", COMMANDS, ["show", *words])
+        run_stage(STAGE, ["show", *words])
     return int(str(ended.value.code))
 
 

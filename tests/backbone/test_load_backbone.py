@@ -15,12 +15,12 @@ import torch
 from backbone_cases import largest_difference, random_model, save_checkpoint
 from safetensors.torch import save_file
 
-from backbone import ViTConfig, load_backbone, vit_config
-from backbone.foreign import to_timm, to_transformers, transformers_config
-from records.documents import as_document
-from records.shards import Certificate, GuardedSet
-from runtime.errors import UserError
-from runtime.files import write_json
+from panendofm.backbone import ViTConfig, load_backbone, vit_config
+from panendofm.backbone.weights.foreign import to_timm, to_transformers, transformers_config
+from panendofm.records.documents import as_document
+from panendofm.records.shards import Certificate, GuardedSet
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import write_json
 
 CONFIGS = {
     "mlp": vit_config("vit_test"),
@@ -86,7 +86,7 @@ def test_the_official_architectures_are_recognised(tmp_path: Path, architecture:
 
 
 def _shapes(config: ViTConfig) -> dict[str, torch.Size]:
-    from backbone import VisionTransformer
+    from panendofm.backbone import VisionTransformer
 
     with torch.device("meta"):
         return {name: tensor.shape for name, tensor in VisionTransformer(config).state_dict().items()}

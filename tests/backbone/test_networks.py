@@ -14,11 +14,11 @@ import torch
 from backbone_cases import random_model, save_checkpoint
 from PIL import Image
 
-from backbone import FeatureCache, FeatureKind, Preprocessing, ensure_torchvision, load_backbone, vit_config
-from backbone.networks import Outputs, find_network, find_networks, network_features
-from backbone.release import export_release
-from runtime.errors import UserError
-from runtime.files import write_text
+from panendofm.backbone import FeatureCache, FeatureKind, Preprocessing, ensure_torchvision, load_backbone, vit_config
+from panendofm.backbone.networks import Outputs, find_network, find_networks, network_features
+from panendofm.backbone.release import export_release
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import write_text
 
 
 def test_every_word_gives_a_vector_and_the_maps_that_it_names(network_words: dict[str, str]) -> None:
@@ -153,7 +153,7 @@ def test_descriptions_are_remembered_until_the_files_change(
         reads[Path(path).name] += 1
         return load_backbone(path)
 
-    monkeypatch.setattr("backbone.networks.dinov2.load_backbone", counted)
+    monkeypatch.setattr("panendofm.backbone.networks.dinov2.load_backbone", counted)
     first = find_network(str(file), tmp_path / "cache")
     assert first.load() is not None and reads["w.pt"] == 1, "what was read to describe it is what is loaded"
     second = find_network(str(file), tmp_path / "cache")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from backbone.networks import Outputs, find_network
-from backbone.networks.endofm import EndoFM
-from backbone.torchvision_shim import ensure_torchvision
-from runtime.errors import UserError
+from panendofm.backbone.networks import Outputs, find_network
+from panendofm.backbone.networks.endofm import EndoFM
+from panendofm.backbone.torchvision_shim import ensure_torchvision
+from panendofm.runtime.errors import UserError
 
 SIZES = {"width": 128, "depth": 2, "hidden": 256, "patch_px": 16, "positions": 5, "frames": 4}
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from backbone.networks import Network, Outputs, find_network
-from backbone.networks.endossl import endossl_from, read_flax_teacher
-from runtime.errors import UserError
+from panendofm.backbone.networks import Network, Outputs, find_network
+from panendofm.backbone.networks.endossl import endossl_from, read_flax_teacher
+from panendofm.runtime.errors import UserError
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from backbone import VisionTransformer, vit_config
-from backbone.feature_cache import FeatureCache, FeatureKey
-from backbone.features import FeatureKind
-from backbone.networks import Network, Outputs, network_features, reading_of
-from backbone.preprocessing import Preprocessing
-from runtime.errors import UserError
+from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.backbone.feature_cache import FeatureCache, FeatureKey
+from panendofm.backbone.features import FeatureKind
+from panendofm.backbone.networks import Network, Outputs, network_features, reading_of
+from panendofm.backbone.preprocessing import Preprocessing
+from panendofm.runtime.errors import UserError
 
 SMALL = Preprocessing(resize_px=64, crop_px=56)
 

@@ -11,10 +11,10 @@ import torch
 from backbone_cases import random_model
 from PIL import Image
 
-from backbone import LoadedBackbone, Preprocessing, load_backbone, vit_config
-from backbone.__main__ import COMMANDS
-from backbone.recenter import evenly, recentered, some_images
-from runtime.command_line import run_stage
+from panendofm.backbone import LoadedBackbone, Preprocessing, load_backbone, vit_config
+from panendofm.backbone.__main__ import STAGE
+from panendofm.backbone.recenter import evenly, recentered, some_images
+from panendofm.runtime.command_line import run_stage
 
 COMMON = 20.0  # length of the vector that all features share
 
@@ -60,7 +60,7 @@ def test_the_command_writes_weights_that_every_stage_reads(
         image.save(tmp_path / f"{number}.png")
     words = ["recenter", str(start), str(tmp_path), "--to", str(out), "--crop-px", "56", "--device", "cpu"]
     with pytest.raises(SystemExit) as ended:
-        run_stage("backbone", COMMANDS, words)
+        run_stage(STAGE, words)
     assert not ended.value.code
     said = capsys.readouterr().out
     again = load_backbone(out)
@@ -77,7 +77,7 @@ def test_senseless_numbers_are_refused_and_nothing_is_written(
     torch.save(loaded.model.state_dict(), start)
     pictures(1)[0].save(tmp_path / "a.png")
     with pytest.raises(SystemExit) as ended:
-        run_stage("backbone", COMMANDS, ["recenter", str(start), str(tmp_path), "--to", str(out), *words])
+        run_stage(STAGE, ["recenter", str(start), str(tmp_path), "--to", str(out), *words])
     assert ended.value.code == 2 and not out.exists()
     error = capsys.readouterr().err
     assert error.startswith("error: ") and "\n" not in error.strip()

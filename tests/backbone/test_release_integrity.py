@@ -17,13 +17,13 @@ from backbone_cases import random_model, save_checkpoint
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from backbone import load_backbone, vit_config
-from backbone.networks import find_network
-from backbone.release import export_release, verify_release
-from records.documents import as_document
-from records.shards import Certificate, GuardedSet
-from runtime.errors import UserError
-from runtime.files import read_json, write_checksums, write_json
+from panendofm.backbone import load_backbone, vit_config
+from panendofm.backbone.networks import find_network
+from panendofm.backbone.release import export_release, verify_release
+from panendofm.records.documents import as_document
+from panendofm.records.shards import Certificate, GuardedSet
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import read_json, write_checksums, write_json
 
 FORMATS = ("hub", "timm", "transformers")
 CERTIFICATE = as_document(Certificate([GuardedSet("kvasir-dataset-v2", 8)], frames_checked=100))
@@ -180,7 +180,7 @@ def test_verify_finds_one_flipped_byte_in_any_file(release: Path) -> None:
 
 def test_verify_on_the_command_line(release: Path) -> None:
     def verify() -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "backbone", "verify", str(release)]
+        words = [sys.executable, "-m", "panendofm.backbone", "verify", str(release)]
         return subprocess.run(words, capture_output=True, text=True)
 
     assert verify().returncode == 0

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch._dynamo.utils import counters
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-from backbone import Execution, VisionTransformer, vit_config
+from panendofm.backbone import Execution, VisionTransformer, vit_config
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from backbone import VisionTransformer, ViTConfig, vit_config
+from panendofm.backbone import VisionTransformer, ViTConfig, vit_config
 
 CONFIGS: dict[str, ViTConfig] = {
     "plain": vit_config("vit_test"),

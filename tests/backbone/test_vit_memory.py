@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from backbone import Execution, ViTConfig, vit_config
-from backbone.attention import Packing, joined, pack
-from backbone.attention import attention as attend
-from backbone.vit import Block, Mlp
+from panendofm.backbone import Execution, ViTConfig, vit_config
+from panendofm.backbone.attention import Packing, joined, pack
+from panendofm.backbone.attention import attention as attend
+from panendofm.backbone.vit import Block, Mlp
 
 GROUPS = ((3, 17), (4, 5))  # sequences and their tokens, as after drop path
 TOKENS = 3 * 17 + 4 * 5

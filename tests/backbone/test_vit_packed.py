@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from backbone import Execution, Tokens, VisionTransformer, ViTConfig, draw_subsets, vit_config
-from backbone.attention import Backend, check_backend, pack, packed_attention, why_unavailable
-from backbone.vit import subset_size
-from runtime.errors import UserError
+from panendofm.backbone import Backend, Execution, Tokens, VisionTransformer, ViTConfig, draw_subsets, vit_config
+from panendofm.backbone.attention import check_backend, pack, packed_attention, why_unavailable
+from panendofm.backbone.vit import subset_size
+from panendofm.runtime.errors import UserError
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 BACKENDS = [b for b in get_args(Backend) if why_unavailable(b, DEVICE) is None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from backbone import VisionTransformer, architecture_name, vit_config, vit_names
-from runtime.errors import UserError
+from panendofm.backbone import VisionTransformer, architecture_name, vit_config, vit_names
+from panendofm.runtime.errors import UserError
 
 # Of the released files.
 PARAMETERS = {

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from safetensors.torch import save
 
-from backbone import VisionTransformer, vit_config
 from benchmarks.real_start.__main__ import main
 from benchmarks.real_start.arms import BEFORE, FROM_RELEASED, GROUPS, RELEASED, STARTS, TARGET
 from benchmarks.real_start.experiment import Experiment
@@ -23,10 +22,11 @@ from benchmarks.real_start.masks import mask_rows, stage_networks
 from benchmarks.real_start.release import _refuse_another, make_release
 from benchmarks.warm_start.findings import rows_of
 from launch.steps import Step
-from records.evaluation import encode_ranks
-from records.run import EXIT_REQUEUE, RunFolder
-from runtime.errors import UserError
-from runtime.files import make_directory, write_json
+from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.records.evaluation import encode_ranks
+from panendofm.records.run import EXIT_REQUEUE, RunFolder
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import make_directory, write_json
 
 QUERIES = 400
 

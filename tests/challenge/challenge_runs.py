@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from challenge.__main__ import COMMANDS
-from runtime.command_line import run_stage
+from panendofm.challenge.__main__ import STAGE
+from panendofm.runtime.command_line import run_stage
 
 
 def challenge(*words: object) -> int:
     """The exit code of the command."""
     with pytest.raises(SystemExit) as done:
-        run_stage("challenge", COMMANDS, [str(word) for word in words])
+        run_stage(STAGE, [str(word) for word in words])
     return int(done.value.code or 0)
 
 

@@ -14,8 +14,8 @@ import pytest
 from challenge_runs import answers, challenge, labels_truth, write
 from PIL import Image
 
-from challenge.annotations import COLUMNS
-from records.shards import Certificate, GuardedSet, Manifest, ShardFolder
+from panendofm.challenge.files.annotations import COLUMNS
+from panendofm.records.shards import Certificate, GuardedSet, Manifest, ShardFolder
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "metrics_detection_segmentation.json").read_text())
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from challenge.findings import aligned, read_findings
-from challenge.frames import classes_of, frame_set
-from challenge.score_boxes import score_boxes
-from challenge.score_labels import score_labels
-from challenge.submissions import read_answers, read_truth
-from runtime.errors import UserError
-from scoring.intervals import BootstrapConfig
+from panendofm.challenge.files.findings import aligned, read_findings
+from panendofm.challenge.files.frames import classes_of, frame_set
+from panendofm.challenge.files.submissions import read_answers, read_truth
+from panendofm.challenge.score.boxes import score_boxes
+from panendofm.challenge.score.labels import score_labels
+from panendofm.runtime.errors import UserError
+from panendofm.scoring.statistics.config import BootstrapConfig
 
 CLASSES = ["polyps", "normal-cecum", "esophagitis"]
 NO_DRAWS = BootstrapConfig(samples=0)

@@ -11,8 +11,8 @@ import pytest
 from challenge_runs import answers, challenge, labels_truth
 from PIL import Image
 
-from challenge import published
-from scoring.ranking import by_quality_in_real_time, by_speed_above_threshold, pareto_front
+from panendofm.challenge.published import tables as published
+from panendofm.scoring.statistics.ranking import by_quality_in_real_time, by_speed_above_threshold, pareto_front
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "metrics_medico.json").read_text())
 

@@ -14,7 +14,7 @@ import pytest
 from challenge_runs import challenge
 from sklearn.metrics import matthews_corrcoef
 
-from scoring.ranking import four_digits
+from panendofm.scoring.statistics.ranking import four_digits
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "metrics_medico.json").read_text())
 FILES = GOLDEN["submission_files"]
@@ -201,7 +201,7 @@ def test_score_with_and_without_listed_pictures(truth: Path, tmp_path: Path) -> 
 
 def test_the_command_line_itself_exits_with_2(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "challenge", "score", str(tmp_path / "missing.csv"), "--truth", "none.csv"],
+        [sys.executable, "-m", "panendofm.challenge", "score", str(tmp_path / "missing.csv"), "--truth", "none.csv"],
         capture_output=True,
         text=True,
         check=False,

@@ -8,9 +8,9 @@ import pytest
 from real_slurm import Slurm, wait_for
 from test_slurm_jobs import cluster_of, start, trace, wait_until
 
-from launch import slurm as slurm_commands
-from launch.cluster import Resources
 from launch.control import cancel_run
+from launch.jobs import slurm as slurm_commands
+from launch.jobs.cluster import Resources
 from launch.status import job_state
 
 

@@ -13,11 +13,11 @@ import yaml
 from real_slurm import HERE, Slurm, wait_for
 
 from launch.chain import ChainConfig, run_chain
-from launch.cluster import ClusterConfig
-from launch.jobs import jobs_of
+from launch.jobs.cluster import ClusterConfig
+from launch.jobs.record import jobs_of
 from launch.status import is_live, print_status, states_of, status_of
-from records.run import RunFolder
-from runtime.config import load_config
+from panendofm.records.run import RunFolder
+from panendofm.runtime.config import load_config
 
 sys.path.insert(0, str(HERE.parent / "pretrain"))
 from engine_runs import TINY

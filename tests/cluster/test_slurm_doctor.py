@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.cluster import ClusterConfig, Resources
 from launch.doctor.command import load_doctor_config, run_doctor
+from launch.jobs.cluster import ClusterConfig, Resources
 
 
 @pytest.mark.slow

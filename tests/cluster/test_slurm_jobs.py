@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from real_slurm import HERE, Slurm, command_of, processes_of, wait_for
 
-from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run
-from launch.jobs import Job, events_of, events_since_submission, log_files, read_job, record_event
-from launch.slurm import GLANCE_SECONDS
+from launch.jobs.cluster import ClusterConfig, Resources
+from launch.jobs.record import Job, events_of, events_since_submission, log_files, read_job, record_event
+from launch.jobs.slurm import GLANCE_SECONDS
+from launch.jobs.submit import describe, submit
 from launch.status import job_state, states_of
-from launch.submit import describe, submit
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
 
 
 def cluster_of(**changes: Any) -> ClusterConfig:
@@ -233,7 +233,8 @@ def test_a_killed_batch_script_is_started_again(slurm: Slurm, tmp_path: Path) ->
     """Also where the keeper takes longer to come up than a stage would, as on a busy node: the stage waits for it."""
     run, slow_keeper = tmp_path / "a", tmp_path / "python"
     slow_keeper.write_text(
-        f'#!/bin/sh\ncase "$*" in *launch.keeper*) sleep 3 ;; esac\nexec {shlex.quote(sys.executable)} "$@"\n'
+        '#!/bin/sh\ncase "$*" in *launch.jobs.requeue_watchdog*) sleep 3 ;; esac\n'
+        f'exec {shlex.quote(sys.executable)} "$@"\n'
     )
     slow_keeper.chmod(0o755)
     job = start(run, 5, cluster=cluster_of(pretrain=Resources(time_minutes=5), python=str(slow_keeper)))
@@ -297,7 +298,7 @@ def test_a_killed_slurmd_moves_the_job(slurm: Slurm, tmp_path: Path) -> None:
 
 
 def test_output_of_submitted_script_is_the_dry_run(slurm: Slurm, tmp_path: Path) -> None:
-    from launch.submit import sbatch_script
+    from launch.jobs.submit import sbatch_script
 
     job = start(tmp_path / "a", 2)
     script = (job.folder / f"{job.job_id}_submission.sh").read_text()

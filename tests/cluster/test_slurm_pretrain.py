@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from real_slurm import HERE, Slurm, command_of, processes_of, wait_for
 
-from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run
-from launch.jobs import Job, events_of
+from launch.jobs.cluster import ClusterConfig, Resources
+from launch.jobs.record import Job, events_of
+from launch.jobs.stages import pretrain_job
+from launch.jobs.submit import submit
 from launch.progress import progress_of
-from launch.stages import pretrain_job
 from launch.status import is_live, job_state
-from launch.submit import submit
+from panendofm.records.run import RunFolder
+from panendofm.runtime.config import load_config
 from pretrain import PretrainConfig
-from records.run import RunFolder
-from runtime.config import load_config
 
 sys.path.insert(0, str(HERE.parent / "pretrain"))
 from engine_runs import assert_same_run, metrics_of, run_ranks, words_of, write_shards

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from real_slurm import HERE, Slurm, processes_of, wait_for
 
-from launch.cluster import ClusterConfig, Resources
-from launch.jobs import Job
+from launch.jobs.cluster import ClusterConfig, Resources
+from launch.jobs.record import Job
+from launch.jobs.submit import describe, submit
 from launch.status import is_live, job_state
-from launch.submit import describe, submit
 
 
 def start(run: Path, tasks: int) -> Job:

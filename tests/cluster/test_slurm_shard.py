@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from real_slurm import HERE, Slurm, wait_for
 
-from launch.cluster import ClusterConfig, Resources
-from launch.jobs import Job, log_files
-from launch.stages import shard_job
+from launch.jobs.cluster import ClusterConfig, Resources
+from launch.jobs.record import Job, log_files
+from launch.jobs.stages import shard_job
+from launch.jobs.submit import submit
 from launch.status import is_live, job_state
-from launch.submit import submit
-from runtime.config import save_config
+from panendofm.runtime.config import save_config
 
 sys.path.insert(0, str(HERE.parent / "data_pipeline"))
 from pipeline_runs import checksums_of, config_for

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_pipeline import PipelineConfig, load_config
-from records.shards import PrivateFolder
+from panendofm.records.shards import PrivateFolder
 
 SYNTHETIC_YAML = Path(__file__).resolve().parents[2] / "configs" / "corpora" / "synthetic.yaml"
 KEY = bytes(range(32)).hex() + "\n"

@@ -23,10 +23,10 @@ from data_pipeline.curate.config import CurateConfig
 from data_pipeline.curate.features import ShardImages
 from data_pipeline.curate.lookup import look_up
 from data_pipeline.curate.run import curate
-from records.curation import CurationFolder, read_curation
-from records.shards import FRAME_SCHEMA, Manifest, ShardFolder, write_index
-from runtime.config import load_config
-from runtime.errors import UserError
+from panendofm.records.curation import CurationFolder, read_curation
+from panendofm.records.shards import FRAME_SCHEMA, Manifest, ShardFolder, write_index
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
 
 SHARDS = 6
 SCENES = [600, 6, 6, 6, 6, 6]  # one scene is there a hundred times as often as each of five others
@@ -212,11 +212,11 @@ def test_gpus_that_are_not_there_are_named(shards: Path, tmp_path: Path, ray_clu
 PROMISED = """
 import sys
 import ray
-from data_pipeline.__main__ import COMMANDS
-from runtime.command_line import run_stage
+from data_pipeline.__main__ import STAGE
+from panendofm.runtime.command_line import run_stage
 
 ray.init(num_cpus=1, num_gpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-run_stage("data_pipeline", COMMANDS, sys.argv[1:])
+run_stage(STAGE, sys.argv[1:])
 """
 
 

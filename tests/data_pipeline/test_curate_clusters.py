@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from data_pipeline.curate import clustering, mapped
-from data_pipeline.curate.balance import BalanceConfig, balanced_weights, too_few_left
-from data_pipeline.curate.clustering import ClusteringConfig, Hierarchy, cluster
+from data_pipeline.curate.balance import balanced_weights, too_few_left
+from data_pipeline.curate.clustering import Hierarchy, cluster
+from data_pipeline.curate.config import BalanceConfig, ClusteringConfig
 from data_pipeline.curate.mapped import Features
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
 
 DULL, RARE = 2000, 20
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from data_pipeline.curate import duplicates as curated_duplicates
-from data_pipeline.curate.duplicates import NearDuplicatesConfig, best_matches, choose_threshold, duplicates
+from data_pipeline.curate.config import NearDuplicatesConfig
+from data_pipeline.curate.duplicates import best_matches, choose_threshold, duplicates
 from data_pipeline.curate.mapped import Features
 
 

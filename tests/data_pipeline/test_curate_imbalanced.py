@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from data_pipeline.synthesize.imbalanced import DULL, RARE, plan_imbalanced
-from data_pipeline.synthesize.truth import read_truth
-from records.curation import CurationFolder, read_curation
-from records.shards import PrivateFolder, ShardFolder
+from panendofm.records.curation import CurationFolder, read_curation
+from panendofm.records.shards import PrivateFolder, ShardFolder
+from panendofm.synthetic.imbalanced import DULL, RARE, plan_imbalanced
+from panendofm.synthetic.truth import read_truth
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "corpora" / "imbalanced.yaml"
 

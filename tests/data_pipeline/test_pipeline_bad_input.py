@@ -15,13 +15,13 @@ import pytest
 from pipeline_runs import config_for
 
 from data_pipeline import CorpusConfig, PipelineConfig, report, shard, verify
-from data_pipeline.__main__ import COMMANDS
+from data_pipeline.__main__ import STAGE
 from data_pipeline.identity import load_or_create_key
-from data_pipeline.reading import SourceReader
+from data_pipeline.screening.reading import SourceReader
 from data_pipeline.sources import FoundFile, Source
-from runtime.command_line import run_stage
-from runtime.config import load_config
-from runtime.errors import UserError
+from panendofm.runtime.command_line import run_stage
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
 
 
 def picture(seed: int) -> np.ndarray:
@@ -51,7 +51,7 @@ def config_of(pictures: Path, out: Path) -> PipelineConfig:
 
 def exit_of(*words: str) -> int:
     with pytest.raises(SystemExit) as ended:
-        run_stage("data_pipeline", COMMANDS, list(words))
+        run_stage(STAGE, list(words))
     return int(ended.value.code or 0)
 
 
@@ -121,7 +121,7 @@ def test_progress_tells_frames_per_second_and_time_left(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("runtime.console.PROGRESS_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("panendofm.runtime.console.PROGRESS_EVERY_SECONDS", 0.0)
     config = config_of(pictures, tmp_path / "out")
     config.ray.images_per_unit = 1
     shard(config)
@@ -150,7 +150,7 @@ def test_guard_folder_that_guards_nothing_is_refused(pictures: Path, tmp_path: P
 
 
 def test_guarded_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    from data_pipeline.guarding import set_names
+    from data_pipeline.screening.evaluation_sets import set_names
 
     config = PipelineConfig()
     config.leakage.guard = [f"{tmp_path}/a/images", f"{tmp_path}/b/images", f"{tmp_path}/kvasir"]
@@ -159,8 +159,8 @@ def test_guarded_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_source_that_vanished_after_planning_is_reported(pictures: Path, tmp_path: Path) -> None:
     from data_pipeline import plan
-    from data_pipeline.work import process_unit
-    from runtime.leakage import build_guard
+    from data_pipeline.screening.screen_sources import process_unit
+    from panendofm.imaging.leakage import build_guard
 
     (pictures / "film.mp4").write_bytes(b"x")
     config = config_of(pictures, tmp_path / "out")
@@ -173,8 +173,9 @@ def test_a_source_that_vanished_after_planning_is_reported(pictures: Path, tmp_p
 def test_a_part_that_another_worker_finished_meanwhile_is_taken(
     pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from data_pipeline import plan, work
-    from runtime.leakage import build_guard
+    from data_pipeline import plan
+    from data_pipeline.screening import screen_sources as work
+    from panendofm.imaging.leakage import build_guard
 
     config = config_of(pictures, tmp_path / "out")
     (unit,) = plan(config).units
@@ -191,7 +192,7 @@ def test_a_part_that_another_worker_finished_meanwhile_is_taken(
 
 
 def test_two_runs_into_one_folder_are_refused(pictures: Path, tmp_path: Path) -> None:
-    from runtime.locks import directory_lock
+    from panendofm.runtime.locks import directory_lock
 
     config = config_of(pictures, tmp_path / "out")
     with directory_lock(config.private_dir), pytest.raises(UserError, match="is in use by process"):

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from data_pipeline import PipelineConfig, load_config, shard
-from data_pipeline.alignment import aligned_share
-from data_pipeline.duplicates import DuplicatesConfig
-from data_pipeline.synthesize.media import write_video
-from records.shards import PrivateFolder
+from data_pipeline.screening.alignment import aligned_share
+from data_pipeline.screening.config import DuplicatesConfig
+from panendofm.records.shards import PrivateFolder
+from panendofm.synthetic.media import write_video
 
 FPS = 12
 SPEEDS = ("0.5", "1.3", "1.6", "2")

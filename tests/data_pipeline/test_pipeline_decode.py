@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from data_pipeline.decode import DecodeConfig, DecodeError, Frame, frames_of, probe_frames
-from runtime.config import check_config
-from runtime.errors import UserError
+from panendofm.runtime.config import check_config
+from panendofm.runtime.errors import UserError
 
 FRAMES = 90
 

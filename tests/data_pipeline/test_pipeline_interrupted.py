@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pipeline_runs import KEY, WITHOUT_TEXT, checksums_of
 
-from records.shards import PrivateFolder
+from panendofm.records.shards import PrivateFolder
 
 ONE_CORPUS = """
 data_root: {corpus}

@@ -17,9 +17,9 @@ import pytest
 from pipeline_runs import in_published
 
 from data_pipeline import CorpusConfig, PipelineConfig, shard, verify
-from data_pipeline.guarding import check_guarded_sets
-from records.shards import PrivateFolder, ShardFolder
-from runtime.errors import UserError
+from data_pipeline.screening.evaluation_sets import check_guarded_sets
+from panendofm.records.shards import PrivateFolder, ShardFolder
+from panendofm.runtime.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from picture_zoo import write_zoo

@@ -15,10 +15,10 @@ import pytest
 from numpy.typing import NDArray
 
 from data_pipeline import PipelineConfig
-from data_pipeline.guarding import read_guarded_images, thumbnail_of_frame
-from runtime.leakage import Guard, Match, build_guard
-from runtime.screen.layout import find_layout, find_text_places
-from runtime.screen.text import TextFinding, read_text
+from data_pipeline.screening.evaluation_sets import read_guarded_images, thumbnail_of_frame
+from panendofm.imaging.frame_filters.layout import find_layout, find_text_places
+from panendofm.imaging.frame_filters.text import TextFinding, read_text
+from panendofm.imaging.leakage import Guard, Match, build_guard
 
 Image = NDArray[np.uint8]
 
@@ -184,7 +184,7 @@ def test_text_rates_on_all_images(real_images: Path) -> None:
 
 @pytest.mark.slow
 def test_quality_screens_keep_real_images(real_images: Path) -> None:
-    from runtime.screen.quality import drop_reason, measure
+    from panendofm.imaging.frame_filters.quality import drop_reason, measure
 
     config = PipelineConfig()
     dropped = []

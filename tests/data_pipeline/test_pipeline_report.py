@@ -16,7 +16,7 @@ from cleaned_pictures import recorded
 from PIL import Image
 
 from data_pipeline import PipelineConfig, load_config, report, shard
-from records.shards import PrivateFolder
+from panendofm.records.shards import PrivateFolder
 
 CORPORA = ("good", "spoiled", "written")
 

@@ -11,19 +11,20 @@ from numpy.typing import NDArray
 
 from data_pipeline import PipelineConfig
 from data_pipeline.decode import probe_frames
-from data_pipeline.duplicates import DuplicatesConfig, RepeatedFrames, SourceHashes, copies_across
-from data_pipeline.guarding import thumbnail_of_frame
-from data_pipeline.synthesize.devices import TEAL
-from data_pipeline.synthesize.truth import Geometry, Source, Truth, read_truth
-from runtime.leakage import LeakageConfig, build_guard
-from runtime.leakage.guard import guarded_image
-from runtime.screen.field_of_view import FieldOfViewConfig, detect_field_of_view
-from runtime.screen.layout import find_layout, find_text_places
-from runtime.screen.position_box import position_box
-from runtime.screen.quality import QualityConfig, drop_reason, measure
-from runtime.screen.shrink import shrink
-from runtime.screen.text import read_text
-from runtime.screen.text_filling import TextConfig
+from data_pipeline.screening.config import DuplicatesConfig
+from data_pipeline.screening.duplicates import RepeatedFrames, SourceHashes, copies_across
+from data_pipeline.screening.evaluation_sets import thumbnail_of_frame
+from panendofm.imaging.frame_filters.config import FieldOfViewConfig, QualityConfig, TextConfig
+from panendofm.imaging.frame_filters.field_of_view import detect_field_of_view
+from panendofm.imaging.frame_filters.layout import find_layout, find_text_places
+from panendofm.imaging.frame_filters.position_box import position_box
+from panendofm.imaging.frame_filters.quality import drop_reason, measure
+from panendofm.imaging.frame_filters.shrink import shrink
+from panendofm.imaging.frame_filters.text import read_text
+from panendofm.imaging.leakage import LeakageConfig, build_guard
+from panendofm.imaging.leakage.guard import guarded_image
+from panendofm.synthetic.scene.devices import TEAL
+from panendofm.synthetic.truth import Geometry, Source, Truth, read_truth
 
 Image = NDArray[np.uint8]
 
@@ -204,7 +205,7 @@ def test_the_shorter_copy_of_a_video_goes_and_strangers_stay() -> None:
 
 def test_long_videos_are_compared_only_when_they_agree_in_more_than_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two strangers of thousands of frames agree in some 32 bits somewhere; a copy of one of them is still found."""
-    from data_pipeline import duplicates
+    from data_pipeline.screening import duplicates
 
     random = np.random.default_rng(3)
     one, other = (random.integers(0, 256, (4000, 32), np.uint8) for _ in range(2))

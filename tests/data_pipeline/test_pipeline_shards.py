@@ -20,10 +20,10 @@ import webdataset
 from pipeline_runs import FinishedRun, checksums_of, config_for
 
 from data_pipeline import report, shard, verify
-from data_pipeline.collecting import FrameRows
-from data_pipeline.shards import shards_for
-from data_pipeline.shuffle import plan_shuffle
-from runtime.files import failed_checksums
+from data_pipeline.output.merge_parts import FrameRows
+from data_pipeline.output.shuffle import plan_shuffle
+from data_pipeline.output.tars import shards_for
+from panendofm.runtime.files import failed_checksums
 
 SMALL = ("ers",)
 
@@ -154,7 +154,7 @@ def test_finished_run_does_nothing_and_other_settings_do_not_overwrite(
     config = config_for(synthetic_corpus, small_run, "shards.size_mb=1", only=SMALL)
     assert shard(config).did_nothing
     assert {path.name: path.stat().st_mtime_ns for path in small_run.iterdir()} == times
-    from runtime.errors import UserError
+    from panendofm.runtime.errors import UserError
 
     with pytest.raises(UserError, match="finished set made from other files or settings"):
         shard(config_for(synthetic_corpus, small_run, "shards.jpeg_quality=50", only=SMALL))

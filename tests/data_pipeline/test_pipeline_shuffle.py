@@ -12,12 +12,12 @@ import pytest
 
 from benchmarks.scale.generated_parts import write_parts
 from benchmarks.scale.sharding import phase_two
-from data_pipeline import shuffle
-from data_pipeline.collecting import collect
-from data_pipeline.duplicates import DuplicatesConfig
-from data_pipeline.shards import shards_for, write_shard
-from data_pipeline.shuffle import plan_shuffle, write_run
-from records.shards import read_index
+from data_pipeline.output import shuffle
+from data_pipeline.output.merge_parts import collect
+from data_pipeline.output.shuffle import plan_shuffle, write_run
+from data_pipeline.output.tars import shards_for, write_shard
+from data_pipeline.screening.config import DuplicatesConfig
+from panendofm.records.shards import read_index
 
 # Of the shards and indexes that the pipeline wrote of these parts when it still read every part once per shard.
 SHARDS_OF_BEFORE = "78db689eb009ff8ad5be4386264325dc06d038ab1832887ae77dcf6626109a3a"

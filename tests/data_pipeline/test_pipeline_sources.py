@@ -9,7 +9,7 @@ import pytest
 from data_pipeline import CorpusConfig, PipelineConfig, plan
 from data_pipeline.registry import ADAPTERS
 from data_pipeline.sources import FoundFile, Source, find_files, list_sources, natural_order
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
 
 
 def touch(root: Path, *paths: str) -> Path:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from benchmarks.composed import Label, detector_label, glittering, mucosa, opening, write
 from benchmarks.screens import auditing, clip, filling, remains, screened
 from data_pipeline import PipelineConfig
-from data_pipeline.manifest import _text_audit, with_text_left
-from data_pipeline.screen.audit import Audit
-from runtime.screen.text import Place, count_characters, read_text
-from runtime.screen.text_filling import lines_of_text, move
+from data_pipeline.output.manifest import _text_audit, with_text_left
+from data_pipeline.screening.audit import Audit
+from panendofm.imaging.frame_filters.text import Place, count_characters, read_text
+from panendofm.imaging.frame_filters.text_filling import lines_of_text, move
 
 Image = NDArray[np.uint8]
 

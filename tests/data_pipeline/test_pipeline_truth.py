@@ -8,7 +8,7 @@ import pytest
 from pipeline_runs import FinishedRun
 
 from data_pipeline.run import trace
-from data_pipeline.synthesize.truth import Source, Truth, read_truth
+from panendofm.synthetic.truth import Source, Truth, read_truth
 
 
 @pytest.fixture(scope="module")

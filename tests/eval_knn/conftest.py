@@ -8,8 +8,8 @@ import pytest
 import torch
 from knn_pictures import CLASSES, PER_CLASS, paint
 
-from backbone import VisionTransformer, vit_config
 from eval_knn.config import EvalConfig
+from panendofm.backbone import VisionTransformer, vit_config
 
 
 @pytest.fixture(scope="session")

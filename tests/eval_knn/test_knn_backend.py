@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from eval_knn import search_backend
-from eval_knn.block_search import search_by_faiss, search_by_torch
-from eval_knn.neighbours import SearchConfig, nearest, unit_rows
-from eval_knn.search_backend import choices_file, faster_backend
-from eval_knn.vote import class_scores
-from runtime.files import read_json_object
+from eval_knn.config import SearchConfig
+from eval_knn.search import backend as search_backend
+from eval_knn.search.backend import choices_file, faster_backend
+from eval_knn.search.block_search import search_by_faiss, search_by_torch
+from eval_knn.search.neighbors import nearest, unit_rows
+from eval_knn.search.vote import class_scores
+from panendofm.runtime.files import read_json_object
 
 KS = (10, 20, 100, 200)
 Floats = NDArray[np.float32]

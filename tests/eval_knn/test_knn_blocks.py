@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 import torch
 
-from backbone import FeatureKind
-from backbone.networks import FeatureChoice, Reading, find_network
 from eval_knn import EvalConfig
-from eval_knn.__main__ import COMMAND
-from eval_knn.choice import choose_in_gallery
+from eval_knn.__main__ import STAGE
+from eval_knn.data.split import Split
 from eval_knn.evaluator import Evaluator
-from eval_knn.split import Split
-from runtime.command_line import run_stage
-from runtime.errors import UserError
+from eval_knn.feature_choice import choose_in_gallery
+from panendofm.backbone import FeatureKind
+from panendofm.backbone.networks import FeatureChoice, Reading, find_network
+from panendofm.runtime.command_line import run_stage
+from panendofm.runtime.errors import UserError
 
 
 def test_the_gallery_chooses_and_the_queries_have_no_say() -> None:
@@ -90,7 +90,7 @@ def command(config: EvalConfig, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str]:
         keys = [f"data.path={config.data.path}", f"cache={config.cache}", f"out={config.out}", "bootstrap.samples=20"]
         with pytest.raises(SystemExit) as end:
-            run_stage("eval_knn", [COMMAND], [*words, *keys])
+            run_stage(STAGE, [*words, *keys])
         printed = capsys.readouterr()
         return int(end.value.code or 0), printed.out + printed.err
 

@@ -12,19 +12,19 @@ import torch
 from cleaned_pictures import recorded
 from PIL import Image
 
-from backbone import extract_features
-from backbone.embed import ImageList, embed
-from backbone.networks import LAST, POOLINGS, find_network, reading_of
 from eval_knn import EvalConfig, Evaluator
-from eval_knn.__main__ import COMMAND
+from eval_knn.__main__ import STAGE
 from eval_knn.watch import watch
-from pretrain.judging.monitor import MonitorConfig
-from records.evaluation import evaluation_path, write_evaluation
-from records.run import RunFolder
-from runtime.command_line import run_stage
-from runtime.images import open_image
-from runtime.screen.clean import VERSION as CLEANING
-from runtime.screen.clean import Cleaner
+from panendofm.backbone import extract_features
+from panendofm.backbone.embed import ImageList, embed
+from panendofm.backbone.networks import LAST, POOLINGS, find_network, reading_of
+from panendofm.imaging.frame_filters.clean import VERSION as CLEANING
+from panendofm.imaging.frame_filters.clean import Cleaner
+from panendofm.imaging.images import open_image
+from panendofm.records.evaluation import evaluation_path, write_evaluation
+from panendofm.records.run import RunFolder
+from panendofm.runtime.command_line import run_stage
+from pretrain.config import MonitorConfig
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_the_command_gives_both_ways_and_the_difference(
     keys = [f"data.path={data}", f"cache={cache}", f"out={tmp_path / 'out'}", "bootstrap.samples=50"]
     keys += ["split.leave_one_group_out=true", "ks=[5,20]", "selection.metric=top1_k5", "selection.tie_breaks=[]"]
     with pytest.raises(SystemExit) as end:
-        run_stage("eval_knn", [COMMAND], ["pixels", "data.clean=true", *keys])
+        run_stage(STAGE, ["pixels", "data.clean=true", *keys])
     assert not end.value.code
     said = capsys.readouterr().out
     row = said[said.index("and as they came") :].splitlines()[2].split()
@@ -71,7 +71,7 @@ def test_both_ways_are_read_by_the_features_that_were_chosen(
     keys = [f"data.path={data}", f"cache={cache}", f"out={tmp_path / 'out'}", "bootstrap.samples=5", "ks=[3]"]
     keys += ["selection.metric=top1_k3", "selection.tie_breaks=[]", "features.block=auto", "features.pooling=auto"]
     with pytest.raises(SystemExit) as end:
-        run_stage("eval_knn", [COMMAND], ["untrained:vit_test", "data.clean=true", *keys])
+        run_stage(STAGE, ["untrained:vit_test", "data.clean=true", *keys])
     assert not end.value.code
     said = capsys.readouterr().out
     row = said[said.index("and as they came") :].splitlines()[2]

@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from backbone import FeatureCache, ensure_torchvision
 from eval_knn import EvalConfig, SelectionConfig
-from eval_knn.__main__ import COMMAND
-from runtime.command_line import run_stage
-from runtime.config import load_config
+from eval_knn.__main__ import STAGE
+from panendofm.backbone import FeatureCache, ensure_torchvision
+from panendofm.runtime.command_line import run_stage
+from panendofm.runtime.config import load_config
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -32,7 +32,7 @@ def command(config: EvalConfig, capsys: pytest.CaptureFixture[str]) -> Run:
         given = [str(word) for word in words]
         keys = [key for key in keys if not any(word.startswith(key.split("=")[0] + "=") for word in given)]
         with pytest.raises(SystemExit) as end:
-            run_stage("eval_knn", [COMMAND], [*given, *keys])
+            run_stage(STAGE, [*given, *keys])
         captured = capsys.readouterr()
         return int(end.value.code or 0), captured.out, captured.err
 
@@ -75,7 +75,10 @@ def test_second_run_computes_nothing(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the second run must answer from the cache")
 
-    for name in ("backbone.networks.extraction.extract_features", "backbone.networks.dinov2.load_backbone"):
+    for name in (
+        "panendofm.backbone.networks.extraction.extract_features",
+        "panendofm.backbone.networks.dinov2.load_backbone",
+    ):
         monkeypatch.setattr(name, refuse)
     code, said, _ = command(weights_file, cache)
     assert code == 0 and "from the cache" in said
@@ -92,7 +95,9 @@ def test_second_run_of_a_timm_network_does_not_build_it(
     file = tmp_path / "w.safetensors"
     save_file(timm.create_model("resnet10t").state_dict(), file)
     assert command(f"timm:resnet10t@{file}", "bootstrap.confidence=0.8")[0] == 0
-    monkeypatch.setattr("backbone.networks.timm_models.values_checksum", lambda *_: pytest.fail("it was built again"))
+    monkeypatch.setattr(
+        "panendofm.backbone.networks.timm_models.values_checksum", lambda *_: pytest.fail("it was built again")
+    )
     code, said, _ = command(f"timm:resnet10t@{file}", "bootstrap.confidence=0.8")
     assert code == 0 and "from the cache" in said and "80% interval" in said
     document = json.loads(next(Path(config.out or "").glob("*.json")).read_text())

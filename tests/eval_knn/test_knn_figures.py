@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from eval_knn.figures import figures
-from records.evaluation import METRICS, decode_ranks, encode_ranks
-from scoring.confusion import confusion_matrix, rank_of_truth, summarise
-from scoring.intervals import group_weights
+from eval_knn.report.metrics import figures
+from panendofm.records.evaluation import METRICS, decode_ranks, encode_ranks
+from panendofm.scoring.classification.confusion import confusion_matrix, rank_of_truth, summarise
+from panendofm.scoring.statistics.intervals import group_weights
 
 NAMES = [f"class {i}" for i in range(8)]
 

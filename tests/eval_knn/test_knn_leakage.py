@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from backbone.networks import find_network
-from eval_knn.labelled_images import DataConfig, LabelledImages, find_images
-from eval_knn.leakage import leakage_note
-from records.evaluation import LeakageNote
-from records.shards import Certificate, GuardedSet, fingerprint
-from runtime.files import sha256_of
+from eval_knn.config import DataConfig
+from eval_knn.data.labeled_images import LabelledImages, find_images
+from eval_knn.data.leakage import leakage_note
+from panendofm.backbone.networks import find_network
+from panendofm.records.evaluation import LeakageNote
+from panendofm.records.shards import Certificate, GuardedSet, fingerprint
+from panendofm.runtime.files import sha256_of
 
 
 def certificate(folder: Path, name: str) -> Certificate:

@@ -16,15 +16,15 @@ import torch.multiprocessing as multiprocessing
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.distributed.fsdp import fully_shard
 
-from backbone import VisionTransformer, vit_config
 from eval_knn import EvalConfig, evaluate
-from eval_knn.__main__ import COMMAND
-from eval_knn.block_search import Exclusions
-from eval_knn.vote import class_scores
-from records.documents import as_document
-from runtime.command_line import run_stage
-from runtime.errors import UserError
-from runtime.ports import free_port
+from eval_knn.__main__ import STAGE
+from eval_knn.search.block_search import Exclusions
+from eval_knn.search.vote import class_scores
+from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.records.documents import as_document
+from panendofm.runtime.command_line import run_stage
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.ports import free_port
 
 KS = (10, 20, 100, 200)
 RANKS = 4
@@ -149,7 +149,7 @@ def test_identical_figures_for_identical_weights(
     outcome: Path, labelled_folder: Path, tmp_path: Path, weights_file: Path
 ) -> None:
     """A plain file, a sharded checkpoint written by four ranks, and a release in each format, through the command."""
-    from backbone.release import export_release
+    from panendofm.backbone.release import export_release
 
     words = [str(weights_file), str(outcome / "run" / "checkpoints" / "step_0000007")]
     for kind in ("hub", "timm", "transformers"):
@@ -161,7 +161,7 @@ def test_identical_figures_for_identical_weights(
         out = tmp_path / f"out-{number}"
         keys = [f"data.path={labelled_folder}", f"cache={tmp_path / f'cache-{number}'}", f"out={out}"]
         with pytest.raises(SystemExit) as end:
-            run_stage("eval_knn", [COMMAND], [word, *keys, "bootstrap.samples=20"])
+            run_stage(STAGE, [word, *keys, "bootstrap.samples=20"])
         assert end.value.code == 0
         documents.append(json.loads(next(out.glob("*.json")).read_text()))
         documents[-1]["data"]["split_file"] = ""

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from eval_knn.block_search import Exclusions
-from eval_knn.neighbours import SearchConfig, nearest, unit_rows
-from eval_knn.vote import class_scores
+from eval_knn.config import SearchConfig
+from eval_knn.search.block_search import Exclusions
+from eval_knn.search.neighbors import nearest, unit_rows
+from eval_knn.search.vote import class_scores
 
 KS = (10, 20, 100, 200)
 

@@ -9,18 +9,11 @@ import pytest
 from knn_histories import COLLAPSING, FALLING, FLAT, QUERIES, RISING, SATURATED, recorded
 
 from eval_knn import EvalConfig
-from eval_knn.selection import (
-    Evaluation,
-    SelectionConfig,
-    against_start,
-    must_stay,
-    paired_bootstrap,
-    select,
-    should_stop,
-)
-from records.evaluation import encode_ranks
-from runtime.config import load_config
-from runtime.errors import UserError
+from eval_knn.config import SelectionConfig
+from eval_knn.selection import Evaluation, against_start, must_stay, paired_bootstrap, select, should_stop
+from panendofm.records.evaluation import encode_ranks
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "configs" / "eval" / "kvasir_published.yaml"
 

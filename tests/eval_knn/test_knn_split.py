@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from knn_pictures import CLASSES, PER_CLASS, paint
 
-from eval_knn.labelled_images import DataConfig, LabelledImages, find_images
-from eval_knn.split import SplitConfig, image_groups, load_or_make_split, make_split
-from runtime.errors import UserError
+from eval_knn.config import DataConfig, SplitConfig
+from eval_knn.data.labeled_images import LabelledImages, find_images
+from eval_knn.data.split import image_groups, load_or_make_split, make_split
+from panendofm.runtime.errors import UserError
 
 
 def look(root: Path, cache: Path) -> LabelledImages:
@@ -37,7 +38,7 @@ def test_second_look_reads_no_image(own_copy: Path, tmp_path: Path, monkeypatch:
     first = look(own_copy, tmp_path / "cache")
     read: list[str] = []
     monkeypatch.setattr(
-        "eval_knn.labelled_images.field_of_view_hash", lambda image: read.append("one") or np.zeros(32, "u1")
+        "eval_knn.data.labeled_images.field_of_view_hash", lambda image: read.append("one") or np.zeros(32, "u1")
     )
     assert look(own_copy, tmp_path / "cache").sha256 == first.sha256
     assert read == []

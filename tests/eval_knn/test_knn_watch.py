@@ -21,16 +21,16 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from backbone import VisionTransformer, vit_config
-from backbone.networks import find_network
 from eval_knn import EvalConfig, Evaluation, Evaluator, read_history, select
 from eval_knn import watch as watch_module
 from eval_knn.evaluator import evaluation_of
 from eval_knn.run_history import claim, record, record_by_hand, update_best
 from eval_knn.watch import watch
-from records.evaluation import KnnDocument, evaluation_path, read_selection, write_evaluation
-from records.run import RunFolder, RunInfo, step_name
-from runtime.errors import UserError
+from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.backbone.networks import find_network
+from panendofm.records.evaluation import KnnDocument, evaluation_path, read_selection, write_evaluation
+from panendofm.records.run import RunFolder, RunInfo, step_name
+from panendofm.runtime.errors import UserError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STEPS = (0, 10, 20, 30, 40, 50)

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from mutators import mutate
 from subjects import SUBJECTS, Subject
 
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
 
 BAD = ("other, sealed", "traceback", "hang", "memory")
 HANG_SECONDS = 20

@@ -28,36 +28,37 @@ from backbone_cases import random_model, save_checkpoint
 from engine_runs import write_shards
 from vqa_benches import disc_bench
 
-from atlas.build import load_atlas
-from atlas.layouts import read_csv, read_table_of_files
-from atlas.mapping import load_mapping
-from atlas.regions import _listed
-from atlas.taxonomy import load_taxonomy, parse_taxonomy
-from backbone import load_backbone, vit_config
-from backbone.networks import find_network
-from backbone.release import export_release, verify_release
-from challenge.annotations import COLUMNS, read_log
-from challenge.findings import read_findings
-from challenge.submissions import read_answers as read_predictions
-from challenge.submissions import read_truth
 from data_pipeline import PipelineConfig
-from data_pipeline.decode.interface import DecodeConfig, DecodeError, frames_of
-from eval_knn.config import EvalConfig
-from eval_knn.labelled_images import DataConfig, find_images
-from linear_probe.head_file import load_head
+from data_pipeline.decode.config import DecodeConfig
+from data_pipeline.decode.interface import DecodeError, frames_of
+from eval_knn.config import DataConfig, EvalConfig
+from eval_knn.data.labeled_images import find_images
+from panendofm.atlas.build import load_atlas
+from panendofm.atlas.layouts import read_csv, read_table_of_files
+from panendofm.atlas.mapping import load_mapping
+from panendofm.atlas.regions import _listed
+from panendofm.atlas.taxonomy import load_taxonomy, parse_taxonomy
+from panendofm.backbone import load_backbone, vit_config
+from panendofm.backbone.networks import find_network
+from panendofm.backbone.release import export_release, verify_release
+from panendofm.challenge.files.annotations import COLUMNS, read_log
+from panendofm.challenge.files.findings import read_findings
+from panendofm.challenge.files.submissions import read_answers as read_predictions
+from panendofm.challenge.files.submissions import read_truth
+from panendofm.imaging.images import open_image
+from panendofm.linear_probe.heads.head_file import load_head
+from panendofm.records.metrics import read_metrics
+from panendofm.records.run import RunFolder, read_checkpoint_info
+from panendofm.records.shards import read_index
+from panendofm.runtime.config import CONFIGS, config_to_yaml, load_config
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import read_checksums, read_json_object, read_text, write_checksums
+from panendofm.vqa.bench.items import read_bench
+from panendofm.vqa.bench.questions.templates import load_templates
+from panendofm.vqa.bench.review import read_review
+from panendofm.vqa.client.answers import read_answers
 from pretrain.config import PretrainConfig
-from pretrain.data.shards import UnreadableSampleError, open_shards
-from records.metrics import read_metrics
-from records.run import RunFolder, read_checkpoint_info
-from records.shards import read_index
-from runtime.config import CONFIGS, config_to_yaml, load_config
-from runtime.errors import UserError
-from runtime.files import read_checksums, read_json_object, read_text, write_checksums
-from runtime.images import open_image
-from vqa.bench.items import read_bench
-from vqa.bench.review import read_review
-from vqa.bench.templates import load_templates
-from vqa.client.answers import read_answers
+from pretrain.data.storage.shards import UnreadableSampleError, open_shards
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def _head(folder: Path) -> None:
 
 
 def _atlas(folder: Path) -> None:
-    from atlas.build import build_atlas, save_atlas
+    from panendofm.atlas.build import build_atlas, save_atlas
 
     pictures = folder.parent / "kvasir-dataset-v2"
     for number in range(6):
@@ -296,13 +297,15 @@ SUBJECTS = [
     Subject("atlas", _atlas, lambda f: len(load_atlas(f / "atlas.parquet").rows), weight=4),
     Subject(
         "mapping",
-        lambda f: (f / "m.yaml").write_bytes(next(iter(sorted(Path("atlas/mappings").glob("*.yaml")))).read_bytes()),
+        lambda f: (f / "m.yaml").write_bytes(
+            next(iter(sorted(Path("panendofm/atlas/mappings").glob("*.yaml")))).read_bytes()
+        ),
         lambda f: load_mapping(f / "m.yaml", load_taxonomy()),
         weight=2,
     ),
     Subject(
         "taxonomy",
-        lambda f: (f / "t.yaml").write_bytes(Path("atlas/taxonomy.yaml").read_bytes()),
+        lambda f: (f / "t.yaml").write_bytes(Path("panendofm/atlas/taxonomy.yaml").read_bytes()),
         lambda f: parse_taxonomy(read_text(f / "t.yaml"), "t"),
         weight=1,
     ),
@@ -351,7 +354,7 @@ SUBJECTS = [
     ),
     Subject(
         "templates",
-        lambda f: (f / "t.yaml").write_bytes(Path("vqa/templates/endobench.yaml").read_bytes()),
+        lambda f: (f / "t.yaml").write_bytes(Path("panendofm/vqa/templates/endobench.yaml").read_bytes()),
         lambda f: load_templates(str(f / "t.yaml")).texts,
         weight=2,
     ),

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from panendofm.runtime.config import load_config
 from pretrain.config import PretrainConfig
 from pretrain.data.augment import draw_params
 from pretrain.data.augment.photometric import plan_of
 from pretrain.data.batch import Batch, make_batch
 from pretrain.objective.drop_path import DropPath
 from pretrain.objective.objective import Objective
-from runtime.config import load_config
 
 IMAGES = 32  # of one microgroup: a rank's share of the shipped recipe
 CUDA = torch.device("cuda", 0)

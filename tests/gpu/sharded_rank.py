@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from launch.doctor.ranks import check_collectives, check_sharding, sharding_modes
-from pretrain.selftest import RunFigures, joined_world
+from pretrain import joined_world
+from pretrain.selftest import RunFigures
 
 if __name__ == "__main__":
     kind: Any = sys.argv[1]

@@ -19,13 +19,14 @@ from golden_steps import (
     without_key_bias,
 )
 
-from backbone import BACKENDS, Backend, VisionTransformer, vit_config, why_unavailable
 from launch.doctor.attention import check_attention
-from launch.doctor.neighbours import check_neighbours
+from launch.doctor.neighbors import check_neighbours
+from panendofm.backbone import BACKENDS, Backend, VisionTransformer, vit_config, why_unavailable
+from pretrain import joined_world
 from pretrain.data.augment import AugmentConfig, draw_params
 from pretrain.data.augment.photometric import plan_of
 from pretrain.data.batch import IMAGENET_STD, make_batch
-from pretrain.selftest import golden_step_errors, joined_world
+from pretrain.selftest import golden_step_errors
 
 STEPS = {"step_sinkhorn_separate_heads": 1, "step_centering_shared_head_2steps": 2}
 

@@ -16,10 +16,10 @@ import torch
 from launch.doctor.ranks import train_alone
 from launch.doctor.rows import Row
 from launch.doctor.training import check_training
-from pretrain import PretrainConfig
-from pretrain.selftest import Training, joined_world, sharding_config, train, write_pictures
-from runtime.config import CONFIGS, load_config
-from runtime.ports import free_port
+from panendofm.runtime.config import CONFIGS, load_config
+from panendofm.runtime.ports import free_port
+from pretrain import PretrainConfig, joined_world
+from pretrain.selftest import Training, sharding_config, train, write_pictures
 
 HERE = Path(__file__).resolve().parent
 

@@ -18,9 +18,9 @@ import torch.multiprocessing
 
 from launch.doctor import ranks, training
 from launch.doctor.rows import Notes, Row
-from pretrain import PretrainConfig
+from pretrain import PretrainConfig, World, joined_world
 from pretrain.parallel import build
-from pretrain.selftest import World, joined_world, sharding_config, write_pictures
+from pretrain.selftest import sharding_config, write_pictures
 
 Plant = Callable[[World], AbstractContextManager[Any]]
 

@@ -18,8 +18,8 @@ from data_pipeline import (
 from data_pipeline.cost import DRIVER_BYTES, FRAME_BYTES, TEXT_SECONDS_A_VIDEO
 from data_pipeline.curate.cost import NETWORK_EFFICIENCY, clustering_flops
 from launch.data_plan import print_curation_plan, print_data_plan
+from panendofm.runtime.config import load_config
 from pretrain import PretrainConfig
-from runtime.config import load_config
 
 GIVEN = Conditions(
     cores=64, memory_gb=64, disk_gb_per_second=1.0, kept_share=0.5, frames_per_second=1.0, video_minutes=20

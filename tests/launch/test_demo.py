@@ -11,11 +11,11 @@ from data_pipeline.config import PipelineConfig
 from eval_knn import EvalConfig
 from launch.demo import demo_parts, demo_steps
 from launch.steps import Step
-from linear_probe.dense.config import DenseConfig
+from panendofm.linear_probe.dense.config import DenseConfig
+from panendofm.runtime.config import load_config
+from panendofm.vqa.bench.config import BuildConfig
+from panendofm.vqa.score.config import ContestantConfig
 from pretrain import PretrainConfig
-from runtime.config import load_config
-from vqa.bench.config import BuildConfig
-from vqa.score.config import ContestantConfig
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import pytest
 from launch.doctor.examine import DoctorFolder
 from launch.doctor.report import collect, without_private, write_report
 from launch.doctor.rows import Notes, Row
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
 from pretrain import PretrainConfig
-from runtime.config import load_config
-from runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHECKS = [

@@ -16,12 +16,13 @@ import faiss
 import pytest
 import torch
 
-from launch.doctor import attention, file_system, neighbours, versions
+from launch.doctor import attention, file_system, versions
+from launch.doctor import neighbors as neighbours
 from launch.doctor.rows import Row
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.locks import directory_lock
 from pretrain import PretrainConfig, requirements_of
 from pretrain.selftest import sharding_config
-from runtime.errors import UserError
-from runtime.locks import directory_lock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from doctor_faults import row_of
@@ -76,7 +77,7 @@ def test_a_backend_beside_sdpa(monkeypatch: pytest.MonkeyPatch, leaks: bool) -> 
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)[0].transpose(0, 1)
 
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", varlen)
-    for place in ("backbone.attention.why_unavailable", "launch.doctor.attention.why_unavailable"):
+    for place in ("panendofm.backbone.attention.why_unavailable", "launch.doctor.attention.why_unavailable"):
         monkeypatch.setattr(place, lambda backend, _: None if backend != "xformers" else "not installed")
     row = row_of(attention.check_attention(CPU, "sdpa"), "attention varlen bfloat16")
     assert row.status == ("fail" if leaks else "pass"), row.found

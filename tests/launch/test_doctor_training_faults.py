@@ -15,12 +15,12 @@ import torch
 
 from launch.doctor import ranks, training
 from launch.doctor.rows import Row, read_notes
-from pretrain import PretrainConfig
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.ports import free_port
+from pretrain import PretrainConfig, joined_world
 from pretrain.data import batch
 from pretrain.run import checkpoints, checksummed_writer
-from pretrain.selftest import joined_world, sharding_config, write_pictures
-from runtime.errors import UserError
-from runtime.ports import free_port
+from pretrain.selftest import sharding_config, write_pictures
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from doctor_faults import FAULTS, row_of, run_on_two_ranks

@@ -17,14 +17,14 @@ import pytest
 from PIL import Image
 
 from eval_knn import EvalConfig
-from launch.cluster import ClusterConfig, Resources
 from launch.control import cancel_run, print_logs
-from launch.jobs import Job, events_of, find_runs
-from launch.stages import watch_job
+from launch.jobs.cluster import ClusterConfig, Resources
+from launch.jobs.record import Job, events_of, find_runs
+from launch.jobs.stages import watch_job
+from launch.jobs.submit import describe, submit
 from launch.status import job_state, print_status, status_of
-from launch.submit import describe, submit
-from runtime.config import load_config
-from runtime.errors import UserError
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
 
 STAGES = Path(__file__).resolve().parent.parent / "cluster"
 
@@ -131,7 +131,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from test_local_jobs import start
-from runtime.errors import exit_code_of
+from panendofm.runtime.errors import exit_code_of
 sys.exit(exit_code_of(lambda: start(Path({str(tmp_path / "a")!r}), 2, *sys.argv[1:], kind="debug") and None))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)

@@ -13,13 +13,13 @@ import pytest
 import yaml
 from PIL import Image
 
-from backbone import vit_config
-from backbone.__main__ import COMMANDS as BACKBONE
-from challenge.__main__ import COMMANDS as CHALLENGE
-from eval_knn.__main__ import COMMAND as EVAL_KNN
+from eval_knn.__main__ import STAGE as EVAL_KNN
 from launch.report import write_report
-from linear_probe.__main__ import COMMANDS as LINEAR_PROBE
-from runtime.command_line import Command, run_stage
+from panendofm.backbone import vit_config
+from panendofm.backbone.__main__ import STAGE as BACKBONE
+from panendofm.challenge.__main__ import STAGE as CHALLENGE
+from panendofm.linear_probe.__main__ import STAGE as LINEAR_PROBE
+from panendofm.runtime.command_line import Stage, run_stage
 
 sys.path.extend(str(Path(__file__).resolve().parent.parent / folder) for folder in ("data_pipeline", "backbone"))
 from backbone_cases import random_model, save_checkpoint
@@ -57,9 +57,9 @@ def write_run(root: Path, data: Path) -> Path:
 
 @pytest.fixture
 def stage(capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
-    def run(name: str, commands: list[Command], *words: object) -> None:
+    def run(of: Stage, *words: object) -> None:
         with pytest.raises(SystemExit) as end:
-            run_stage(name, commands, [str(word) for word in words])
+            run_stage(of, [str(word) for word in words])
         assert not end.value.code, capsys.readouterr().err
 
     return run
@@ -70,14 +70,14 @@ def test_published_files_hold_no_name_path_or_host(tmp_path: Path, stage: Callab
     data = write_pictures(root / "kvasir-dataset-v2")
     run = write_run(root, data)
     small = ("bootstrap.samples=20", "features.threads=1", "ks=[5,10]", "selection.metric=top1_k10")
-    stage("eval_knn", [EVAL_KNN], run, f"data.path={data}", f"cache={root / 'cache'}", "--pictures", *small)
+    stage(EVAL_KNN, run, f"data.path={data}", f"cache={root / 'cache'}", "--pictures", *small)
     published = tmp_path / "published"
-    stage("backbone", BACKBONE, "export", run, "--to", published / "release", "--format", "hub")
-    stage("linear_probe", LINEAR_PROBE, "pixels", run, "--data", data, "--out", published / "probe")
+    stage(BACKBONE, "export", run, "--to", published / "release", "--format", "hub")
+    stage(LINEAR_PROBE, "pixels", run, "--data", data, "--out", published / "probe")
     (root / "truth.csv").write_text("".join(f"p{i}.jpg,{'ab'[i % 2]}\n" for i in range(8)))
     (root / "sub.csv").write_text("".join(f"p{i}.jpg,a,0.5\n" for i in range(8)))
     told = ("--truth", root / "truth.csv", "--out", published / "score")
-    stage("challenge", CHALLENGE, "score", root / "sub.csv", *told)
+    stage(CHALLENGE, "score", root / "sub.csv", *told)
     shutil.copy(write_report(run), published)
     shutil.copytree(run / "eval", published / "eval", ignore=shutil.ignore_patterns(".*"))  # locks of this moment
     for own in ("log.txt", ".lock"):  # its maker's own, beside what is published

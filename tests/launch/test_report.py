@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from launch.jobs import Job, record_event
+from launch.jobs.record import Job, record_event
 from launch.progress import progress_of
 from launch.report import write_report
 from launch.report.collect import collect
 from launch.report.page import _selection as selection_part
 from launch.report.page import page_of
 from launch.report.pictures import draw_pictures
-from records.evaluation import AgainstStart
-from records.run import RunFolder
-from runtime.errors import UserError
+from panendofm.records.evaluation import AgainstStart
+from panendofm.records.run import RunFolder
+from panendofm.runtime.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "pretrain"))
 from engine_runs import run_ranks, words_of, write_shards

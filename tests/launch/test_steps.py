@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launch.steps import Step, run_parts, run_step
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
 
 # MEET touches its own file and waits for another's; ORDER writes that it came, and how many threads it may use.
 HELPER = """

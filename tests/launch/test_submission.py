@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from launch import slurm
-from launch.cluster import ClusterConfig, Resources, load_cluster
-from launch.ending import crashes_in_a_row, record_end, verdict
-from launch.jobs import record_event
-from launch.snapshot import PACKAGES, SOURCE, take_snapshot
+from launch.jobs import slurm
+from launch.jobs.cluster import ClusterConfig, Resources, load_cluster
+from launch.jobs.on_exit import crashes_in_a_row, record_end, verdict
+from launch.jobs.record import record_event
+from launch.jobs.snapshot import PACKAGES, SOURCE, take_snapshot
+from launch.jobs.submit import describe, sbatch_script, submit
+from launch.jobs.task import port_of, rendezvous
 from launch.status import job_state, last_error, print_status, status_of
-from launch.submit import describe, sbatch_script, submit
-from launch.task import port_of, rendezvous
-from runtime.config import load_config
-from runtime.errors import UserError
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
 
 CLUSTERS = SOURCE / "configs" / "cluster"
 
@@ -86,7 +86,7 @@ def test_the_script_asks_for_everything_that_the_cluster_file_says(tmp_path: Pat
         "export A='b c'",
     ):
         assert f"\n{line}\n" in script, line
-    assert f"apptainer exec image.sif {sys.executable} -m launch.task '{tmp_path}/my run/jobs/pretrain'" in script
+    assert f"apptainer exec image.sif {sys.executable} -m launch.jobs.task '{tmp_path}/my run/jobs/pretrain'" in script
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
 
 
@@ -109,15 +109,22 @@ def test_a_container_holds_the_stage_and_nothing_else(tmp_path: Path) -> None:
         job = describe("pretrain", tmp_path / "my run", ["pretrain", "x.yaml"], cluster)
         lines = sbatch_script(job, cluster).splitlines()
         keeper, command = (shlex.split(line) for line in lines if line.startswith("srun "))
-        assert command[-4 - len(container) :] == [*container, "/opt/py thon", "-m", "launch.task", folder]
+        assert command[-4 - len(container) :] == [*container, "/opt/py thon", "-m", "launch.jobs.task", folder]
         assert ("--container-mounts=/my data:/data" in command) == (cluster is pyxis)
         assert ("--no-container-entrypoint" in command) == (cluster is pyxis)
         # What asks Slurm for the requeue runs outside, where Slurm's commands are.
-        assert keeper[-6:] == [sys.executable, "-m", "launch.keeper", folder, "$$", "&"] and "image" not in str(keeper)
-        (ending,) = (shlex.split(line) for line in lines if "launch.ending" in line)
-        assert ending == [sys.executable, "-m", "launch.ending", folder, "$code"]
+        assert keeper[-6:] == [
+            sys.executable,
+            "-m",
+            "launch.jobs.requeue_watchdog",
+            folder,
+            "$$",
+            "&",
+        ] and "image" not in str(keeper)
+        (ending,) = (shlex.split(line) for line in lines if "launch.jobs.on_exit" in line)
+        assert ending == [sys.executable, "-m", "launch.jobs.on_exit", folder, "$code"]
     plain = ClusterConfig(python="/opt/py thon")
-    assert "'/opt/py thon' -m launch.ending" in sbatch_script(job, plain)
+    assert "'/opt/py thon' -m launch.jobs.on_exit" in sbatch_script(job, plain)
 
 
 def test_without_slurm_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

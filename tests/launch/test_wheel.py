@@ -45,7 +45,7 @@ def run(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[
 
 
 def test_the_wheel_brings_configs_and_data_files(python: Path, tmp_path: Path) -> None:
-    code = "import runtime, sys; print(runtime.__file__)"
+    code = "import panendofm; print(panendofm.__file__)"
     where = run(python, tmp_path, "-c", code).stdout
     assert not Path(where.strip()).is_relative_to(ROOT)
     plan = run(
@@ -57,7 +57,7 @@ def test_the_wheel_brings_configs_and_data_files(python: Path, tmp_path: Path) -
     code += "print({row.status for row in check(torch.device('cpu'), 'sdpa')} <= {'pass', 'skip'})"
     assert run(python, tmp_path, "-c", code).stdout.strip() == "True"  # the golden files were found
     (tmp_path / "empty").mkdir()
-    atlas = run(python, tmp_path, "-m", "linear_probe", "atlas", "empty", "--out", "atlas.parquet")
+    atlas = run(python, tmp_path, "-m", "panendofm", "atlas", "empty", "--out", "atlas.parquet")
     assert atlas.returncode == 2 and "Traceback" not in atlas.stderr  # the taxonomy and mappings were found
 
 

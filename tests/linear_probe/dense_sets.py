@@ -10,8 +10,8 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from backbone import Preprocessing
-from backbone.networks import Network, Outputs
+from panendofm.backbone import Preprocessing
+from panendofm.backbone.networks import Network, Outputs
 
 ODD_SIZES = ((337, 101), (241, 533), (97, 161), (480, 640), (333, 217), (129, 129))
 

@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 from dense_sets import blob, write_set
 
-from linear_probe.__main__ import COMMANDS
-from runtime.command_line import run_stage
+from panendofm.linear_probe.dense.__main__ import STAGE
+from panendofm.runtime.command_line import run_stage
 
-COMMAND = (sys.executable, "-m", "linear_probe", "dense")
+COMMAND = (sys.executable, "-m", "panendofm.linear_probe.dense")
 FAST = ("side_px=128", "bootstrap_replicates=50", "fit.strengths=[0.001]")
 
 
@@ -37,7 +37,7 @@ def run(*words: str, code: int = 0) -> Done:
     """The command in this process: starting one costs seconds. Kills and the first run use real processes."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        run_stage("linear_probe", COMMANDS, ["dense", *words])
+        run_stage(STAGE, words)
     assert ended.value.code == code, out.getvalue()[-2000:] + err.getvalue()
     return Done(out.getvalue(), err.getvalue())
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from dense_sets import blob, write_set
 
-from linear_probe.dense.config import DenseConfig
-from linear_probe.dense.pictures import read_pictures, read_truth
-from linear_probe.dense.splits import make_plan
-from runtime.errors import UserError
+from panendofm.linear_probe.dense.config import DenseConfig
+from panendofm.linear_probe.dense.data.images import read_pictures, read_truth
+from panendofm.linear_probe.dense.data.splits import make_plan
+from panendofm.runtime.errors import UserError
 
 
 def test_jpeg_masks_and_capitals(tmp_path: Path) -> None:

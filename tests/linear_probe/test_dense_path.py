@@ -14,21 +14,21 @@ import pytest
 import torch
 from dense_sets import ODD_SIZES, oracle, write_set
 
-import linear_probe.dense.run as dense_run
-from backbone.networks import find_networks
-from linear_probe.dense.centre import centre_targets, decode, suppress
-from linear_probe.dense.config import DenseConfig, FitConfig
-from linear_probe.dense.geometry import boxes_of_parts, cut, enlarge, shares_on_grid
-from linear_probe.dense.head_file import load_dense_head, save_dense_head
-from linear_probe.dense.heads import CENTRE, LinearHead
-from linear_probe.dense.maps import MapMaker, Maps, feature_maps, maps_of_image
-from linear_probe.dense.page import write_results
-from linear_probe.dense.pictures import Truth, read_truth
-from linear_probe.dense.predictor import COMPONENTS, predict_picture
-from linear_probe.dense.run import DenseBenchmark, run_dense, train_heads
-from linear_probe.dense.splits import make_plan
-from runtime.images import open_image
-from scoring.boxes import box_iou
+import panendofm.linear_probe.dense.run as dense_run
+from panendofm.backbone.networks import find_networks
+from panendofm.imaging.images import open_image
+from panendofm.linear_probe.dense.config import CENTRE, DenseConfig, FitConfig
+from panendofm.linear_probe.dense.data.images import Truth, read_truth
+from panendofm.linear_probe.dense.data.splits import make_plan
+from panendofm.linear_probe.dense.geometry import boxes_of_parts, cut, enlarge, shares_on_grid
+from panendofm.linear_probe.dense.heads.detection_head import centre_targets, decode, suppress
+from panendofm.linear_probe.dense.heads.head_file import load_dense_head, save_dense_head
+from panendofm.linear_probe.dense.heads.layers import LinearHead
+from panendofm.linear_probe.dense.maps import MapMaker, Maps, feature_maps, maps_of_image
+from panendofm.linear_probe.dense.predictor import COMPONENTS, predict_picture
+from panendofm.linear_probe.dense.results.page import write_results
+from panendofm.linear_probe.dense.run import DenseBenchmark, run_dense, train_heads
+from panendofm.scoring.detection.boxes import box_iou
 
 FIT = FitConfig(strengths=[1e-4, 1e-2], decoder_steps=60, published_steps=150, batch_pictures=8)
 
@@ -70,7 +70,7 @@ def test_challenge_score_gives_the_same_figures(finished: tuple[DenseBenchmark, 
     values = outcome.figures["blobs"].values
     for name in ("masks", "detections"):
         command = [
-            *(sys.executable, "-m", "challenge", "score", str(out / f"predictions/oracle/blobs/{name}.csv")),
+            *(sys.executable, "-m", "panendofm.challenge", "score", str(out / f"predictions/oracle/blobs/{name}.csv")),
             *("--truth", str(out / f"truth/blobs/{name}.csv"), "--out", str(tmp_path / name), "--samples", "200"),
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

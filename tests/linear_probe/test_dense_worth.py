@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from linear_probe.dense.config import DenseConfig
-from linear_probe.dense.run import run_dense
+from panendofm.linear_probe.dense.config import DenseConfig
+from panendofm.linear_probe.dense.run import run_dense
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 SHARED = Path(os.environ.get("ENDOSCOPY_DATA", REPOSITORY.parent / "shared" / "data"))

@@ -15,21 +15,22 @@ import pytest
 import torch
 from PIL import Image
 
-from backbone import FeatureKind, Preprocessing
-from backbone.networks import find_network
-from linear_probe.__main__ import COMMANDS
-from linear_probe.evidence import in_whole_picture, patch_evidence, weighted_centre
-from linear_probe.features import Columns
-from linear_probe.head_file import save_head
-from linear_probe.head_run import open_head
-from linear_probe.label_fractions import UNUSED, training_subset
-from linear_probe.official_split import official_split
-from linear_probe.probe import Head
-from linear_probe.samples import Sample
-from linear_probe.split import SPLITS, TEST, TRAIN, VALIDATION, SplitConfig
-from linear_probe.tasks import Level, Task
-from runtime.command_line import run_stage
-from scoring.timeline import zone
+from panendofm.atlas.config import SplitConfig
+from panendofm.atlas.official import official_split
+from panendofm.atlas.samples import Sample
+from panendofm.atlas.split import SPLITS, TEST, TRAIN, VALIDATION
+from panendofm.backbone import FeatureKind, Preprocessing
+from panendofm.backbone.networks import find_network
+from panendofm.linear_probe.__main__ import STAGE
+from panendofm.linear_probe.features import Columns
+from panendofm.linear_probe.heads.head_file import save_head
+from panendofm.linear_probe.heads.head_run import open_head
+from panendofm.linear_probe.heads.probe import Head
+from panendofm.linear_probe.inference.evidence import in_whole_picture, patch_evidence, weighted_centre
+from panendofm.linear_probe.results.label_fractions import UNUSED, training_subset
+from panendofm.linear_probe.tasks import Level, Task
+from panendofm.runtime.command_line import run_stage
+from panendofm.scoring.detection.timeline import zone
 
 Run = Callable[..., tuple[int, str]]
 CLASSES = ("normal-cecum", "polyps", "ulcerative-colitis")
@@ -41,7 +42,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
     def command(*words: object) -> tuple[int, str]:
         with pytest.raises(SystemExit) as stop:
-            run_stage("linear_probe", COMMANDS, [str(word) for word in words])
+            run_stage(STAGE, [str(word) for word in words])
         printed = capsys.readouterr()
         return int(stop.value.code or 0), printed.out + printed.err
 
@@ -164,7 +165,7 @@ def head(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("head")
     with pytest.raises(SystemExit) as stop:
         words = ["pixels", "--data", str(data / "official.csv"), "--out", str(out), *SMALL]
-        run_stage("linear_probe", COMMANDS, words)
+        run_stage(STAGE, words)
     assert not stop.value.code
     return out / "heads" / "pixels" / "official.safetensors"
 

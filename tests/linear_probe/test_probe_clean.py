@@ -11,18 +11,18 @@ import torch
 from cleaned_pictures import recorded
 from PIL import Image
 
-from backbone import FeatureCache, FeatureKind
-from backbone.networks import LAST, POOLINGS, find_network, reading_of
-from linear_probe.__main__ import COMMANDS
-from linear_probe.features import Columns, features_of
-from linear_probe.head_file import load_head, save_head
-from linear_probe.head_run import HeadRun
-from linear_probe.probe import Head
-from linear_probe.samples import Sample
-from linear_probe.tasks import Level, Task
-from records.probe import ProbeFolder
-from runtime.command_line import run_stage
-from runtime.screen.clean import Cleaner
+from panendofm.atlas.samples import Sample
+from panendofm.backbone import FeatureCache, FeatureKind
+from panendofm.backbone.networks import LAST, POOLINGS, find_network, reading_of
+from panendofm.imaging.frame_filters.clean import Cleaner
+from panendofm.linear_probe.__main__ import STAGE
+from panendofm.linear_probe.features import Columns, features_of
+from panendofm.linear_probe.heads.head_file import load_head, save_head
+from panendofm.linear_probe.heads.head_run import HeadRun
+from panendofm.linear_probe.heads.probe import Head
+from panendofm.linear_probe.tasks import Level, Task
+from panendofm.records.probe import ProbeFolder
+from panendofm.runtime.command_line import run_stage
 
 PIXELS = find_network("pixels")
 WIDTH = 3 * 16 * 16
@@ -57,7 +57,7 @@ def test_the_tables_give_both_ways_and_the_difference(tmp_path: Path, capsys: py
     keys = ["clean=true", "bootstrap_replicates=100", "split.train=0.4", "split.validation=0.2", "split.test=0.4"]
     words = ["pixels", "--data", str(tmp_path / "data"), "--out", str(out), "--protocol", "converged"]
     with pytest.raises(SystemExit) as end:
-        run_stage("linear_probe", COMMANDS, [*words, *keys])
+        run_stage(STAGE, [*words, *keys])
     assert not end.value.code
     figures = json.loads(ProbeFolder(out).results.read_text())["results"]["data"]["pixels"]
     raw, cleaned = figures["as_they_came"], figures["auc"]["macro"]

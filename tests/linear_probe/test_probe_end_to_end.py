@@ -15,16 +15,17 @@ import pytest
 import torch
 from PIL import Image
 
-from backbone import FeatureKind
-from backbone.networks import find_network
-from linear_probe.__main__ import COMMANDS
-from linear_probe.evidence import patch_evidence
-from linear_probe.features import Columns, of_one_block
-from linear_probe.head_file import load_head
-from linear_probe.head_run import open_head
-from runtime.command_line import run_stage
-from runtime.config import load_config
-from runtime.yaml_files import read_yaml
+from panendofm.atlas.__main__ import STAGE as ATLAS
+from panendofm.backbone import FeatureKind
+from panendofm.backbone.networks import find_network
+from panendofm.linear_probe.__main__ import STAGE as PROBE
+from panendofm.linear_probe.features import Columns, of_one_block
+from panendofm.linear_probe.heads.head_file import load_head
+from panendofm.linear_probe.heads.head_run import open_head
+from panendofm.linear_probe.inference.evidence import patch_evidence
+from panendofm.runtime.command_line import run_stage
+from panendofm.runtime.config import load_config
+from panendofm.runtime.yaml_files import read_yaml
 
 Run = Callable[..., tuple[int, str]]
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -32,12 +33,12 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`python -m linear_probe WORDS…` in a folder of its own: exit code, and what it printed."""
+    """`panendofm probe WORDS…` or `panendofm atlas WORDS…` in a folder of its own: exit code, and what it printed."""
     monkeypatch.chdir(tmp_path)
 
     def command(*words: str) -> tuple[int, str]:
         with pytest.raises(SystemExit) as stop:
-            run_stage("linear_probe", COMMANDS, words)
+            run_stage(ATLAS, words[1:]) if words[0] == "atlas" else run_stage(PROBE, words)
         printed = capsys.readouterr()
         return int(stop.value.code or 0), printed.out + printed.err
 
@@ -275,7 +276,7 @@ def test_a_mapping_with_a_typo_is_named(run: Run, kvasir: Path) -> None:
 
 
 def test_shipped_configs_are_valid() -> None:
-    from linear_probe.run import ProbeConfig
+    from panendofm.linear_probe.config import ProbeConfig
 
     published = load_config(ProbeConfig, REPOSITORY / "configs" / "probe" / "published.yaml")
     assert published == ProbeConfig()
@@ -286,6 +287,9 @@ def test_the_module_runs() -> None:
     import subprocess
 
     done = subprocess.run(
-        [sys.executable, "-m", "linear_probe", "predict", "--help"], cwd=REPOSITORY, capture_output=True, text=True
+        [sys.executable, "-m", "panendofm.linear_probe", "predict", "--help"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0 and "HEAD IMAGES" in done.stdout

@@ -12,22 +12,15 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from linear_probe.features import Columns
-from linear_probe.heads import (
-    TrainingConfig,
-    _adamw_step,
-    class_weights,
-    gradient,
-    loss_weights,
-    macro_auc,
-    train_heads,
-)
-from linear_probe.logistic import fit_logistic
-from linear_probe.probe import GridConfig, Head, choose, train_probe
-from linear_probe.schedule import warm_restarts
-from linear_probe.split import TEST, TRAIN, VALIDATION
-from linear_probe.tasks import Level, Task
-from scoring import classification as metrics
+from panendofm.atlas.split import TEST, TRAIN, VALIDATION
+from panendofm.linear_probe.config import GridConfig, TrainingConfig
+from panendofm.linear_probe.features import Columns
+from panendofm.linear_probe.heads.grid import _adamw_step, class_weights, gradient, loss_weights, macro_auc, train_heads
+from panendofm.linear_probe.heads.logistic import fit_logistic
+from panendofm.linear_probe.heads.probe import Head, choose, train_probe
+from panendofm.linear_probe.heads.schedule import warm_restarts
+from panendofm.linear_probe.tasks import Level, Task
+from panendofm.scoring.classification import metrics
 
 
 def test_class_weights_by_hand() -> None:
@@ -277,7 +270,7 @@ def test_a_long_training_says_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The converged protocol on a real network takes many minutes: a line comes now and then, from both solvers."""
-    from runtime import console
+    from panendofm.runtime import console
 
     monkeypatch.setattr(console, "PROGRESS_EVERY_SECONDS", 0.0)
     sides = np.random.default_rng(1).choice([TRAIN, VALIDATION], 300, p=[0.7, 0.3])

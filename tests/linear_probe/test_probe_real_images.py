@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from linear_probe.__main__ import COMMANDS
-from runtime.command_line import run_stage
+from panendofm.atlas.__main__ import STAGE as ATLAS
+from panendofm.linear_probe.__main__ import STAGE as PROBE
+from panendofm.runtime.command_line import run_stage
 
 
 @pytest.mark.slow
@@ -23,7 +24,7 @@ def test_an_imagenet_network_on_real_pictures(
         ("efficientnet-lite0", "pixels", *tasks, "bootstrap_replicates=200"),
     ):
         with pytest.raises(SystemExit) as stop:
-            run_stage("linear_probe", COMMANDS, words)
+            run_stage(ATLAS, words[1:]) if words[0] == "atlas" else run_stage(PROBE, words)
         assert not stop.value.code, capsys.readouterr().out
     assert json.loads(Path("atlas.json").read_text())["unmapped"] == {}
     results = json.loads(Path("r/results.json").read_text())["results"]

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atlas import NEAR_DUPLICATE_BITS, build_atlas, load_mappings
-from linear_probe.samples import Sample, group_numbers, samples_of
-from linear_probe.split import SPLITS, TEST, TRAIN, VALIDATION, SplitConfig, load_split, make_split, save_split
-from runtime.errors import UserError
+from panendofm.atlas import NEAR_DUPLICATE_BITS, build_atlas, load_mappings
+from panendofm.atlas.config import SplitConfig
+from panendofm.atlas.samples import Sample, group_numbers, samples_of
+from panendofm.atlas.split import SPLITS, TEST, TRAIN, VALIDATION, load_split, make_split, save_split
+from panendofm.runtime.errors import UserError
 
 
 def sample(name: str, classes: tuple[str, ...], *links: str, dataset: str = "d") -> Sample:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
-from atlas.taxonomy import Label, load_taxonomy
-from linear_probe.evaluate import TestSide, evaluate
-from linear_probe.overlap import overlapping
-from linear_probe.samples import Sample
-from linear_probe.split import TEST, TRAIN, VALIDATION
-from linear_probe.tasks import (
+from panendofm.atlas.overlap import overlapping
+from panendofm.atlas.samples import Sample
+from panendofm.atlas.split import TEST, TRAIN, VALIDATION
+from panendofm.atlas.taxonomy import Label, load_taxonomy
+from panendofm.linear_probe.results.evaluate import TestSide, evaluate
+from panendofm.linear_probe.tasks import (
     SPECS,
     Level,
     Task,
@@ -22,8 +22,8 @@ from linear_probe.tasks import (
     task_specs,
     why_not_runnable,
 )
-from runtime.errors import UserError
-from scoring.calibration import cross_entropy, fit_temperature, sigmoid
+from panendofm.runtime.errors import UserError
+from panendofm.scoring.classification.calibration import cross_entropy, fit_temperature, sigmoid
 
 P = "pathological-findings"
 

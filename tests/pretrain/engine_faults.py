@@ -12,11 +12,11 @@ import torch.distributed as dist
 from torch._dynamo.utils import counters
 from torch.distributed.tensor import DTensor
 
+from panendofm.runtime.console import rank
 from pretrain.data.loader import LoadedBatch
 from pretrain.objective.objective import Objective
 from pretrain.optimizer import step as step_module
 from pretrain.optimizer.adamw import ShardedAdamW
-from runtime.console import rank
 
 BAD_STEP = 3
 

@@ -25,8 +25,8 @@ import simplejpeg
 import torch
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from backbone.checkpoint_folder import SafeReader
-from runtime.ports import free_port
+from panendofm.backbone.weights.checkpoint_folder import SafeReader
+from panendofm.runtime.ports import free_port
 
 TINY: dict[str, Any] = {
     "run.device": "cpu",

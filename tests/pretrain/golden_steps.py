@@ -11,17 +11,19 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from backbone import Execution, vit_config
+from panendofm.backbone import Execution, vit_config
 from pretrain.data.batch import Batch, make_batch
 from pretrain.data.loader import LoadedBatch
+from pretrain.objective.config import HeadConfig, ObjectiveConfig
 from pretrain.objective.drop_path import DropPath
-from pretrain.objective.heads import HeadConfig
-from pretrain.objective.objective import Objective, ObjectiveConfig
-from pretrain.optimizer.parameter_groups import OptimizerConfig, build_optimizer
-from pretrain.optimizer.schedules import StepValues
+from pretrain.objective.objective import Objective
+from pretrain.optimizer.config import OptimizerConfig
+from pretrain.optimizer.parameter_groups import build_optimizer
 from pretrain.optimizer.step import Stepper
-from pretrain.parallel.sharding import ShardingConfig, make_mesh, shard_objective
+from pretrain.parallel.config import ShardingConfig
 from pretrain.parallel.world import World
+from pretrain.schedules import StepValues
+from pretrain.sharding import make_mesh, shard_objective
 
 OPTIMIZER = OptimizerConfig(layerwise_decay=0.9, patch_embed_lr_multiplier=0.2)
 CLIP_NORM = 3.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pretrain.data.loader import LoadedBatch
-from pretrain.judging import rollback
+from pretrain.monitoring import rollback
 from pretrain.optimizer import step as step_module
 
 # Above it a step is at the tests' full learning rate, below it the rate was lowered.

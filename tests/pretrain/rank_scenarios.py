@@ -14,15 +14,16 @@ from golden_steps import CLIP_NORM, GoldenStep, load_golden, loaded, optimizer_o
 from torch import Tensor
 
 from pretrain.data.batch import Batch, make_batch
-from pretrain.judging.health import collapse_figures
+from pretrain.monitoring.health import collapse_figures
 from pretrain.objective.losses import koleo_loss
 from pretrain.objective.objective import Objective
 from pretrain.objective.targets import Centering, SinkhornKnopp
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.parameter_groups import set_step_values
 from pretrain.parallel.collectives import gather_rows, rank, world_size
-from pretrain.parallel.sharding import ShardingConfig, make_mesh, shard_objective
+from pretrain.parallel.config import ShardingConfig
 from pretrain.parallel.world import World
+from pretrain.sharding import make_mesh, shard_objective
 
 Result = dict[str, Any]
 

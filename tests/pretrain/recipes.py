@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from panendofm.runtime.config import CONFIGS, load_config
 from pretrain.config import PretrainConfig
 from pretrain.data.augment import AugmentConfig
-from runtime.config import CONFIGS, load_config
 
 _SHIPPED = CONFIGS / "pretrain" / "panendofm_vitl14.yaml"
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from launch.jobs import events_of, read_job
-from records.metrics import MetricsFile, read_metrics
-from records.release import ReleaseFolder
-from records.run import RunFolder, read_checkpoint_info
-from records.shards import ShardFolder, read_index
-from runtime.errors import UserError
-from runtime.files import read_checksums, read_json, read_json_object
-from runtime.parquet_files import read_parquet
+from launch.jobs.record import events_of, read_job
+from panendofm.records.metrics import MetricsFile, read_metrics
+from panendofm.records.release import ReleaseFolder
+from panendofm.records.run import RunFolder, read_checkpoint_info
+from panendofm.records.shards import ShardFolder, read_index
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import read_checksums, read_json, read_json_object
+from panendofm.runtime.parquet_files import read_parquet
 
 BAD_TEXT = {
     "not UTF-8": b'{"step": "\xff\xfe"}',

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from records.run import (
+from panendofm.records.run import (
     DESCRIPTION_NAME,
     METADATA_NAME,
     CheckpointInfo,
@@ -22,8 +22,8 @@ from records.run import (
     step_of,
     write_checkpoint_info,
 )
-from records.shards import Certificate, GuardedSet
-from runtime.errors import UserError
+from panendofm.records.shards import Certificate, GuardedSet
+from panendofm.runtime.errors import UserError
 
 
 def write_checkpoint(run: RunFolder, step: int) -> Path:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from records.shards import ShardFolder, fingerprint, index_name, read_index, shard_name, write_index
-from runtime.errors import UserError
+from panendofm.records.shards import ShardFolder, fingerprint, index_name, read_index, shard_name, write_index
+from panendofm.runtime.errors import UserError
 
 
 def test_an_index_of_before_gets_its_tars_size(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 STAGE = """
 import argparse
 from dataclasses import dataclass
-from runtime.command_line import Command, run_stage
-from runtime.config import option, required, save_config
-from runtime.console import say
-from runtime.errors import UserError
+from panendofm.runtime.command_line import Command, Stage, run_stage
+from panendofm.runtime.config import option, required, save_config
+from panendofm.runtime.console import say
+from panendofm.runtime.errors import UserError
 
 @dataclass
 class Config:
@@ -33,10 +33,10 @@ def crash(arguments: argparse.Namespace, config: None) -> None:
 def flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fast", action="store_true", help="Skip the checks.")
 
-run_stage("stage", [
+run_stage(Stage("python -m stage", [
     Command("write", "Writes things.", write, ("INPUTS…",), Config, flags),
     Command("crash", "Fails.", crash, ("[WHERE]",)),
-])
+], extra="data"))
 """
 
 

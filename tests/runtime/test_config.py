@@ -8,8 +8,8 @@ from typing import Literal
 
 import pytest
 
-from runtime.config import config_to_yaml, keys_of, load_config, option, required, save_config
-from runtime.errors import UserError
+from panendofm.runtime.config import config_to_yaml, keys_of, load_config, option, required, save_config
+from panendofm.runtime.errors import UserError
 
 
 @dataclass

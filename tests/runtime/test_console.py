@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from runtime.console import Pace, duration
+from panendofm.runtime.console import Pace, duration
 
 SPEAKER = """
 import time
-from runtime import console
+from panendofm.runtime import console
 console.PROGRESS_EVERY_SECONDS = 0.0
 with console.log_to("run/log.txt"):
     console.say("hello [not markup]")

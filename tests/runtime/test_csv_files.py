@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.csv_files import csv_text, escaped, read_csv, unescaped
-from runtime.errors import UserError
+from panendofm.runtime.csv_files import csv_text, escaped, read_csv, unescaped
+from panendofm.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "'=1", "''-a", "-a.jpg"])

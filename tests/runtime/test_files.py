@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.errors import UserError
-from runtime.files import (
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import (
     TEMPORARY_MARK,
     atomic_directory,
     atomic_file,
@@ -34,7 +34,7 @@ from runtime.files import (
 WRITER = """
 import itertools, sys
 from pathlib import Path
-from runtime.files import atomic_directory, write_bytes, replace_link
+from panendofm.runtime.files import atomic_directory, write_bytes, replace_link
 root = Path(sys.argv[1])
 for n in itertools.count(int(sys.argv[2])):
     letter = bytes([65 + n % 26])

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from runtime.errors import UserError
-from runtime.locks import directory_lock
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.locks import directory_lock
 
 HOLDER = """
 import sys, time
-from runtime.locks import directory_lock
+from panendofm.runtime.locks import directory_lock
 with directory_lock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)

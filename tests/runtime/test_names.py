@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from runtime.console import say
-from runtime.names import printable, without_folders
+from panendofm.runtime.console import say
+from panendofm.runtime.names import printable, without_folders
 
 
 def test_what_a_terminal_or_a_log_would_obey_is_spelt_out() -> None:

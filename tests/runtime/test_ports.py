@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from runtime.ports import FIRST_PORT, PORTS, free_port
+from panendofm.runtime.ports import FIRST_PORT, PORTS, free_port
 
 
 def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

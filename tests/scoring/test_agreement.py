@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scoring.agreement import intraclass, krippendorff_ordinal, pair_agreement
+from panendofm.scoring.statistics.agreement import intraclass, krippendorff_ordinal, pair_agreement
 
 
 @pytest.fixture(scope="module")

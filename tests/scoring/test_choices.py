@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scoring.binomial import wilson
-from scoring.choices import (
+from panendofm.scoring.answers.choices import (
     RotatedQuestion,
     accuracy_of,
     chance_level,
@@ -24,8 +23,9 @@ from scoring.choices import (
     rotated,
     rotation_figures,
 )
-from scoring.intervals import group_weights, paired_p_value, percentile_interval
-from scoring.k_center import covering_radius, k_center, outliers
+from panendofm.scoring.features.k_center import covering_radius, k_center, outliers
+from panendofm.scoring.statistics.binomial import wilson
+from panendofm.scoring.statistics.intervals import group_weights, paired_p_value, percentile_interval
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import bootstrap as scipy_bootstrap
 from scipy.stats import mannwhitneyu
 
-from scoring import classification as metrics
-from scoring import confusion, intervals
+from panendofm.scoring.classification import confusion, metrics
+from panendofm.scoring.statistics import intervals
 
 sixty = settings(max_examples=60)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scoring import average_precision as ap
-from scoring import detection, masks, profiles
-from scoring.boxes import Boxes
+from panendofm.scoring import masks
+from panendofm.scoring.classification import profiles
+from panendofm.scoring.detection import average_precision as ap
+from panendofm.scoring.detection import frames as detection
+from panendofm.scoring.detection.boxes import Boxes
 
 PROFILE = ap.BOX_PROFILES["coco"]
 

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scoring import average_precision as ap
-from scoring import consensus, detection, masks, rates, video
-from scoring.boxes import Boxes, Matches, box_iou
-from scoring.generalisation import generalisation
-from scoring.patients import Lesion, Patient, patient_figures
+from panendofm.scoring import masks
+from panendofm.scoring.classification import rates
+from panendofm.scoring.detection import average_precision as ap
+from panendofm.scoring.detection import frames as detection
+from panendofm.scoring.detection import video
+from panendofm.scoring.detection.boxes import Boxes, Matches, box_iou
+from panendofm.scoring.detection.patients import Lesion, Patient, patient_figures
+from panendofm.scoring.statistics import consensus
+from panendofm.scoring.statistics.generalization import generalisation
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "metrics_detection_segmentation.json").read_text())
 

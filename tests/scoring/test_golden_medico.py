@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scoring import profiles, ranking, rates, timeline
-from scoring.binomial import clopper_pearson, wilson
-from scoring.confusion import multiclass_mcc
-from scoring.ranking import Entry
-from scoring.speed import speed_of
+from panendofm.scoring.classification import profiles, rates
+from panendofm.scoring.classification.confusion import multiclass_mcc
+from panendofm.scoring.detection import timeline
+from panendofm.scoring.statistics import ranking
+from panendofm.scoring.statistics.binomial import clopper_pearson, wilson
+from panendofm.scoring.statistics.ranking import Entry
+from panendofm.scoring.statistics.speed import speed_of
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "metrics_medico.json").read_text())
 MATRICES = ["medico2018_team_SatM", "toy_four_classes", "class_without_test_pictures", "constant_answer"]

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scoring.choices import class_accuracy, class_f1, common_answers, published_site_f1
-from scoring.intervals import group_weights
-from scoring.localisation import (
+from panendofm.scoring.answers.choices import class_accuracy, class_f1, common_answers, published_site_f1
+from panendofm.scoring.answers.localization import (
     check_conventions,
     iou_best_match,
     iou_first,
@@ -21,6 +20,7 @@ from scoring.localisation import (
     recall_curve,
     union_iou,
 )
+from panendofm.scoring.statistics.intervals import group_weights
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scoring.intervals import group_weights, percentile_interval
-from scoring.paired_tests import benjamini_hochberg, group_sums, holm, mcnemar, sign_flip
+from panendofm.scoring.statistics.intervals import group_weights, percentile_interval
+from panendofm.scoring.statistics.paired_tests import benjamini_hochberg, group_sums, holm, mcnemar, sign_flip
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from scoring.choices import class_f1
-from scoring.intervals import group_weights
-from scoring.replicates import macro_f1_replicates, macro_replicates, mean_replicates, reader_shares
+from panendofm.scoring.answers.choices import class_f1
+from panendofm.scoring.statistics.intervals import group_weights
+from panendofm.scoring.statistics.replicates import (
+    macro_f1_replicates,
+    macro_replicates,
+    mean_replicates,
+    reader_shares,
+)
 
 
 def test_each_row_is_the_figure_of_the_samples_that_it_draws() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scoring.replies import read_choice, read_first_letter
+from panendofm.scoring.answers.replies import read_choice, read_first_letter
 
 ORGANS = ["Esophagus", "Large intestine", "Stomach", "Small intestine"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scoring.spectrum import alpha_req, common_share, rankme
+from panendofm.scoring.features.spectrum import alpha_req, common_share, rankme
 
 
 def test_rankme_is_the_effective_rank() -> None:

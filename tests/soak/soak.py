@@ -31,8 +31,8 @@ from engine_faults import no_room_for_large_files
 from engine_runs import Rank, assert_same_run, finish, start_ranks, words_of, write_shards
 from soak_faults import clock_jumps
 
-from records.run import RunFolder
-from runtime.files import TEMPORARY_MARK
+from panendofm.records.run import RunFolder
+from panendofm.runtime.files import TEMPORARY_MARK
 
 RANKS = 2
 MOST_GROWTH_MB = 50

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from runtime.ports import free_port
+from panendofm.runtime.ports import free_port
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from vqa_benches import build_settings
 
-from atlas.build import build_atlas, load_atlas, save_atlas
-from runtime.config import load_config
-from vqa.bench.build import build_bench
-from vqa.bench.config import BuildConfig
-from vqa.bench.items import Bench, read_bench
+from panendofm.atlas.build import build_atlas, load_atlas, save_atlas
+from panendofm.runtime.config import load_config
+from panendofm.vqa.bench.build import build_bench
+from panendofm.vqa.bench.config import BuildConfig
+from panendofm.vqa.bench.items import Bench, read_bench
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""`python -m vqa exam` or `rate` in a process of its own."""
+"""`panendofm vqa exam` or `rate` in a process of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import sys
 class PageServer:
     def __init__(self, *words: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "vqa", *words], stdout=subprocess.PIPE, text=True, start_new_session=True
+            [sys.executable, "-u", "-m", "panendofm.vqa", *words],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         assert self.process.stdout is not None
         self.address = ""

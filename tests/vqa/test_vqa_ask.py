@@ -16,13 +16,13 @@ import pytest
 from chat_server import ChatServer, chat_server
 from vqa_benches import disc_bench
 
-from runtime.config import load_config
-from runtime.errors import UserError
-from vqa.bench.items import Bench
-from vqa.client.answers import Answer, cost_of, read_answer_set, read_answers
-from vqa.client.config import RunConfig
-from vqa.client.prompts import PERTURBATIONS, Variant, messages_of, question_text
-from vqa.client.run import ask_bench
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
+from panendofm.vqa.bench.items import Bench
+from panendofm.vqa.client.answers import Answer, cost_of, read_answer_set, read_answers
+from panendofm.vqa.client.config import PERTURBATIONS, RunConfig
+from panendofm.vqa.client.prompts import Variant, messages_of, question_text
+from panendofm.vqa.client.run import ask_bench
 
 FAST = ("api.backoff_seconds=0.01", "api.timeout_seconds=2", "api.concurrency=2")
 KEY = "sk-very-secret-93f1"
@@ -39,7 +39,7 @@ def settings(server: ChatServer, out: Path, *more: str) -> RunConfig:
 
 def command(bench: Bench, server: ChatServer, out: Path, *more: str) -> list[str]:
     words = [f"api.url={server.url}", "api.model=m", f"out={out}", *FAST, *more]
-    return [sys.executable, "-m", "vqa", "ask", str(bench.folder), *words]
+    return [sys.executable, "-m", "panendofm.vqa", "ask", str(bench.folder), *words]
 
 
 def test_faults_that_pass_are_tried_again(discs: Bench, tmp_path: Path) -> None:

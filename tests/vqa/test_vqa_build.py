@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from vqa_benches import build_settings
 
-from runtime.errors import UserError
-from scoring.localisation import corner_iou
-from vqa.bench.build import build_bench
-from vqa.bench.draw import COLOURS
-from vqa.bench.items import Bench, read_bench
-from vqa.bench.templates import load_templates
-from vqa.bench.vocabulary import load_vocabulary
+from panendofm.runtime.errors import UserError
+from panendofm.scoring.answers.localization import corner_iou
+from panendofm.vqa.bench.build import build_bench
+from panendofm.vqa.bench.images.draw import COLOURS
+from panendofm.vqa.bench.items import Bench, read_bench
+from panendofm.vqa.bench.questions.templates import load_templates
+from panendofm.vqa.bench.questions.vocabulary import load_vocabulary
 
 
 def test_tasks_and_balanced_letters(bench: Bench) -> None:

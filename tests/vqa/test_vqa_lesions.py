@@ -17,20 +17,21 @@ from vqa_answers import (
     write_reader,
 )
 
-from runtime.config import load_config
-from runtime.errors import UserError
-from vqa.bench.items import Bench, Item
-from vqa.bench.vocabulary import read_package_yaml
-from vqa.client.answers import read_answer_set
-from vqa.judge.judge import JudgeConfig, judge_prompt, judge_texts, read_rating
-from vqa.people.ratings import DIMENSIONS, read_ratings, texts_to_rate, without_disclaimer
-from vqa.people.readers import ReaderFile, check_code
-from vqa.score.config import ContestantConfig
-from vqa.score.encoder import answer_with_encoder
-from vqa.score.leaderboard import score_lesions
-from vqa.score.settings import ScoreSettings
-from vqa.score.texts import mentions, named_lesions
-from vqa.synthesize import shifted_box, true_box
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
+from panendofm.vqa.bench.items import Bench, Item
+from panendofm.vqa.bench.questions.vocabulary import read_package_yaml
+from panendofm.vqa.client.answers import read_answer_set
+from panendofm.vqa.judge.config import JudgeConfig
+from panendofm.vqa.judge.judge import judge_prompt, judge_texts, read_rating
+from panendofm.vqa.people.ratings import DIMENSIONS, read_ratings, texts_to_rate, without_disclaimer
+from panendofm.vqa.people.readers import ReaderFile, check_code
+from panendofm.vqa.score.config import ContestantConfig
+from panendofm.vqa.score.encoder import answer_with_encoder
+from panendofm.vqa.score.gi_bench.leaderboard import score_lesions
+from panendofm.vqa.score.gi_bench.texts import mentions, named_lesions
+from panendofm.vqa.score.settings import ScoreSettings
+from panendofm.vqa.synthesize import shifted_box, true_box
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "vqa"
 
@@ -58,8 +59,8 @@ def test_what_is_asked(lesion_bench: Bench) -> None:
 
 
 def test_profiles_name_the_same_lesions() -> None:
-    from atlas.taxonomy import load_taxonomy
-    from vqa.bench.config import BuildConfig
+    from panendofm.atlas.taxonomy import load_taxonomy
+    from panendofm.vqa.bench.config import BuildConfig
 
     profiles = [
         load_config(BuildConfig, CONFIGS / f"gi_bench.{language}.yaml", ["data=x", "out=y"]).lesions

@@ -11,22 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from atlas.regions import Region
-from atlas.taxonomy import Label, load_taxonomy
-from runtime.errors import UserError
-from runtime.screen.field_of_view import FieldOfView
-from scoring.localisation import corner_iou
-from vqa.bench.candidates import Candidate, all_candidates
-from vqa.bench.distractors import DistractorConfig, refusal_of
-from vqa.bench.items import Item
-from vqa.bench.options import Pools, true_of
-from vqa.bench.pictures import Prepared, box_as_sent
-from vqa.bench.questions import Planner
-from vqa.bench.quotas import water_filling
-from vqa.bench.sources import Annotation, Picture
-from vqa.bench.tasks import SUBTASKS
-from vqa.bench.templates import Templates, load_templates
-from vqa.bench.vocabulary import load_vocabulary
+from panendofm.atlas.regions import Region
+from panendofm.atlas.taxonomy import Label, load_taxonomy
+from panendofm.imaging.frame_filters.field_of_view import FieldOfView
+from panendofm.runtime.errors import UserError
+from panendofm.scoring.answers.localization import corner_iou
+from panendofm.vqa.bench.config import DistractorConfig
+from panendofm.vqa.bench.images.prepare import Prepared, box_as_sent
+from panendofm.vqa.bench.images.sources import Annotation, Picture
+from panendofm.vqa.bench.items import Item
+from panendofm.vqa.bench.questions.candidates import Candidate, all_candidates
+from panendofm.vqa.bench.questions.distractors import refusal_of
+from panendofm.vqa.bench.questions.options import Pools, true_of
+from panendofm.vqa.bench.questions.quotas import water_filling
+from panendofm.vqa.bench.questions.tasks import SUBTASKS
+from panendofm.vqa.bench.questions.templates import Templates, load_templates
+from panendofm.vqa.bench.questions.vocabulary import load_vocabulary
+from panendofm.vqa.bench.questions.wording import Planner
 
 
 @pytest.fixture(scope="module")

@@ -19,15 +19,15 @@ from browser import Browser, browser, is_there
 from page_server import PageServer
 from vqa_answers import write_contestant
 
-from runtime.files import read_json, read_json_lines
-from vqa.bench.items import Bench, Item
-from vqa.bench.review import write_review_page
-from vqa.client.answers import read_answer_set
-from vqa.people.rate import Rating as RatingWay
-from vqa.people.ratings import DIMENSIONS, answer_key, read_ratings, texts_to_rate
-from vqa.people.readers import ReaderFile
-from vqa.score.leaderboard import score_lesions
-from vqa.score.settings import ScoreSettings
+from panendofm.runtime.files import read_json, read_json_lines
+from panendofm.vqa.bench.items import Bench, Item
+from panendofm.vqa.bench.review import write_review_page
+from panendofm.vqa.client.answers import read_answer_set
+from panendofm.vqa.people.rate import Rating as RatingWay
+from panendofm.vqa.people.ratings import DIMENSIONS, answer_key, read_ratings, texts_to_rate
+from panendofm.vqa.people.readers import ReaderFile
+from panendofm.vqa.score.gi_bench.leaderboard import score_lesions
+from panendofm.vqa.score.settings import ScoreSettings
 
 ENTER = "\ue007"
 
@@ -141,7 +141,7 @@ def test_an_exam_in_a_browser(page: Browser, lesion_bench: Bench, tmp_path: Path
 
 
 def run_vqa(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "vqa", *words], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-m", "panendofm.vqa", *words], capture_output=True, text=True, check=False)
 
 
 def assert_no_truth(source: str, state: str, bench: Bench) -> None:

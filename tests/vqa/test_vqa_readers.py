@@ -17,22 +17,22 @@ from chat_server import chat_server
 from sklearn.metrics import f1_score
 from vqa_answers import no_box, write_contestant, write_reader
 
-from atlas.build import Atlas, load_atlas, save_atlas
-from runtime.config import load_config
-from runtime.files import read_json, read_json_lines
-from scoring.paired_tests import holm
-from vqa.bench.build import build_bench
-from vqa.bench.config import BuildConfig
-from vqa.bench.items import Bench, Item, MarkedRegion, question_id, read_bench
-from vqa.bench.sources import read_sources, with_one_annotator
-from vqa.client.answers import Answer, read_answer_set
-from vqa.client.config import RunConfig
-from vqa.client.prompts import Variant
-from vqa.client.run import ask_bench
-from vqa.people.ratings import DIMENSIONS, texts_to_rate
-from vqa.score.leaderboard import score_lesions
-from vqa.score.settings import ScoreSettings
-from vqa.synthesize import true_box
+from panendofm.atlas.build import Atlas, load_atlas, save_atlas
+from panendofm.runtime.config import load_config
+from panendofm.runtime.files import read_json, read_json_lines
+from panendofm.scoring.statistics.paired_tests import holm
+from panendofm.vqa.bench.build import build_bench
+from panendofm.vqa.bench.config import BuildConfig
+from panendofm.vqa.bench.images.sources import read_sources, with_one_annotator
+from panendofm.vqa.bench.items import Bench, Item, MarkedRegion, question_id, read_bench
+from panendofm.vqa.client.answers import Answer, read_answer_set
+from panendofm.vqa.client.config import RunConfig
+from panendofm.vqa.client.prompts import Variant
+from panendofm.vqa.client.run import ask_bench
+from panendofm.vqa.people.ratings import DIMENSIONS, texts_to_rate
+from panendofm.vqa.score.gi_bench.leaderboard import score_lesions
+from panendofm.vqa.score.settings import ScoreSettings
+from panendofm.vqa.synthesize import true_box
 
 
 def wrong_letter(item: Item) -> str:
@@ -294,7 +294,9 @@ def test_building_keeps_both_annotators_and_asks_for_their_consensus(
 
 def test_made_up_contestants_by_the_commands_of_the_demo(lesion_bench: Bench, tmp_path: Path) -> None:
     def run(*words: str) -> None:
-        done = subprocess.run([sys.executable, "-m", "vqa", *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "panendofm.vqa", *words], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
 
     bench = str(lesion_bench.folder)

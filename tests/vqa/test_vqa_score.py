@@ -17,22 +17,24 @@ import pytest
 from chat_server import chat_server
 from vqa_benches import disc_bench
 
-from records.shards import Manifest, ShardFolder, write_index
-from runtime.config import load_config
-from runtime.errors import UserError
-from runtime.files import write_checksums
-from vqa.bench.exports import export_bench
-from vqa.bench.imports import ImportConfig, import_tsv
-from vqa.bench.items import Bench, Item, read_bench
-from vqa.bench.rephrase import RephraseConfig, refusal_of, rephrase_bench
-from vqa.bench.review import write_review_page
-from vqa.client.answers import Answer
-from vqa.client.prompts import Variant
-from vqa.score.config import ContestantConfig
-from vqa.score.contamination import find_contamination
-from vqa.score.encoder import answer_with_encoder, fit_head
-from vqa.score.results import check_bench, score_bench
-from vqa.score.settings import ScoreSettings
+from panendofm.records.shards import Manifest, ShardFolder, write_index
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import write_checksums
+from panendofm.vqa.bench.config import ImportConfig
+from panendofm.vqa.bench.exports import export_bench
+from panendofm.vqa.bench.imports import import_tsv
+from panendofm.vqa.bench.items import Bench, Item, read_bench
+from panendofm.vqa.bench.rephrase import refusal_of, rephrase_bench
+from panendofm.vqa.bench.rephrase_config import RephraseConfig
+from panendofm.vqa.bench.review import write_review_page
+from panendofm.vqa.client.answers import Answer
+from panendofm.vqa.client.prompts import Variant
+from panendofm.vqa.score.config import ContestantConfig
+from panendofm.vqa.score.contamination import find_contamination
+from panendofm.vqa.score.encoder import answer_with_encoder, fit_head
+from panendofm.vqa.score.results import check_bench, score_bench
+from panendofm.vqa.score.settings import ScoreSettings
 
 
 def write_answers(folder: Path, items: list[Item], reply: Any, name: str, variants: Any = None) -> Path:

@@ -13,17 +13,18 @@ import httpx
 import pytest
 from vqa_benches import disc_bench
 
-from runtime.config import load_config
-from runtime.errors import UserError
-from runtime.ports import free_port
-from vqa.bench.items import Bench
-from vqa.client.answers import read_answer_set
-from vqa.client.config import RunConfig
-from vqa.client.run import ask_bench
-from vqa.judge.judge import JudgeConfig, judge_texts
-from vqa.score.leaderboard import score_lesions
-from vqa.score.results import score_bench
-from vqa.score.settings import ScoreSettings
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.ports import free_port
+from panendofm.vqa.bench.items import Bench
+from panendofm.vqa.client.answers import read_answer_set
+from panendofm.vqa.client.config import RunConfig
+from panendofm.vqa.client.run import ask_bench
+from panendofm.vqa.judge.config import JudgeConfig
+from panendofm.vqa.judge.judge import judge_texts
+from panendofm.vqa.score.gi_bench.leaderboard import score_lesions
+from panendofm.vqa.score.results import score_bench
+from panendofm.vqa.score.settings import ScoreSettings
 
 SCRIPT = Path(__file__).with_name("tiny_llava.py")
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}

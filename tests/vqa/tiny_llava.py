@@ -36,8 +36,8 @@ def disc(colour: str, random: Any) -> Any:
 
 def prompt_text() -> str:
     """The question as the client writes it."""
-    from vqa.bench.items import Item
-    from vqa.client.prompts import Variant, question_text
+    from panendofm.vqa.bench.items import Item
+    from panendofm.vqa.client.prompts import Variant, question_text
 
     item = Item(
         "0", "LI", "LI", "anatomy", "GS", "image", "choice", "", "", "", 64, 64, QUESTION, tuple(COLOURS), "A"

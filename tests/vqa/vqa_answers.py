@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from vqa.bench.items import Bench, Item
-from vqa.client.answers import Answer
-from vqa.client.prompts import Variant
-from vqa.people.readers import ReaderFile
-from vqa.synthesize import shifted_box, true_box
+from panendofm.vqa.bench.items import Bench, Item
+from panendofm.vqa.client.answers import Answer
+from panendofm.vqa.client.prompts import Variant
+from panendofm.vqa.people.readers import ReaderFile
+from panendofm.vqa.synthesize import shifted_box, true_box
 
 BoxOf = Callable[[Item], str]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from tiny_llava import COLOURS, QUESTION, disc
 
-from runtime.config import load_config
-from runtime.files import sha256_of
-from vqa.bench.config import BuildConfig
-from vqa.bench.items import Bench, Draft, Item, question_id, read_bench, write_bench
+from panendofm.runtime.config import load_config
+from panendofm.runtime.files import sha256_of
+from panendofm.vqa.bench.config import BuildConfig
+from panendofm.vqa.bench.items import Bench, Draft, Item, question_id, read_bench, write_bench
 
 CAP = 8
 

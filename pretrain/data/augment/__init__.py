@@ -1,7 +1,5 @@
 """Multi-crop augmentation: random parameters are drawn once per image; colours are changed here or on the device."""
 
-from pretrain.data.augment.config import AugmentConfig
-from pretrain.data.augment.cpu import augment_jpeg, crops_of, prepare_jpeg
-from pretrain.data.augment.params import AugmentParams, draw_params
+import lazy_loader
 
-__all__ = ["AugmentConfig", "AugmentParams", "augment_jpeg", "crops_of", "draw_params", "prepare_jpeg"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

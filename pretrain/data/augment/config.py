@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from runtime.config import option
-from runtime.errors import UserError
+from panendofm.runtime.config import option
+from panendofm.runtime.errors import UserError
 
 # Probability of the blur on the first global, the second global and the local crops. The reference's code applies it
 # with the inverted probability of what its text says; the public checkpoints were trained with the inverted one.

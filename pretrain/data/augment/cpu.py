@@ -16,10 +16,10 @@ import simplejpeg
 import torch
 import torch.nn.functional as F
 
+from panendofm.runtime.errors import UserError
 from pretrain.data.augment.config import AugmentConfig
 from pretrain.data.augment.field_of_view import find_field_of_view
 from pretrain.data.augment.params import BRIGHTNESS, CONTRAST, HUE, SATURATION, AugmentParams, draw_params
-from runtime.errors import UserError
 
 Image = npt.NDArray[np.uint8]  # [H, W, 3] RGB
 Crops = tuple[list[Image], list[Image]]

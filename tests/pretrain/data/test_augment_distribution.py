@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from recipes import recipe
 
-from backbone.torchvision_shim import ensure_torchvision
+from panendofm.backbone.torchvision_shim import ensure_torchvision
 from pretrain.data.augment import AugmentConfig, AugmentParams, draw_params
 
 WIDTH, HEIGHT = 512, 430

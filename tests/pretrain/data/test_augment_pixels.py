@@ -16,15 +16,15 @@ import torch
 from PIL import Image
 from recipes import recipe
 
-from backbone.torchvision_shim import ensure_torchvision
+from panendofm.backbone.torchvision_shim import ensure_torchvision
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
 from pretrain.data.augment import AugmentConfig, AugmentParams, augment_jpeg, crops_of, draw_params, prepare_jpeg
 from pretrain.data.augment.cpu import cut, spare_resolution
 from pretrain.data.augment.field_of_view import find_field_of_view
 from pretrain.data.augment.params import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from pretrain.data.augment.photometric import coloured, plan_of
 from pretrain.data.batch import collate
-from runtime.config import load_config
-from runtime.errors import UserError
 
 SMALL = {"global_px": 84, "local_px": 42, "local_crops": 3}
 

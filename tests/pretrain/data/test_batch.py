@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from panendofm.runtime.errors import UserError
 from pretrain.data.batch import IMAGENET_MEAN, IMAGENET_STD, collate, make_batch, normalise
-from runtime.errors import UserError
 
 
 def sample(image: int) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -13,21 +13,22 @@ from engine_runs import words_of
 from torch.distributed.tensor import DTensor
 from torch.utils.data._utils.pin_memory import pin_memory as from_dataloader
 
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
+from pretrain.build import build_objective
 from pretrain.config import PretrainConfig
+from pretrain.data.config import BatchConfig
 from pretrain.data.loader import LoadedBatch, Loader, RankBatches
-from pretrain.data.order import DataOrder
-from pretrain.data.requests import BatchConfig, Requests
-from pretrain.data.shards import UnreadableSampleError, open_shards
+from pretrain.data.order.batch_sampler import Requests
+from pretrain.data.order.order import DataOrder
+from pretrain.data.storage.shards import UnreadableSampleError, open_shards
 from pretrain.objective.drop_path import DropPath
 from pretrain.optimizer.parameter_groups import build_optimizer
-from pretrain.optimizer.schedules import StepValues
 from pretrain.optimizer.step import Stepper
-from pretrain.parallel.build import build_objective
-from pretrain.parallel.sharding import make_mesh
 from pretrain.parallel.world import World, joined_world
 from pretrain.run.checkpoints import training_state
-from runtime.config import load_config
-from runtime.errors import UserError
+from pretrain.schedules import StepValues
+from pretrain.sharding import make_mesh
 
 VALUES = StepValues(lr=0.01, last_layer_lr=0.01, weight_decay=0.04, momentum=0.9, teacher_temperature=0.05)
 

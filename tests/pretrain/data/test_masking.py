@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pretrain.data.masking import MaskConfig, block_mask, draw_masks, masks_of_step
-from runtime.config import load_config
-from runtime.errors import UserError
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
+from pretrain.data.config import MaskConfig
+from pretrain.data.masking import block_mask, draw_masks, masks_of_step
 
 GRID = (16, 16)
 

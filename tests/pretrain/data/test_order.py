@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pretrain.data.keyed_random import fill_stretch, shuffled
-from pretrain.data.order import DataOrder
-from pretrain.data.sample_runs import sort_samples
-from runtime.errors import UserError
+from panendofm.runtime.errors import UserError
+from pretrain.data.order.keyed_random import fill_stretch, shuffled
+from pretrain.data.order.order import DataOrder
+from pretrain.data.order.samples_by_video import sort_samples
 
 
 def corpus(frames_per_video: list[int], corpora: int) -> tuple[np.ndarray, np.ndarray]:

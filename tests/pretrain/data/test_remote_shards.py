@@ -13,11 +13,11 @@ import pytest
 from engine_runs import assert_same_run, run_ranks, words_of, write_shards
 from object_store import BUCKET, ObjectStore, object_store
 
-from data_pipeline.uploading import upload_shards
-from pretrain.data.shard_cache import CacheConfig
-from pretrain.data.shards import ShardSet, open_shards
-from runtime.errors import UserError
-from runtime.files import write_checksums
+from data_pipeline.output.uploading import upload_shards
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import write_checksums
+from pretrain.data.config import CacheConfig
+from pretrain.data.storage.shards import ShardSet, open_shards
 
 URL = f"s3://{BUCKET}/sets/a"
 SHARDS = 4

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from engine_runs import write_shards
 
-from pretrain.data.order import DataOrder
-from pretrain.data.sample_runs import sort_samples
-from pretrain.data.sample_videos import number_videos
-from pretrain.data.shards import open_shards
-from records.shards import ShardFolder, read_index
-from runtime.errors import UserError
+from panendofm.records.shards import ShardFolder, read_index
+from panendofm.runtime.errors import UserError
+from pretrain.data.order.order import DataOrder
+from pretrain.data.order.samples_by_video import sort_samples
+from pretrain.data.storage.sample_videos import number_videos
+from pretrain.data.storage.shards import open_shards
 
 
 @pytest.fixture(scope="module")

@@ -13,15 +13,15 @@ from engine_runs import assert_same_run, metrics_of, run_ranks, words_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from panendofm.records.curation import read_curation, read_weights, write_curation
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
 from pretrain.config import PretrainConfig
-from pretrain.data.mapped_weights import mapped_weights
-from pretrain.data.order import DataOrder
-from pretrain.data.sample_runs import SampleRuns, sort_samples
-from pretrain.data.sample_weights import SampleWeights
-from pretrain.data.shards import open_shards
-from records.curation import read_curation, read_weights, write_curation
-from runtime.config import load_config
-from runtime.errors import UserError
+from pretrain.data.order.mapped_weights import mapped_weights
+from pretrain.data.order.order import DataOrder
+from pretrain.data.order.sample_weights import SampleWeights
+from pretrain.data.order.samples_by_video import SampleRuns, sort_samples
+from pretrain.data.storage.shards import open_shards
 
 
 def order_of(weights: np.ndarray, seed: int = 0, window: int | None = None, batch: int = 12) -> DataOrder:
@@ -140,7 +140,7 @@ def test_weights_are_read_once_for_all_ranks_and_made_anew_when_damaged(
         asked.append(file)
         return read_weights(file, keys)
 
-    monkeypatch.setattr("pretrain.data.mapped_weights.read_weights", counted)
+    monkeypatch.setattr("pretrain.data.order.mapped_weights.read_weights", counted)
     for _ in range(2):
         found = mapped_weights(path, opened)
         assert isinstance(found.ends, np.memmap) and len(asked) == 1

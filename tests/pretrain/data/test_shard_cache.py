@@ -15,14 +15,15 @@ from pathlib import Path
 import pytest
 from engine_runs import assert_same_run, metrics_of, run_ranks, words_of, write_shards
 
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import write_checksums
 from pretrain.config import PretrainConfig
-from pretrain.data.loader import DataConfig, LoadedBatch, Loader, RankBatches, order_of, shards_of
-from pretrain.data.requests import Requests
-from pretrain.data.shard_cache import CacheConfig, FetchAhead, ShardCache
-from pretrain.data.shards import ShardSet, open_shards
-from runtime.config import load_config
-from runtime.errors import UserError
-from runtime.files import write_checksums
+from pretrain.data.config import CacheConfig, DataConfig
+from pretrain.data.loader import LoadedBatch, Loader, RankBatches, order_of, shards_of
+from pretrain.data.order.batch_sampler import Requests
+from pretrain.data.storage.shard_cache import FetchAhead, ShardCache
+from pretrain.data.storage.shards import ShardSet, open_shards
 
 
 def with_checksums(folder: Path) -> Path:

@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from panendofm.runtime.errors import UserError
 from pretrain.objective import prototype_loss as module
 from pretrain.objective.anchors import gram_loss
-from pretrain.objective.heads import HeadConfig, ProjectionHead
+from pretrain.objective.config import HeadConfig
+from pretrain.objective.heads import ProjectionHead
 from pretrain.objective.losses import dino_global, dino_local, ibot, koleo_loss
 from pretrain.objective.prototype_loss import Against, prototype_loss
 from pretrain.objective.targets import Centering, SinkhornKnopp
-from runtime.errors import UserError
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:

@@ -10,14 +10,15 @@ import torch
 from golden_steps import HEAD, PATCH_HEAD, GoldenStep, load_golden, loaded, stepper_of, whole
 from torch import Tensor
 
-from backbone import VisionTransformer, vit_config
+from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.runtime.config import config_to_yaml, load_config
+from panendofm.runtime.errors import UserError
 from pretrain.data.batch import Batch, make_batch
+from pretrain.objective.config import ObjectiveConfig
 from pretrain.objective.drop_path import DropPath
-from pretrain.objective.objective import Objective, ObjectiveConfig
+from pretrain.objective.objective import Objective
 from pretrain.objective.starting_weights import start_from
 from pretrain.parallel.world import joined_world
-from runtime.config import config_to_yaml, load_config
-from runtime.errors import UserError
 
 TEMPERATURE = 0.05
 

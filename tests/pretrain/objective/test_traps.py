@@ -30,17 +30,18 @@ import pretrain.objective.objective
 import pretrain.objective.starting_weights
 import pretrain.objective.targets
 import pretrain.optimizer.parameter_groups
-import pretrain.optimizer.schedules
 import pretrain.optimizer.step
-from backbone import VisionTransformer, vit_config
+import pretrain.schedules
+from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.runtime.errors import UserError
 from pretrain.data.augment import AugmentConfig, draw_params
 from pretrain.data.batch import collate, make_batch
+from pretrain.objective.config import ObjectiveConfig
 from pretrain.objective.heads import PrototypeLayer
-from pretrain.objective.objective import Objective, ObjectiveConfig
+from pretrain.objective.objective import Objective
 from pretrain.objective.targets import Centering, SinkhornKnopp
 from pretrain.optimizer.parameter_groups import Multipliers, set_step_values
-from pretrain.optimizer.schedules import ScheduleConfig, resolve_schedule
-from runtime.errors import UserError
+from pretrain.schedules import ScheduleConfig, resolve_schedule
 
 Patch = pytest.MonkeyPatch
 
@@ -316,7 +317,7 @@ def collate_image_major(patch: Patch) -> None:
 
 
 def count_epochs_in_data(patch: Patch) -> None:
-    patch.setattr(pretrain.optimizer.schedules, "OFFICIAL_EPOCH_STEPS", 10_000_000 // 2048)
+    patch.setattr(pretrain.schedules, "OFFICIAL_EPOCH_STEPS", 10_000_000 // 2048)
 
 
 def koleo_in_half_precision(patch: Patch) -> None:

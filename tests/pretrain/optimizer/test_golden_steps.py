@@ -20,7 +20,7 @@ from golden_steps import (
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from backbone import Execution
+from panendofm.backbone import Execution
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.parameter_groups import set_step_values
 from pretrain.parallel import sharding

@@ -6,16 +6,12 @@ from pathlib import Path
 import pytest
 from golden_steps import HEAD, OPTIMIZER, PATCH_HEAD, load_golden
 
-from backbone import vit_config
-from pretrain.objective.objective import Objective, ObjectiveConfig
-from pretrain.optimizer.parameter_groups import (
-    OptimizerConfig,
-    build_optimizer,
-    multipliers_of,
-    parameter_groups,
-    set_step_values,
-)
-from pretrain.optimizer.schedules import Ramp, StepValues
+from panendofm.backbone import vit_config
+from pretrain.objective.config import ObjectiveConfig
+from pretrain.objective.objective import Objective
+from pretrain.optimizer.config import OptimizerConfig
+from pretrain.optimizer.parameter_groups import build_optimizer, multipliers_of, parameter_groups, set_step_values
+from pretrain.schedules import Ramp, StepValues
 
 
 def test_golden_multipliers(golden: Path) -> None:

@@ -10,14 +10,15 @@ import pytest
 import torch
 from engine_runs import assert_same_run, metrics_of, run_ranks, tensors_of, words_of
 
-from backbone import Tokens, vit_config
+from panendofm.backbone import Tokens, vit_config
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
 from pretrain.config import PretrainConfig
 from pretrain.objective.anchors import feature_loss
 from pretrain.objective.drop_path import DropPath
-from pretrain.optimizer.schedules import Ramp, ScheduleConfig, resolve_schedule
-from pretrain.optimizer.warm_start import HeadsPhase, WarmSchedule, WarmStartConfig
-from runtime.config import load_config
-from runtime.errors import UserError
+from pretrain.optimizer.config import WarmStartConfig
+from pretrain.optimizer.warm_start import HeadsPhase, WarmSchedule
+from pretrain.schedules import Ramp, ScheduleConfig, resolve_schedule
 
 RECIPE = resolve_schedule(
     ScheduleConfig(

@@ -10,7 +10,7 @@ import torch
 from golden_steps import assert_close, load_golden, loaded, stepper_of, without_key_bias
 from rank_scenarios import evenly_masked, run_on_ranks, state_of
 
-from pretrain.judging.health import collapse_figures
+from pretrain.monitoring.health import collapse_figures
 from pretrain.objective.losses import koleo_loss
 from pretrain.objective.targets import SinkhornKnopp
 from pretrain.parallel.world import joined_world

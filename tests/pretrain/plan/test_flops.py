@@ -9,13 +9,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
+from panendofm.runtime.config import CONFIGS, load_config
 from pretrain.config import PretrainConfig
 from pretrain.data.batch import make_batch
 from pretrain.objective.drop_path import DropPath
 from pretrain.objective.objective import Objective
 from pretrain.plan.rows import rows_of
 from pretrain.plan.work import flops_per_image
-from runtime.config import CONFIGS, load_config
 
 RECIPES = ("panendofm_vitl14", pytest.param("panendofm_vitl14_reg4", marks=pytest.mark.slow))
 IMAGES = 32

@@ -12,16 +12,17 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.flop_counter import FlopCounterMode
 
-from backbone import Execution, VisionTransformer, vit_config
+from panendofm.backbone import Execution, VisionTransformer, vit_config
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
+from pretrain.build import sharded_on_meta
 from pretrain.config import PretrainConfig
 from pretrain.data.batch import make_batch
 from pretrain.objective.objective import Objective
-from pretrain.parallel.build import sharded_on_meta
-from pretrain.parallel.sharding import ShardingConfig, make_mesh, shard_group_size
+from pretrain.parallel.config import ShardingConfig
 from pretrain.plan.requirements import requirements_of
 from pretrain.plan.work import block_flops, flops_per_image
-from runtime.config import load_config
-from runtime.errors import UserError
+from pretrain.sharding import make_mesh, shard_group_size
 
 
 def config_of(*words: str) -> PretrainConfig:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
 from pretrain.config import PretrainConfig
 from pretrain.data.augment.config import AugmentConfig
 from pretrain.data.augment.cpu import Crops, prepare_jpeg
@@ -22,8 +24,6 @@ from pretrain.plan.parameters import Parameters
 from pretrain.plan.plan import Machine, Plan, loader_seconds_per_image, make_plan
 from pretrain.plan.requirements import requirements_of
 from pretrain.plan.rows import rows_of
-from runtime.config import load_config
-from runtime.errors import UserError
 
 A100S = Machine(gpu_named("a100-80"), nodes=4, gpus_per_node=8, cpus_per_gpu=12, time_minutes=1440, warn_seconds=120)
 

@@ -36,9 +36,9 @@ from engine_runs import (
 )
 from torch import equal
 
-from backbone import load_backbone
-from records.run import EXIT_REQUEUE, RunFolder, RunInfo
-from runtime.errors import UserError
+from panendofm.backbone import load_backbone
+from panendofm.records.run import EXIT_REQUEUE, RunFolder, RunInfo
+from panendofm.runtime.errors import UserError
 
 
 def wait_for_steps(run: Path, steps: int) -> None:

@@ -20,8 +20,8 @@ from engine_runs import (
     words_of,
 )
 
-from records.run import RunFolder
-from records.shards import ShardFolder
+from panendofm.records.run import RunFolder
+from panendofm.records.shards import ShardFolder
 
 
 def steps_done(run: Path) -> int:

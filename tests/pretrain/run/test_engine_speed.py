@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from panendofm.runtime.config import load_config
 from pretrain.config import PretrainConfig
 from pretrain.run.speed import Clock
-from runtime.config import load_config
 
 
 def test_an_evaluation_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from panendofm.records.metrics import MetricsFile, read_metrics
+from panendofm.runtime.config import config_to_yaml, load_config
+from panendofm.runtime.errors import UserError
 from pretrain.config import PretrainConfig, changed_key
-from pretrain.optimizer.schedules import resolve_schedule, steps_of
 from pretrain.parallel.world import ProcessPlace, device_index, first_host, place_of_process
-from records.metrics import MetricsFile, read_metrics
-from runtime.config import config_to_yaml, load_config
-from runtime.errors import UserError
+from pretrain.schedules import resolve_schedule, steps_of
 
 CONFIGS = sorted((Path(__file__).parents[3] / "configs" / "pretrain").glob("*.yaml"))
 REQUIRED = ["run.dir=runs/a", "data.shards=shards"]

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from eval_knn import Evaluation, SelectionConfig, claim
+from panendofm.records.evaluation import SelectionDocument, evaluation_path, write_selection
+from panendofm.records.run import DESCRIPTION_NAME, METADATA_NAME, RunFolder, is_whole_checkpoint, step_name
+from panendofm.runtime.files import replace_link
+from pretrain.config import CheckpointConfig
 from pretrain.run import retention as retention_module
-from pretrain.run.retention import CheckpointConfig, Retention
-from records.evaluation import SelectionDocument, evaluation_path, write_selection
-from records.run import DESCRIPTION_NAME, METADATA_NAME, RunFolder, is_whole_checkpoint, step_name
-from runtime.files import replace_link
+from pretrain.run.retention import Retention
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Finished frames to shards: merged, shuffled, written, verified, uploaded."""

@@ -1,0 +1,1 @@
+"""Pages on a finished set of shards."""

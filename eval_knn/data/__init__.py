@@ -1,0 +1,1 @@
+"""The labelled set of an evaluation: images, split, leakage."""

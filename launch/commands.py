@@ -1,0 +1,152 @@
+"""What the verbs of `python -m launch` do."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data_pipeline import PipelineConfig
+from eval_knn import EvalConfig
+from launch.chain import ChainConfig, run_chain
+from launch.control import cancel_run, print_logs
+from launch.demo import run_demo as make_demo
+from launch.jobs.cluster import ClusterConfig, load_cluster
+from launch.jobs.stages import StageJob, pretrain_job, probe_job, shard_job, watch_job
+from launch.jobs.submit import describe_dry_run, submit
+from launch.status import print_status, status_of
+from panendofm.linear_probe import ProbeConfig
+from panendofm.records.run import RunFolder
+from panendofm.runtime.console import say
+from panendofm.runtime.errors import UserError
+from pretrain import Machine, PretrainConfig, gpu_named, make_plan, print_plan
+
+if TYPE_CHECKING:
+    from data_pipeline import Conditions
+
+
+def run_demo(arguments: argparse.Namespace, config: None) -> None:
+    make_demo(Path(arguments.folder or "demo_output"))
+
+
+def run_status(arguments: argparse.Namespace, config: None) -> None:
+    print_status(status_of(arguments.folder or "runs"), arguments.json)
+
+
+def run_logs(arguments: argparse.Namespace, config: None) -> None:
+    print_logs(arguments.run, arguments.stage, arguments.lines, arguments.follow)
+
+
+def run_cancel(arguments: argparse.Namespace, config: None) -> None:
+    cancel_run(arguments.run, arguments.stage)
+
+
+def run_report(arguments: argparse.Namespace, config: None) -> None:
+    from launch.report import write_report  # matplotlib takes a second to import
+
+    if arguments.pictures:
+        from launch.report.pictures import draw_pictures
+
+        draw_pictures(RunFolder(Path(arguments.run)))
+    say(f"report: {write_report(arguments.run)}")
+
+
+def _cluster(arguments: argparse.Namespace, stage: str) -> ClusterConfig:
+    return load_cluster(
+        arguments.cluster,
+        stage,
+        nodes=arguments.nodes,
+        partition=arguments.partition,
+        time_minutes=arguments.time_minutes,
+    )
+
+
+def _start(stage: StageJob, cluster: ClusterConfig, dry_run: bool) -> None:
+    if dry_run:
+        print(describe_dry_run(stage.job, cluster))
+    else:
+        submit(stage.job, cluster, stage.files)
+
+
+def run_shard(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    cluster = _cluster(arguments, "shard")
+    _start(shard_job(config, cluster), cluster, arguments.dry_run)
+
+
+def run_pretrain(arguments: argparse.Namespace, config: PretrainConfig) -> None:
+    cluster = _cluster(arguments, "pretrain")
+    resources = cluster.resources("pretrain")
+    # A number of ranks that can't share the batch is found now and not after a night in the queue.
+    config.batch.microgroups_per_rank(resources.nodes * resources.tasks)
+    _start(pretrain_job(config, cluster), cluster, arguments.dry_run)
+
+
+def run_watch(arguments: argparse.Namespace, config: EvalConfig) -> None:
+    cluster = _cluster(arguments, "watch")
+    run = Path(arguments.run)
+    if not run.is_dir():
+        raise UserError(f"cannot watch {run}: it is not a folder; launch its training first.")
+    _start(watch_job(config, run, cluster), cluster, arguments.dry_run)
+
+
+def run_probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
+    cluster = _cluster(arguments, "probe")
+    _start(probe_job(config, arguments.weights, cluster), cluster, arguments.dry_run)
+
+
+def run_doctor(arguments: argparse.Namespace, config: None) -> int:
+    from launch.doctor.command import default_ranks, load_doctor_config, run_doctor
+
+    examined, is_own = load_doctor_config(arguments.words)
+    overrides = {"nodes": arguments.nodes, "partition": arguments.partition}
+    if arguments.cluster is None:
+        overrides["tasks_per_node"] = default_ranks(examined)
+    return run_doctor(examined, load_cluster(arguments.cluster, "pretrain", **overrides), is_own)
+
+
+def run_all(arguments: argparse.Namespace, config: ChainConfig) -> None:
+    run_chain(config, load_cluster(arguments.cluster, "shard"), arguments.dry_run)
+
+
+def run_plan(arguments: argparse.Namespace, config: PretrainConfig) -> None:
+    cluster = load_cluster(arguments.cluster, "pretrain", nodes=arguments.nodes)
+    resources = cluster.resources("pretrain")
+    machine = Machine(
+        gpu=gpu_named(arguments.gpu),
+        nodes=resources.nodes,
+        gpus_per_node=resources.tasks,
+        cpus_per_gpu=resources.cpus_per_task,
+        time_minutes=resources.time_minutes,
+        warn_seconds=cluster.warn_seconds,
+        disk_gb_per_second=arguments.disk_gb_per_second,
+        images_per_second=arguments.images_per_second,
+    )
+    if arguments.video_hours is not None:
+        # It brings the decoders, which only this option needs.
+        from launch.data_plan import print_curation_plan, print_data_plan
+
+        given = _conditions(arguments, cluster)
+        print_data_plan(arguments.video_hours, given)
+        print_curation_plan(arguments.video_hours, given, config)
+    print_plan(make_plan(config, machine, arguments.images))
+
+
+def _conditions(arguments: argparse.Namespace, cluster: ClusterConfig) -> Conditions:
+    """What sharding is planned with: all cores of the cluster file's stage."""
+    for name, low in (("video_hours", 0.0), ("video_fps", 0.0), ("kept_share", 0.0), ("disk_gb_per_second", 0.0)):
+        if not getattr(arguments, name) > low:
+            raise UserError(f"--{name.replace('_', '-')} must be more than {low:g}.")
+    if arguments.kept_share > 1:
+        raise UserError("--kept-share must be at most 1.")
+    from data_pipeline import Conditions
+
+    resources = cluster.resources("shard")
+    return Conditions(
+        cores=resources.nodes * resources.tasks * resources.cpus_per_task,
+        memory_gb=arguments.driver_memory_gb,
+        disk_gb_per_second=arguments.disk_gb_per_second,
+        kept_share=arguments.kept_share,
+        frames_per_second=arguments.video_fps,
+        guarded_images=arguments.guarded_images,
+        driver_cores=resources.tasks * resources.cpus_per_task,
+    )

@@ -1,0 +1,1 @@
+"""A stage as a job: described, submitted, watched, started again."""

@@ -1,0 +1,5 @@
+"""The ViT, its weights, and features of images. Public beside it: `networks`, `release`, `visualize`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,40 @@
+from .attention import packed_attention, why_unavailable
+from .config import BACKENDS, Backend, Execution, ViTConfig, architecture_name, vit_config, vit_names
+from .embed import ImageList
+from .feature_cache import FeatureCache
+from .features import FeatureKind, cleaned, device_of, extract_features, gather_rows, rank_and_world, share_of
+from .preprocessing import Preprocessing
+from .torchvision_shim import ensure_torchvision
+from .vit import Tokens, VisionTransformer, draw_subsets, subset_size
+from .weights.checkpoint_folder import SafeReader
+from .weights.load import LoadedBackbone, load_backbone
+
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "Execution",
+    "FeatureCache",
+    "FeatureKind",
+    "ImageList",
+    "LoadedBackbone",
+    "Preprocessing",
+    "SafeReader",
+    "Tokens",
+    "ViTConfig",
+    "VisionTransformer",
+    "architecture_name",
+    "cleaned",
+    "device_of",
+    "draw_subsets",
+    "ensure_torchvision",
+    "extract_features",
+    "gather_rows",
+    "load_backbone",
+    "packed_attention",
+    "rank_and_world",
+    "share_of",
+    "subset_size",
+    "vit_config",
+    "vit_names",
+    "why_unavailable",
+]

@@ -1,0 +1,193 @@
+"""The verb `check-data`: is a folder of pictures and videos fit to be a test set, and free of persons?
+
+Errors are what the benchmark's text forbids; remarks are what somebody should look at. Nothing is changed or deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import av
+import numpy as np
+from PIL import ExifTags, Image
+
+from panendofm.challenge.files.dicom import dicom_findings
+from panendofm.imaging.frame_filters.config import FieldOfViewConfig, QualityConfig
+from panendofm.imaging.frame_filters.field_of_view import detect_field_of_view
+from panendofm.imaging.frame_filters.quality import drop_reason, measure
+from panendofm.imaging.frame_filters.text import read_text
+from panendofm.imaging.images import UnreadableImageError, is_image, open_image
+from panendofm.runtime.console import say, table, track, warn
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import write_json
+from panendofm.runtime.names import printable
+
+Level = Literal["error", "remark"]
+PICTURES = {".jpg", ".jpeg", ".png", ".bmp"}
+WITH_REMARK = {".tif", ".tiff", ".webp"}
+VIDEOS = {".avi", ".mp4", ".m4v", ".mpeg", ".mpg"}
+DICOM = {".dcm", ".dicom"}
+# Text that belongs to a dataset and not to the pictures.
+_IGNORED = {".csv", ".json", ".txt", ".md", ".yaml", ".yml", ".xml", ".html", ".pdf", ".parquet"}
+_PERSONAL_TAGS = {
+    *("Artist", "Copyright", "ImageDescription", "UserComment", "XPAuthor", "XPComment", "XPTitle", "XPSubject"),
+    *("DateTime", "DateTimeOriginal", "DateTimeDigitized", "CameraOwnerName", "BodySerialNumber", "GPSInfo"),
+    "HostComputer",
+}
+_DATE = re.compile(r"(19|20)\d\d[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12]\d|3[01])|\d{1,2}[-.]\d{1,2}[-.](19|20)\d\d")
+_LONG_DIGITS = re.compile(r"\d{9,}")
+_FORMAT = 1
+
+
+@dataclass
+class Report:
+    """What was found, by file."""
+
+    files: int = 0
+    videos: int = 0
+    findings: list[dict[str, str]] = field(default_factory=list)
+    quality: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, level: Level, check: str, file: str, what: str) -> None:
+        self.findings.append({"level": level, "check": check, "file": printable(file), "what": printable(what)})
+
+    @property
+    def errors(self) -> int:
+        return sum(f["level"] == "error" for f in self.findings)
+
+
+def check_data(folder: Path, out: Path, text: bool = True) -> Report:
+    if not folder.is_dir():
+        raise UserError(f"cannot read {folder}: it is not a folder; name the folder of the test set.")
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+    report = Report()
+    by_content: dict[str, list[str]] = defaultdict(list)
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for path in track(files, "files", len(files), "files"):
+        relative, suffix = str(path.relative_to(folder)), path.suffix.lower()
+        if suffix in _IGNORED:
+            continue
+        if suffix not in PICTURES | WITH_REMARK | VIDEOS | DICOM:
+            report.add("error", "type", relative, f"files that end in '{suffix}' are not allowed; convert or remove it")
+            continue
+        report.files += 1
+        by_name[path.stem].append(relative)
+        with path.open("rb") as stream:
+            by_content[hashlib.file_digest(stream, "sha256").hexdigest()].append(relative)
+        _check_name(report, relative, path)
+        if is_image(path):
+            _check_picture(report, relative, path, text)
+        elif suffix in VIDEOS:
+            report.videos += 1
+            _check_video(report, relative, path)
+        else:
+            for level, what in dicom_findings(path):
+                report.add(level, "dicom", relative, what)
+    for name, check in ((by_content, "content"), (by_name, "name")):
+        for same in name.values():
+            if len(same) > 1:
+                what = "the same bytes" if check == "content" else "the same name"
+                report.add("error", check, same[1], f"{what} as {same[0]}; names and contents must be unique")
+    if not report.files:
+        raise UserError(f"{folder}: there are no pictures or videos in it; name the folder of the test set.")
+    write_json(
+        out,
+        {
+            "format": _FORMAT,
+            "files": report.files,
+            "videos": report.videos,
+            "findings": report.findings,
+            "quality": report.quality,
+        },
+    )
+    _say(report, out)
+    return report
+
+
+def _check_name(report: Report, relative: str, path: Path) -> None:
+    if _DATE.search(path.stem):
+        report.add("remark", "name", relative, "the name seems to hold a date; is it a person's?")
+    elif _LONG_DIGITS.search(path.stem):
+        report.add("remark", "name", relative, "the name holds a long number; is it a patient's or a record's?")
+
+
+def _check_picture(report: Report, relative: str, path: Path, text: bool) -> None:
+    if path.suffix.lower() in WITH_REMARK:
+        report.add("remark", "type", relative, "the benchmark names JPEG, PNG and BMP; public sets use this too")
+    try:
+        pixels = np.asarray(open_image(path))
+    except UnreadableImageError as error:
+        report.add("error", "readable", relative, error.problem)
+        return
+    for name in _personal_tags(path):
+        report.add("error", "exif", relative, f"the tag {name} may name a person, a date or a place; remove it")
+    view = detect_field_of_view([pixels], FieldOfViewConfig())
+    inside = view.mask() if view is not None else np.full(pixels.shape[:2], 255, np.uint8)
+    quality = measure(pixels, inside)
+    reason = drop_reason(quality, QualityConfig())
+    if reason:
+        report.quality.append({"file": printable(relative), "reason": reason, **vars(quality)})
+    if text:
+        found = read_text(pixels)
+        if found.private:
+            report.add("error", "text", relative, "a date or a person's field is written into the picture")
+        elif found.found:
+            report.add("remark", "text", relative, "there is text in the picture; look whether it names somebody")
+
+
+def _personal_tags(path: Path) -> list[str]:
+    with Image.open(path) as image:
+        exif = image.getexif()
+        names = {ExifTags.TAGS.get(tag, str(tag)) for tag, value in exif.items() if value}
+        for directory in (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo):
+            inner = exif.get_ifd(directory)
+            if directory == ExifTags.IFD.GPSInfo and inner:
+                names.add("GPSInfo")
+            names |= {ExifTags.TAGS.get(tag, str(tag)) for tag, value in inner.items() if value}
+    return sorted(names & _PERSONAL_TAGS)
+
+
+def _check_video(report: Report, relative: str, path: Path) -> None:
+    """Readable, of one frame size, without a title, a date or a place."""
+    try:
+        with av.open(str(path)) as container:
+            if not container.streams.video:
+                report.add("error", "readable", relative, "there is no picture track in it")
+                return
+            tags = {**container.metadata, **container.streams.video[0].metadata}
+            sizes, frames = set(), 0
+            for frame in container.decode(video=0):
+                sizes.add((frame.width, frame.height))
+                frames += 1
+    except (av.FFmpegError, OSError, ValueError) as error:
+        report.add("error", "readable", relative, f"it can't be decoded ({error})")
+        return
+    if not frames:
+        report.add("error", "readable", relative, "no frame can be decoded")
+    if len(sizes) > 1:
+        report.add("error", "size", relative, f"its frames have {len(sizes)} sizes; a video must keep one")
+    for name in ("title", "artist", "author", "comment", "creation_time", "date", "location"):
+        if tags.get(name) and name != "creation_time":
+            report.add("error", "metadata", relative, f"the tag {name} may name a person, a date or a place; remove it")
+        elif tags.get(name) and not str(tags[name]).startswith(("1904", "1970")):
+            report.add("error", "metadata", relative, "the tag creation_time is a date; remove it")
+
+
+def _say(report: Report, out: Path) -> None:
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    for finding in report.findings:
+        counts[finding["level"], finding["check"]] += 1
+    rows = [[level, check, str(count)] for (level, check), count in sorted(counts.items())]
+    if rows:
+        table("findings", ["level", "check", "files"], rows)
+    for finding in [f for f in report.findings if f["level"] == "error"][:5]:
+        warn(f"{finding['file']}: {finding['what']}.")
+    say(
+        f"{report.files} files, {report.videos} of them videos: {report.errors} errors, "
+        f"{len(report.findings) - report.errors} remarks, {len(report.quality)} of poor quality; all in {out}"
+    )

@@ -1,0 +1,1 @@
+"""Files that challenges exchange: submissions, findings, annotations."""

@@ -1,0 +1,137 @@
+"""The log of annotations: one row an act, never edited, only appended to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from panendofm.challenge.files.names import Key, picture_name
+from panendofm.challenge.files.text_table import Row, Table, nearest, number, read_table, whole_number
+from panendofm.challenge.score.results import exact
+from panendofm.runtime.csv_files import csv_text
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import write_text
+
+STEPS = ("independent", "cross", "arbitration", "review", "initial")
+COLUMNS = (
+    *("serial", "file", "frame", "category", "x", "y", "w", "h", "mask", "step", "annotator", "sources", "merge"),
+    *("decision", "date"),
+)
+OPTIONAL = ("device", "collected", "width", "height", "fps", "hospital", "age", "sex", "ethnicity")
+MERGES, DECISIONS = ("average", "majority"), ("gold", "back", "arbitrate")
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Act:
+    """What one doctor, or the merging, did with one object of a frame."""
+
+    line: int
+    serial: str
+    file: str
+    frame: int
+    category: str
+    box: Box | None
+    mask: str
+    step: str
+    annotator: str
+    sources: tuple[str, ...]
+    merge: str
+    decision: str
+    date: str
+    optional: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return picture_name(self.file, "stem"), self.frame
+
+    def cells(self) -> list[str]:
+        box = [""] * 4 if self.box is None else [exact(v) for v in self.box]
+        return [
+            *(self.serial, self.file, str(self.frame), self.category, *box, self.mask, self.step, self.annotator),
+            *(" ".join(self.sources), self.merge, self.decision, self.date, *self.optional),
+        ]
+
+
+@dataclass(frozen=True)
+class Log:
+    path: Path
+    header: tuple[str, ...]
+    acts: tuple[Act, ...]
+
+    def fail(self, act: Act, what: str) -> UserError:
+        return UserError(f"{self.path}, line {act.line}: {what}")
+
+    def sha256(self) -> str:
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+
+def read_log(path: Path) -> Log:
+    table = read_table(path, ",", ("serial",), (*COLUMNS, *OPTIONAL))
+    if table.header is None or table.header[: len(COLUMNS)] != COLUMNS:
+        raise UserError(f"{path}, line 1: the log must start with the columns {','.join(COLUMNS)}.")
+    acts: dict[str, Act] = {}
+    for row in table.rows:
+        act = _act(table, row)
+        if act.serial in acts:
+            raise table.fail(row, f"the serial {act.serial} is there already (line {acts[act.serial].line}); count on.")
+        for source in act.sources:
+            if source not in acts:
+                raise table.fail(row, f"its source {source} is not above it in the log; correct 'sources'.")
+        acts[act.serial] = act
+    return Log(path, table.header, tuple(acts.values()))
+
+
+def _act(table: Table, row: Row) -> Act:
+    cell = {name: table.cell(row, name) for name in table.header or ()}
+    for name in ("serial", "file", "step", "annotator", "date"):
+        if not cell[name]:
+            raise table.fail(row, f"'{name}' is empty; every act says who did what and when.")
+    if cell["step"] not in STEPS:
+        raise table.fail(row, f"there is no step '{cell['step']}'; {nearest(cell['step'], STEPS)}")
+    for name, allowed in (("merge", MERGES), ("decision", DECISIONS)):
+        if cell[name] and cell[name] not in allowed:
+            raise table.fail(row, f"'{name}' is '{cell[name]}'; {nearest(cell[name], allowed)}")
+    if cell["step"] == "cross" and not (cell["sources"] and (cell["merge"] or cell["decision"] == "arbitrate")):
+        raise table.fail(row, "a cross step names its sources and how they were merged.")
+    if cell["step"] == "review" and cell["decision"] not in ("gold", "back"):
+        raise table.fail(row, "a review decides 'gold' or 'back'.")
+    if cell["step"] == "review" and not cell["sources"]:
+        raise table.fail(row, "a review names in 'sources' what it decides about.")
+    return Act(
+        row.line,
+        cell["serial"],
+        cell["file"],
+        whole_number(table, row, cell["frame"], "the frame") if cell["frame"] else 0,
+        cell["category"],
+        _box(table, row, cell),
+        cell["mask"],
+        cell["step"],
+        cell["annotator"],
+        tuple(cell["sources"].split()),
+        cell["merge"],
+        cell["decision"],
+        cell["date"],
+        tuple(cell[name] for name in (table.header or ())[len(COLUMNS) :]),
+    )
+
+
+def _box(table: Table, row: Row, cell: dict[str, str]) -> Box | None:
+    texts = [cell[name] for name in ("x", "y", "w", "h")]
+    if not any(texts):
+        return None
+    x, y, w, h = (number(table, row, text, "the box") for text in texts)
+    if (x, y, w, h) == (0, 0, 0, 0):  # the benchmark's own sign for «no agreement»
+        return None
+    if w <= 0 or h <= 0:
+        raise table.fail(row, f"the box has the size {w:g} × {h:g}; width and height must be above 0.")
+    return x, y, w, h
+
+
+def append(log: Log, acts: Sequence[Act]) -> None:
+    """The old bytes stay as they are; the new rows come after them, and all appears at once."""
+    old = log.path.read_text(encoding="utf-8")
+    new = csv_text(log.header, [act.cells() for act in acts]).split("\n", 1)[1]
+    write_text(log.path, old + ("" if old.endswith("\n") else "\n") + new)

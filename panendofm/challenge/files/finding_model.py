@@ -1,0 +1,61 @@
+"""What stands in a file of boxes or masks: frames and their findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from panendofm.challenge.files.names import Key
+from panendofm.runtime.errors import UserError
+
+Kind = Literal["detection", "segmentation"]
+Role = Literal["truth", "prediction"]
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something in a frame: a box, or a mask (a file, or a polygon x1 y1 x2 y2 …)."""
+
+    line: int
+    category: str
+    confidence: float = 1.0
+    box: Box | None = None
+    mask: Path | None = None
+    polygon: tuple[float, ...] | None = None
+    object: str = ""
+    histology: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A picture, or a frame of a video. Without findings it was looked at and nothing was found."""
+
+    file: str
+    frame: int
+    line: int
+    findings: tuple[Finding, ...]
+    size: tuple[int, int] | None = None  # width, height
+    group: str = ""
+    patient: str = ""
+    centre: str = ""
+    time_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class FindingsFile:
+    path: Path
+    kind: Kind
+    frames: dict[Key, Frame]
+    classes: tuple[str, ...]  # that it names, or that it says it has
+    declared: bool = False  # the classes stand in the file itself
+
+    def fail(self, line: int, what: str) -> UserError:
+        return UserError(f"{self.path}, {'entry' if self.path.suffix == '.json' else 'line'} {line}: {what}")
+
+
+def check_box(fail: Callable[[str], UserError], box: Box) -> None:
+    if box[2] <= 0 or box[3] <= 0:
+        raise fail(f"the box has the size {box[2]:g} × {box[3]:g}; width and height must be above 0.")

@@ -1,0 +1,189 @@
+"""Boxes and masks in files: truth and predictions, as CSV or JSON, checked line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, check_box
+from panendofm.challenge.files.findings_json import json_task_type, read_json_findings
+from panendofm.challenge.files.names import Key, Match, picture_name, resolve, some
+from panendofm.challenge.files.text_table import (
+    Row,
+    Table,
+    confidence,
+    milliseconds,
+    nearest,
+    number,
+    read_table,
+    whole_number,
+)
+from panendofm.runtime.errors import UserError
+
+OUTSIDE_PX = 1.0
+COMMON = ("file", "frame", "category", "confidence", "time_ms")
+PLACES: dict[Kind, tuple[str, ...]] = {"detection": ("x", "y", "w", "h"), "segmentation": ("mask", "polygon")}
+OF_TRUTH = ("group", "patient", "centre", "object", "histology", "width", "height")
+
+
+def kind_of(path: Path, separator: str = ",") -> Kind | None:
+    """Boxes, masks, or None for labels: by the header, or by what a JSON file says of its task."""
+    if path.suffix.lower() == ".json":
+        kind = json_task_type(path)
+        return kind if kind in ("detection", "segmentation") else None
+    with_header = read_table(path, separator, ("file",), _EVERYTHING).header or ()
+    for kind, names in PLACES.items():
+        if any(name in with_header for name in names):
+            return kind
+    return None
+
+
+_EVERYTHING = (*COMMON, *PLACES["detection"], *PLACES["segmentation"], *OF_TRUTH, "label", "time_s", "split")
+
+
+def read_findings(path: Path, role: Role, kind: Kind, separator: str = ",", match: Match = "stem") -> FindingsFile:
+    if path.suffix.lower() == ".json":
+        return read_json_findings(path, role, kind, match)
+    known = (*COMMON, *PLACES[kind], *(OF_TRUTH if role == "truth" else ()))
+    table = read_table(path, separator, ("file",), known)
+    needed = ("file", "category", *(PLACES[kind] if kind == "detection" else ("mask",)))
+    needed = (*needed, "confidence") if role == "prediction" and kind == "detection" else needed
+    for name in needed:
+        if table.column(name) is None:
+            raise table.fail(1, f"the column '{name}' is missing; {kind} has {','.join(known[:9])}.")
+    frames: dict[Key, Frame] = {}
+    empty_at: dict[Key, int] = {}
+    for row in table.rows:
+        key, frame = _frame(table, row, match)
+        finding = _finding(table, row, role, kind)
+        known_frame = frames.get(key)
+        if known_frame is not None:
+            _check_repeated(table, row, known_frame, frame, finding, empty_at.get(key))
+        if finding is None:
+            empty_at[key] = row.line
+        found = (finding,) if finding is not None else ()
+        frames[key] = replace(known_frame or frame, findings=(*(known_frame.findings if known_frame else ()), *found))
+    names = tuple(sorted({f.category for frame in frames.values() for f in frame.findings}))
+    return FindingsFile(path, kind, frames, names)
+
+
+def _frame(table: Table, row: Row, match: Match) -> tuple[Key, Frame]:
+    file = table.cell(row, "file")
+    if not file:
+        raise table.fail(row, "the file's name is empty; name the picture.")
+    text = table.cell(row, "frame")
+    frame = whole_number(table, row, text, "the frame") if text else 0
+    sizes = [table.cell(row, name) for name in ("width", "height")]
+    size = None
+    if any(sizes):
+        width, height = (whole_number(table, row, text, "the picture's size") for text in sizes)
+        size = (width, height)
+    time = table.cell(row, "time_ms")
+    return (picture_name(file, match), frame), Frame(
+        file,
+        frame,
+        row.line,
+        (),
+        size,
+        table.cell(row, "group"),
+        table.cell(row, "patient"),
+        table.cell(row, "centre"),
+        time_ms=milliseconds(table, row, time, "ms") if time else None,
+    )
+
+
+def _check_repeated(
+    table: Table, row: Row, before: Frame, now: Frame, finding: Finding | None, empty_line: int | None
+) -> None:
+    """Rows of one frame must not contradict each other."""
+    if finding is None or empty_line is not None:
+        raise table.fail(
+            row,
+            f"{now.file}, frame {now.frame}, has a row without a finding and other rows (line {before.line}); "
+            "keep one or the other.",
+        )
+    for name in ("group", "patient", "centre", "size", "file", "time_ms"):
+        if getattr(before, name) != getattr(now, name):
+            raise table.fail(row, f"the {name} of {now.file} differs from line {before.line}; give it one.")
+
+
+def _finding(table: Table, row: Row, role: Role, kind: Kind) -> Finding | None:
+    category = table.cell(row, "category")
+    texts = {name: table.cell(row, name) for name in (*PLACES[kind], "confidence")}
+    if not category:
+        filled = next((name for name, text in texts.items() if text), None)
+        if filled:
+            raise table.fail(row, f"there is a value in '{filled}' and no category; name the category.")
+        return None
+    finding = Finding(row.line, category, object=table.cell(row, "object"), histology=table.cell(row, "histology"))
+    if texts["confidence"] or (role == "prediction" and kind == "detection"):
+        finding = replace(finding, confidence=confidence(table, row, texts["confidence"]))
+    if kind == "detection":
+        x, y, w, h = (number(table, row, texts[name], f"the box's {name}") for name in ("x", "y", "w", "h"))
+        check_box(lambda what: table.fail(row, what), (x, y, w, h))
+        return replace(finding, box=(x, y, w, h))
+    if bool(texts["mask"]) == bool(texts["polygon"]):
+        raise table.fail(row, "give either a mask or a polygon.")
+    if texts["mask"]:
+        return replace(finding, mask=table.path.parent / texts["mask"])
+    points = tuple(number(table, row, word, "the polygon's point") for word in texts["polygon"].split())
+    if len(points) < 6 or len(points) % 2:
+        raise table.fail(row, "a polygon has three points or more, x1 y1 x2 y2 …")
+    return replace(finding, polygon=points)
+
+
+def aligned(truth: FindingsFile, prediction: FindingsFile, match: Match, classes: Sequence[str]) -> dict[Key, Frame]:
+    """The prediction's frames under the truth's keys; refused unless both are about the same frames and classes."""
+    if prediction.declared and set(prediction.classes) != set(classes):
+        odd = sorted(set(prediction.classes) ^ set(classes))[0]
+        raise UserError(
+            f"{prediction.path}: its classes ({', '.join(prediction.classes)}) are not the truth's "
+            f"({', '.join(classes)}); '{odd}' is on one side only."
+        )
+    names = {name: None for name, _ in truth.frames}
+    last: dict[str, int] = {}
+    for name, place in truth.frames:
+        last[name] = max(place, last.get(name, 0))
+    result: dict[Key, Frame] = {}
+    for (name, place), frame in prediction.frames.items():
+        key = (resolve(name, names, match) or name, place)
+        if key not in truth.frames:
+            known = key[0] in names
+            beyond = known and place > last[key[0]]
+            what = (
+                f"frame {place} of {frame.file} lies beyond the last one, {last[key[0]]}"
+                if beyond
+                else f"frame {place} of {frame.file} is not in the truth"
+                if known
+                else f"{frame.file} is not in the truth"
+            )
+            raise prediction.fail(frame.line, f"{what} {truth.path}; remove it, or check the names.")
+        for finding in frame.findings:
+            if finding.category not in classes:
+                raise prediction.fail(
+                    finding.line, f"unknown category '{finding.category}'; {nearest(finding.category, classes)}"
+                )
+        _check_inside(prediction, frame, truth.frames[key].size or frame.size)
+        result[key] = frame
+    absent = [f"{f.file}, frame {f.frame}" for key, f in truth.frames.items() if key not in result]
+    if absent:
+        raise UserError(
+            f"{prediction.path}: no row for {some(absent)}; write a row for every frame, with an empty category where "
+            "nothing was found."
+        )
+    return result
+
+
+def _check_inside(file: FindingsFile, frame: Frame, size: tuple[int, int] | None) -> None:
+    if size is None:
+        return
+    for finding in frame.findings:
+        if finding.box is not None:
+            x, y, w, h = finding.box
+            if min(x, y) < -OUTSIDE_PX or x + w > size[0] + OUTSIDE_PX or y + h > size[1] + OUTSIDE_PX:
+                raise file.fail(
+                    finding.line,
+                    f"the box [{x:g}, {y:g}, {w:g}, {h:g}] lies outside the picture of {size[0]} × {size[1]}; "
+                    "boxes are x, y of the top left corner, width and height, in pixels of the original picture.",
+                )

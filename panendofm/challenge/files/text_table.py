@@ -1,0 +1,170 @@
+"""Tables in text files: rows with their line numbers, cells checked one by one.
+
+Every refusal is one sentence with the file, the line and what to do. Nothing is repaired or dropped on the quiet: a
+damaged file must not give a score.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from panendofm.runtime.csv_files import unescaped
+from panendofm.runtime.errors import UserError, naming_path
+from panendofm.runtime.names import printable
+
+_OTHER_SEPARATORS = {";": "';'", "\t": "a tab", ",": "','", "|": "'|'"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cells without the spaces around them, and the line that they stand on (from 1)."""
+
+    line: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    path: Path
+    header: tuple[str, ...] | None
+    rows: tuple[Row, ...]
+
+    def fail(self, row: Row | int, what: str) -> UserError:
+        line = row.line if isinstance(row, Row) else row
+        return UserError(f"{self.path}, line {line}: {what}")
+
+    def column(self, name: str) -> int | None:
+        return self.header.index(name) if self.header is not None and name in self.header else None
+
+    def cell(self, row: Row, name: str) -> str:
+        """The cell of a named column; empty when the table doesn't have it."""
+        place = self.column(name)
+        return "" if place is None else row.cells[place]
+
+
+def read_utf8(path: Path) -> str:
+    if path.is_dir():
+        raise UserError(f"cannot read {path}: it is a folder, not a file; check the path.")
+    with naming_path("read", path):
+        content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}, line {line}: these bytes are not UTF-8; save the file as UTF-8 text.") from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise UserError(f"{path}, line {line}: there is a zero byte; save the file as plain text.")
+    return text
+
+
+def read_table(path: Path, separator: str = ",", headers: Sequence[str] = (), known: Sequence[str] = ()) -> Table:
+    """Rows of equally many cells. A first line that starts with one of `headers` is the header; `known` are its names.
+
+    Names of a header are checked against `known`: a misspelt column would otherwise be left out in silence.
+    """
+    text = read_utf8(path)
+    if not text.strip():
+        raise UserError(f"{path} is empty; write one line for each picture.")
+    rows = tuple(_rows(path, text, separator))
+    first = rows[0]
+    if len(first.cells) == 1:
+        raise _one_column(path, first, separator)
+    header = None
+    if first.cells[0].lower() in headers:
+        header = tuple(cell.lower() for cell in first.cells)
+        _check_header(path, first, header, known)
+        rows = rows[1:]
+    for row in rows:
+        if len(row.cells) != len(first.cells):
+            raise UserError(
+                f"{path}, line {row.line}: it has {len(row.cells)} columns, line {first.line} has "
+                f"{len(first.cells)}; give every line the same columns."
+            )
+    if not rows:
+        raise UserError(f"{path} holds a header and no line; write one line for each picture.")
+    return Table(path, header, rows)
+
+
+def _rows(path: Path, text: str, separator: str) -> Iterable[Row]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
+    line = 0
+    while True:
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise UserError(f"{path}, line {line + 1}: {error}; close the quotes or take them away.") from None
+        if cells is None:
+            return
+        if reader.line_num > line + 1:
+            raise UserError(f"{path}, line {line + 1}: a quotation mark is not closed on its line; close it.")
+        line = reader.line_num
+        odd = next((cell for cell in cells if printable(cell.strip()) != cell.strip()), None)
+        if odd is not None:
+            raise UserError(f"{path}, line {line}: there is a control character in '{printable(odd)}'; remove it.")
+        if any(cell.strip() for cell in cells):
+            yield Row(line, tuple(unescaped(cell.strip()) for cell in cells))
+        elif len(cells) > 1:
+            raise UserError(f"{path}, line {line}: all its cells are empty; fill or remove the line.")
+
+
+def _one_column(path: Path, row: Row, separator: str) -> UserError:
+    other = next((name for sign, name in _OTHER_SEPARATORS.items() if sign != separator and sign in row.cells[0]), None)
+    hint = f"it seems to be parted by {other}: name that with --separator" if other else "part the columns by a comma"
+    return UserError(f"{path}, line {row.line}: there is one column; {hint}.")
+
+
+def _check_header(path: Path, row: Row, header: tuple[str, ...], known: Sequence[str]) -> None:
+    for name in header:
+        if header.count(name) > 1:
+            raise UserError(f"{path}, line {row.line}: the column '{name}' is there twice; remove one.")
+        if name not in known:
+            raise UserError(f"{path}, line {row.line}: unknown column '{name}'; {nearest(name, known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """«did you mean …?» or the list of what there is."""
+    names = list(known)
+    match = difflib.get_close_matches(name, names, n=1)
+    if match:
+        return f"did you mean '{match[0]}'?"
+    shown = ", ".join(names[:20])
+    return f"there are: {shown}{' …' if len(names) > 20 else ''}."
+
+
+def number(table: Table, row: Row, text: str, what: str) -> float:
+    """A finite number. Python's own extras (1_000, infinity) are refused: other readers would not take them."""
+    try:
+        value = float(text) if "_" not in text and text.isascii() else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise table.fail(row, f"{what} '{text}' is no finite number; write it with a decimal point.")
+    return value
+
+
+def whole_number(table: Table, row: Row, text: str, what: str) -> int:
+    value = number(table, row, text, what)
+    if value != int(value) or value < 0:
+        raise table.fail(row, f"{what} '{text}' is no whole number of 0 or more.")
+    return int(value)
+
+
+def confidence(table: Table, row: Row, text: str) -> float:
+    value = number(table, row, text, "the confidence")
+    if not 0 <= value <= 1:
+        raise table.fail(row, f"the confidence {text} lies outside 0 to 1; give a probability.")
+    return value
+
+
+def milliseconds(table: Table, row: Row, text: str, unit: str) -> float:
+    value = number(table, row, text, "the time")
+    if value <= 0:
+        raise table.fail(row, f"the time {text} is not above 0; write the time that the picture took.")
+    return value * (1000.0 if unit == "s" else 1.0)

@@ -1,0 +1,220 @@
+"""The verb `merge`: several doctors' annotations → candidates → gold, by rules and reviews, in an append-only log.
+
+Independent acts of a frame are merged once; the result is a `cross` row. Where the doctors disagree the row asks for
+arbitration. Merged and arbitrated candidates become gold by a review row, and only by that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from panendofm.challenge.files.annotations import Act, Log, append, read_log
+from panendofm.challenge.files.names import Key
+from panendofm.challenge.score.results import exact
+from panendofm.runtime.console import say, table, warn
+from panendofm.runtime.csv_files import csv_text
+from panendofm.runtime.files import make_directory, write_json, write_text
+from panendofm.scoring.statistics.consensus import (
+    box_consensus,
+    cohen_kappa,
+    fleiss_kappa,
+    label_consensus,
+    mean_pairwise_iou,
+    same_objects,
+)
+
+MERGER = "merge"
+
+
+def merge(path: Path, out: Path, date: str) -> dict[str, Any]:
+    """Append the merges that are due, compute gold.csv, and say what waits for whom."""
+    log = read_log(path)
+    new = merges_due(log, date)
+    if new:
+        append(log, new)
+        log = read_log(path)
+    gold, waiting, warnings = gold_of(log)
+    make_directory(out)
+    write_text(out / "gold.csv", _gold_table(gold))
+    found = agreement(log)
+    checksum = log.sha256()
+    document = {
+        "format": 1,
+        "log_sha256": checksum,
+        "acts": len(log.acts),
+        "merged_now": len(new),
+        "gold": len(gold),
+        "waiting": waiting,
+        "agreement": found,
+        "warnings": warnings,
+    }
+    write_json(out / "gold.json", document)
+    table("waiting for", ["step", "objects"], [[k, str(v)] for k, v in waiting.items()])
+    for name, value in found.items():
+        shown = "–" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
+        say(f"{name.replace('_', ' ')}: {shown}")
+    for warning in warnings:
+        warn(warning)
+    say(f"{len(new)} merged now, {len(gold)} gold → {out / 'gold.csv'}; log checksum {checksum[:16]}")
+    return document
+
+
+def _gold_table(gold: Sequence[Act]) -> str:
+    """In the form that `score --truth` reads: boxes, masks, or labels where neither was drawn."""
+    if any(act.mask for act in gold):
+        rows = [[act.file, act.frame, act.category, act.mask] for act in gold]
+        return csv_text(("file", "frame", "category", "mask"), rows)
+    if any(act.box for act in gold):
+        boxes = [[""] * 4 if act.box is None else [exact(v) for v in act.box] for act in gold]
+        rows = [[act.file, act.frame, act.category, *box] for act, box in zip(gold, boxes, strict=True)]
+        return csv_text(("file", "frame", "category", "x", "y", "w", "h"), rows)
+    return csv_text(("file", "frame", "label"), [[act.file, act.frame, act.category] for act in gold])
+
+
+def _independent(log: Log) -> dict[Key, list[Act]]:
+    """Acts that no later act has used yet, by frame; after «back» a doctor's new act starts a new round."""
+    used = {source for act in log.acts for source in act.sources}
+    frames: dict[Key, list[Act]] = defaultdict(list)
+    for act in log.acts:
+        if act.step == "independent" and act.serial not in used:
+            frames[act.key].append(act)
+    return frames
+
+
+def merges_due(log: Log, date: str) -> list[Act]:
+    """A `cross` row for every object of every frame whose independent acts are not merged yet."""
+    taken = {act.serial for act in log.acts}
+    new: list[Act] = []
+    for acts in _independent(log).values():
+        # Masks are drawn and reviewed by the doctors themselves: nobody averages outlines.
+        if any(act.mask for act in acts):
+            continue
+        for group in _objects(acts):
+            serial = _next_serial(taken)
+            taken.add(serial)
+            new.append(_merged(group, serial, date))
+    return new
+
+
+def _next_serial(taken: set[str]) -> str:
+    number = len(taken) + 1
+    while f"m{number}" in taken:
+        number += 1
+    return f"m{number}"
+
+
+def _objects(acts: Sequence[Act]) -> list[list[Act]]:
+    """Acts about one thing: boxes of a category that overlap; all acts without a box are labels of the frame."""
+    groups: list[list[Act]] = []
+    labels = [act for act in acts if act.box is None]
+    if labels:
+        groups.append(labels)
+    for category in sorted({act.category for act in acts if act.box is not None}):
+        boxed = [act for act in acts if act.box is not None and act.category == category]
+        doctors = list(dict.fromkeys(act.annotator for act in boxed))
+        of_doctor = [[act for act in boxed if act.annotator == doctor] for doctor in doctors]
+        for members in same_objects([[list(act.box or ()) for act in own] for own in of_doctor]):
+            groups.append([of_doctor[doctor][number] for doctor, number in members])
+    return groups
+
+
+def _merged(group: Sequence[Act], serial: str, date: str) -> Act:
+    first = group[0]
+    sources = tuple(act.serial for act in group)
+    box, category, how = None, first.category, "majority"
+    if first.box is not None:
+        found = box_consensus([list(act.box or ()) for act in group])
+        how, box, agreed = "average", found.box, found.box is not None
+        if found.merged:
+            sources = tuple(group[i].serial for i in found.merged) + tuple(
+                act.serial for i, act in enumerate(group) if i not in found.merged
+            )
+    else:
+        label = label_consensus([act.category for act in group])
+        agreed, category = label is not None, label or ""
+    return Act(
+        0,
+        serial,
+        first.file,
+        first.frame,
+        category,
+        box,
+        "",
+        "cross",
+        MERGER,
+        sources,
+        how if agreed else "",
+        "" if agreed else "arbitrate",
+        date,
+        first.optional,
+    )
+
+
+def gold_of(log: Log) -> tuple[list[Act], dict[str, int], list[str]]:
+    """What reviews made gold, how many objects wait for which step, and reviews that are not independent."""
+    by_serial = {act.serial: act for act in log.acts}
+    used = {source for act in log.acts for source in act.sources}
+    gold: dict[str, Act] = {}
+    warnings = []
+    waiting = {"merge": 0, "arbitration": 0, "review": 0, "annotation": 0}
+    for act in log.acts:
+        if act.step == "review":
+            for source in act.sources:
+                if act.decision == "gold":
+                    gold[source] = by_serial[source]
+                elif act.serial not in used:
+                    waiting["annotation"] += 1
+                if _annotators(by_serial[source], by_serial) == {act.annotator}:
+                    warnings.append(f"line {act.line}: {act.annotator} reviews what {act.annotator} alone annotated.")
+        elif act.serial not in used:
+            step = (
+                "merge"
+                if act.step == "independent" and not act.mask
+                else "arbitration"
+                if act.decision == "arbitrate"
+                else "review"
+            )
+            waiting[step] += 1
+    return list(gold.values()), waiting, warnings
+
+
+def _annotators(act: Act, by_serial: dict[str, Act]) -> set[str]:
+    """The doctors behind a candidate, through all its sources."""
+    own = set() if act.annotator == MERGER else {act.annotator}
+    return own.union(*(_annotators(by_serial[source], by_serial) for source in act.sources))
+
+
+def agreement(log: Log) -> dict[str, Any]:
+    """κ of the doctors' labels and the mean overlap of their boxes, over what was annotated independently."""
+    frames: dict[Key, list[Act]] = defaultdict(list)
+    for act in log.acts:
+        if act.step == "independent":
+            frames[act.key].append(act)
+    labels: list[dict[str, str]] = []
+    ious: list[float] = []
+    for acts in frames.values():
+        for group in _objects(acts):
+            if group[0].box is None:
+                labels.append({act.annotator: act.category for act in group})
+            elif len(group) > 1:
+                ious.append(mean_pairwise_iou([list(act.box or ()) for act in group]))
+    doctors = sorted({name for row in labels for name in row})
+    complete = [row for row in labels if len(row) == len(doctors)]
+    kappa: float | None = None
+    if len(doctors) == 2 and complete:
+        kappa = cohen_kappa(*([row[d] for row in complete] for d in doctors))
+    elif len(doctors) > 2 and complete:
+        names = sorted({name for row in complete for name in row.values()})
+        kappa = fleiss_kappa([[list(row.values()).count(name) for name in names] for row in complete])
+    return {
+        "annotators": len({act.annotator for act in log.acts if act.step == "independent"}),
+        "labelled_by_all": len(complete),
+        "kappa": None if kappa is None or np.isnan(kappa) else kappa,
+        "objects_with_several_boxes": len(ious),
+        "mean_iou_of_boxes": float(np.mean(ious)) if ious else None,
+    }

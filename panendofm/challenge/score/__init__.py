@@ -1,0 +1,1 @@
+"""Scoring one submission: labels, boxes, masks, videos."""

@@ -1,0 +1,9 @@
+from . import frame_filters, groups, image_hash, images, leakage
+
+__all__ = [
+    "frame_filters",
+    "groups",
+    "image_hash",
+    "images",
+    "leakage",
+]

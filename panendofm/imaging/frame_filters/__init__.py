@@ -1,0 +1,5 @@
+"""What is looked at in a picture: its field of view, the position box, whether it is fit for use."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,33 @@
+from . import (
+    background,
+    channels,
+    clean,
+    config,
+    corner_labels,
+    endoscopy,
+    field_of_view,
+    layout,
+    position_box,
+    quality,
+    shrink,
+    text,
+    text_filling,
+    two_views,
+)
+
+__all__ = [
+    "background",
+    "channels",
+    "clean",
+    "config",
+    "corner_labels",
+    "endoscopy",
+    "field_of_view",
+    "layout",
+    "position_box",
+    "quality",
+    "shrink",
+    "text",
+    "text_filling",
+    "two_views",
+]

@@ -1,0 +1,1 @@
+"""Images with masks or boxes, and their splits."""

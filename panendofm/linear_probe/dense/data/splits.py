@@ -1,0 +1,162 @@
+"""Which pictures train, choose and test. No patient, video, centre or near-duplicate crosses, unless asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panendofm.atlas import TEST, TRAIN, VALIDATION, Sample, SplitConfig, group_numbers, make_split
+from panendofm.linear_probe.dense.config import DenseConfig
+from panendofm.linear_probe.dense.data.images import Picture, read_pictures, with_contents
+from panendofm.runtime.console import say, warn
+from panendofm.runtime.errors import UserError
+
+Rows = NDArray[np.int64]
+_MIN_CENTRES = 2
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One training: which pictures (rows of all) train and choose, and the test sets by name."""
+
+    name: str
+    train: Rows
+    validation: Rows
+    tests: dict[str, Rows]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All pictures, their groups, and the folds. `notes` must be read beside the figures."""
+
+    pictures: list[Picture]
+    groups: Rows  # [N]
+    folds: list[Fold]
+    notes: list[str] = field(default_factory=list)
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+def make_plan(config: DenseConfig) -> Plan:
+    if not config.data:
+        raise UserError("data is empty; name a folder of pictures with masks, such as --data /data/Kvasir-SEG.")
+    if config.split_by == "pranet":
+        plan = _pranet(config)
+    elif config.split_by == "leave-one-centre-out":
+        plan = _by_centre(config)
+    else:
+        plan = _by_groups(config)
+    for fold in plan.folds:
+        for name, side in (("train", fold.train), ("validation", fold.validation), *fold.tests.items()):
+            if not len(side):
+                raise UserError(f"{fold.name}: no pictures are left for {name}; more data or other shares are needed.")
+        sizes = ", ".join(f"{len(rows)} test ({name})" for name, rows in fold.tests.items())
+        say(f"{fold.name}: {len(fold.train)} train, {len(fold.validation)} validation, {sizes}")
+    for note in plan.notes:
+        warn(note)
+    return plan
+
+
+def _sample(picture: Picture) -> Sample:
+    finding = "with a finding" if picture.has_finding else "without"
+    return Sample(picture.sha256, picture.path, (picture.dataset,), (), (finding,), picture.links)
+
+
+def _sides(pictures: Sequence[Picture], rows: Rows, config: SplitConfig) -> tuple[Rows, Rows, Rows]:
+    """Train, validation and test among some rows, groups whole."""
+    split = make_split([_sample(pictures[i]) for i in rows.tolist()], config)
+    return rows[split.sides == TRAIN], rows[split.sides == VALIDATION], rows[split.sides == TEST]
+
+
+def _two_sides(pictures: Sequence[Picture], rows: Rows, config: SplitConfig) -> tuple[Rows, Rows]:
+    """Where the test is fixed: training and validation in their shares, groups whole."""
+    share = config.validation / (config.train + config.validation)
+    rest = 1e-9  # nothing is tested here; what falls there by rounding trains
+    train, validation, test = _sides(pictures, rows, SplitConfig(1 - share - rest, share, rest, config.seed))
+    return np.sort(np.concatenate([train, test])), validation
+
+
+def _by_groups(config: DenseConfig) -> Plan:
+    pictures = read_pictures(config.data, config.classes, config.unusable)
+    own = len(pictures)
+    datasets = sorted({p.dataset for p in pictures})
+    notes = []
+    if config.test:
+        pictures = read_pictures([*config.data, *config.test], config.classes, config.unusable)
+    groups = group_numbers([_sample(p) for p in pictures])
+    inside = np.array([i for i, p in enumerate(pictures) if p.dataset in datasets], np.int64)
+    assert len(inside) == own or config.test
+    train, validation, test = _sides(pictures, inside, config.split)
+    tests = {" + ".join(datasets): test}
+    seen = set(groups[np.concatenate([train, validation])].tolist())
+    for dataset in sorted({p.dataset for p in pictures} - set(datasets)):
+        rows = np.array([i for i, p in enumerate(pictures) if p.dataset == dataset], np.int64)
+        known = np.array([int(g) in seen for g in groups[rows]])
+        if known.any():
+            notes.append(
+                f"{dataset}: {int(known.sum())} of {len(rows)} pictures are left out, being near-duplicates of "
+                "training pictures."
+            )
+        tests[dataset] = rows[~known]
+    return Plan(pictures, groups, [Fold(" + ".join(datasets), train, validation, tests)], notes)
+
+
+def _by_centre(config: DenseConfig) -> Plan:
+    """Each centre in turn is the test; pictures of other centres that are linked to it are left out of training."""
+    pictures = read_pictures(config.data, config.classes, config.unusable)
+    centres = sorted({p.centre for p in pictures if p.centre})
+    if len(centres) < _MIN_CENTRES:
+        raise UserError(
+            f"{', '.join(config.data)}: the pictures tell of {len(centres)} centres; leave-one-centre-out needs two or "
+            "more, as PolypGen's folders data_C1 … data_C6 have."
+        )
+    groups = group_numbers([_sample(p) for p in pictures])
+    folds, notes = [], []
+    without = sum(p.centre is None for p in pictures)
+    if without:
+        notes.append(f"{without} pictures name no centre; they take no part.")
+    for centre in centres:
+        test = np.array([i for i, p in enumerate(pictures) if p.centre == centre], np.int64)
+        rest = np.array([i for i, p in enumerate(pictures) if p.centre not in (centre, None)], np.int64)
+        there = set(groups[test].tolist())
+        linked = np.array([int(g) in there for g in groups[rest]])
+        if linked.any():
+            notes.append(f"{int(linked.sum())} pictures are tied to centre {centre} and don't train its fold.")
+        train, validation = _two_sides(pictures, rest[~linked], config.split)
+        folds.append(Fold(f"without centre {centre}", train, validation, {f"centre {centre}": test}))
+    return Plan(pictures, groups, folds, notes)
+
+
+def _pranet(config: DenseConfig) -> Plan:
+    """PraNet's re-pack: TrainDataset/{image,mask} and TestDataset/NAME/{images,masks}. It leaks, and we count it."""
+    root = Path(config.data[0])
+    folders = {name: root / name for name in ("TrainDataset", "TestDataset")}
+    if len(config.data) != 1 or not all(folder.is_dir() for folder in folders.values()):
+        raise UserError(f"{root}: split_by=pranet needs one folder with TrainDataset and TestDataset in it.")
+    tested = {f.name: f for f in sorted(folders["TestDataset"].iterdir()) if f.is_dir()}
+    named = {"train": folders["TrainDataset"]} | tested
+    pictures: list[Picture] = []
+    part: list[str] = []
+    for name, folder in named.items():
+        found = read_pictures([str(folder)], config.classes, config.unusable)
+        pictures += found
+        part += [name] * len(found)
+    contents = with_contents(pictures)
+    where = np.array(part)
+    train, validation = _two_sides(contents, np.flatnonzero(where == "train"), config.split)
+    tests = {name: np.flatnonzero(where == name) for name in named if name != "train"}
+    groups = group_numbers([_sample(p) for p in contents])
+    seen = set(groups[np.flatnonzero(where == "train")].tolist())
+    leaks = Counter(name for name, rows in tests.items() for g in groups[rows].tolist() if g in seen)
+    told = ", ".join(f"{name} {leaks[name]} of {len(rows)}" for name, rows in tests.items())
+    note = (
+        "PraNet's split parts frames of one sequence at random between training and test: figures of sets that also "
+        f"train are too high. Test pictures with a near-duplicate in training: {told}."
+    )
+    fold = Fold("PraNet's split (leaks)", train, validation, tests)
+    return Plan(contents, groups, [fold], [note], {"leaks": dict(leaks)})

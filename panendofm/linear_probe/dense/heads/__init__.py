@@ -1,0 +1,1 @@
+"""Heads on feature maps: segmentation and detection."""

@@ -1,0 +1,1 @@
+"""Metrics, files and pages of dense tasks."""

@@ -1,0 +1,1 @@
+"""Linear heads: trained on a grid, chosen by validation, stored, used again."""

@@ -1,0 +1,73 @@
+"""A stored head and its network, ready to answer: for predictions, timing, video reports and the shortcut test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from panendofm.backbone import cleaned, device_of
+from panendofm.backbone.networks import Network
+from panendofm.imaging.frame_filters.clean import Cleaner
+from panendofm.imaging.images import is_image
+from panendofm.linear_probe.heads.head_file import StoredHead, check_fits, load_head, network_of_head, probabilities
+from panendofm.runtime.csv_files import read_csv, unescaped
+from panendofm.runtime.errors import UserError
+
+
+@dataclass(frozen=True)
+class HeadRun:
+    head: StoredHead
+    network: Network
+    module: nn.Module
+    device: torch.device
+
+    @torch.no_grad()
+    def features(self, images: Tensor) -> Tensor:
+        """Features [B, width] of pre-processed images [B, 3, H, W]."""
+        return self.head.kind.of(self.module, images.to(self.device)).float().cpu()
+
+    def answer(self, images: Tensor) -> Tensor:
+        """Calibrated probabilities [B, C]."""
+        return probabilities(self.head, self.features(images))
+
+    def prepare(self, pictures: Sequence[Image.Image | Path | str]) -> Tensor:
+        if self.head.clean:
+            pictures = [cleaned(picture, Cleaner()) for picture in pictures]
+        return torch.stack([self.network.preprocessing(picture) for picture in pictures])  # [B, 3, H, W]
+
+
+def open_head(path: Path, weights: str | None, device: str) -> HeadRun:
+    head = load_head(path)
+    on = device_of(device, "--device")
+    network = network_of_head(path, head.word, weights)
+    check_fits(head, path, network)
+    return HeadRun(head, network, network.load().to(on), on)
+
+
+def picture_files(words: Sequence[str]) -> list[Path]:
+    """Pictures, folders of pictures, and CSVs with a column `file` (relative to the folder of the CSV, or to here)."""
+    files: list[Path] = []
+    for word in words:
+        path = Path(word)
+        if path.is_dir():
+            inside = sorted(p for p in path.rglob("*") if is_image(p))
+            if not inside:
+                raise UserError(f"{path}: there are no pictures in this folder.")
+            files += inside
+        elif path.suffix.lower() == ".csv":
+            files += _listed(path)
+        else:
+            files.append(path)  # a missing or damaged file is reported when it is read
+    return files
+
+
+def _listed(path: Path) -> list[Path]:
+    rows = read_csv(path, ["file"])
+    if not rows:
+        raise UserError(f"{path}: there is no line in it; list one picture a line.")
+    return [Path(unescaped(row["file"])) for row in rows]

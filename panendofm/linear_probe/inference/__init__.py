@@ -1,0 +1,1 @@
+"""Trained heads on new images and videos."""

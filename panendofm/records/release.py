@@ -1,0 +1,147 @@
+"""A release: the names of its files, and release.json, which says what it holds and where that came from.
+
+What belongs together is bound together: SHA256SUMS lists every file; release.json names the checksum of the values that
+each format gives when it is loaded; the header of each weights file names those of its values and of the certificate.
+Against somebody who rewrites all of them only a signature of SHA256SUMS helps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from panendofm.records.documents import as_document, read_document, write_document
+from panendofm.records.shards import Certificate, CorpusFrames
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import read_checksums, sha256_of
+
+# 1 bound neither the formats' values nor the certificate.
+RELEASE_FORMAT = 2
+# The weights of every format, below the release's folder; what else a format needs lies beside its weights.
+WEIGHTS_FILES = {
+    "hub": "hub/model.safetensors",
+    "timm": "timm/model.safetensors",
+    "transformers": "transformers/model.safetensors",
+    "onnx": "onnx/model.onnx",
+}
+
+
+@dataclass(frozen=True)
+class ReleaseSource:
+    """What the weights were made from, as far as it may be published: no paths."""
+
+    kind: str
+    step: int | None = None
+    role: str | None = None
+    images_seen: int | None = None
+    shards_sha256: str | None = None
+    start_share: float | None = None  # of the weights that the run began with, where they were averaged
+    corpora: list[CorpusFrames] | None = None  # of the training shards
+    # In the words of who made the release: on the weights that training began with, and on the pictures.
+    start_note: str | None = None
+    data_note: str | None = None
+
+
+@dataclass(frozen=True)
+class ReleaseInfo:
+    """release.json."""
+
+    name: str
+    architecture: str
+    vit: dict[str, Any]
+    preprocessing: dict[str, Any]
+    dtype: str
+    weights: dict[str, str]  # format → file
+    weights_sha256: str
+    source: ReleaseSource
+    licence: str | None = None
+    certificate: Certificate | None = None
+    certificate_sha256: str | None = None
+    # format → checksum of the values that loading it gives; timm's may differ from weights_sha256: it folds some away
+    values_sha256: dict[str, str] = field(default_factory=dict)
+    checked: dict[str, dict[str, float]] = field(default_factory=dict)  # format → image size → largest difference
+    checked_with: dict[str, str] = field(default_factory=dict)  # package → version
+    format: int = RELEASE_FORMAT
+
+
+@dataclass(frozen=True)
+class ReleaseFolder:
+    """The paths of one release."""
+
+    path: Path
+
+    @property
+    def info(self) -> Path:
+        return self.path / "release.json"
+
+    @property
+    def model_card(self) -> Path:
+        return self.path / "README.md"
+
+    @property
+    def checksums(self) -> Path:
+        return self.path / "SHA256SUMS"
+
+    @property
+    def signature(self) -> Path:
+        """Of SHA256SUMS, where the release was signed."""
+        return self.path / "SHA256SUMS.sig"
+
+    def weights(self, kind: str) -> Path:
+        return self.path / WEIGHTS_FILES[kind]
+
+    def part(self, kind: str) -> Path:
+        """The folder of one format."""
+        return self.weights(kind).parent
+
+    def is_release(self) -> bool:
+        return self.info.is_file()
+
+    def read(self) -> ReleaseInfo:
+        info = read_document(ReleaseInfo, self.info, "the description of a release")
+        if info.format != RELEASE_FORMAT:
+            raise UserError(
+                f"cannot read {self.info}: its format is {info.format}, this version reads {RELEASE_FORMAT}; "
+                "export the release again."
+            )
+        for kind, file in info.weights.items():
+            if WEIGHTS_FILES.get(kind) != file:
+                raise UserError(f"{self.info}: its {kind} weights are said to lie in '{file}', where none belong.")
+        if info.certificate_sha256 != certificate_checksum(info.certificate):
+            raise UserError(f"{self.info}: the leakage certificate in it was changed; get the release again.")
+        return info
+
+    def write(self, info: ReleaseInfo) -> None:
+        write_document(self.info, info)
+
+    def read_checksums(self) -> dict[str, str]:
+        """Name → SHA-256 of all files but the list itself and its signature."""
+        if not self.checksums.is_file():
+            raise UserError(
+                f"the release {self.path} has no {self.checksums.name}: whether it is whole can't be told; "
+                "get the release again."
+            )
+        return read_checksums(self.checksums)
+
+    def fault_of(self, name: str, checksums: dict[str, str]) -> str | None:
+        """What is wrong with one file."""
+        if not (self.path / name).is_file():
+            return "is missing"
+        if name not in checksums:
+            return f"is not listed in {self.checksums.name}"
+        return None if sha256_of(self.path / name) == checksums[name] else "was changed"
+
+    def refuse_changed_info(self) -> None:
+        """What release.json says is believed only as long as it is the one that was released."""
+        fault = self.fault_of(self.info.name, self.read_checksums())
+        if fault is not None:
+            raise UserError(f"{self.info} {fault}; get the release again.")
+
+
+def certificate_checksum(certificate: Certificate | None) -> str | None:
+    if certificate is None:
+        return None
+    return hashlib.sha256(json.dumps(as_document(certificate), sort_keys=True).encode()).hexdigest()

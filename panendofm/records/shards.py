@@ -1,0 +1,255 @@
+"""A shard set: plain WebDataset tars, an index each, the manifest of all frames, and the leakage certificate.
+
+The index `shard-000000.index.json` lists for every sample: key, offset and size of the JPEG, offset and size of the
+JSON, all in bytes of the tar file; and how many bytes the tar has in all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from panendofm.records.documents import read_document, write_document
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import LONGEST_NAME
+from panendofm.runtime.parquet_files import read_parquet
+
+MANIFEST_FORMAT = 1
+# 1 had no `tar_bytes`.
+INDEX_FORMAT = 2
+_MOST_BYTES = 1 << 50  # of a tar
+
+# One row of the manifest per frame.
+FRAME_SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("corpus", pa.string()),
+        ("component", pa.string()),
+        ("source", pa.string()),
+        ("video", pa.string()),
+        ("patient", pa.string()),
+        ("organ", pa.string()),
+        ("licence", pa.string()),
+        ("frame", pa.int64()),
+        ("seconds", pa.float64()),
+        ("original_width", pa.int32()),
+        ("original_height", pa.int32()),
+        ("crop", pa.list_(pa.int32(), 4)),
+        ("shape", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("hash", pa.string()),
+        ("brightness", pa.float64()),
+        ("washed_out", pa.float64()),
+        ("sharpness", pa.float64()),
+        ("text_filled", pa.float64()),
+        ("sha256", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class GuardedSet:
+    """One evaluation set as the certificate names it."""
+
+    name: str
+    images: int = 0
+    unreadable: int = 0
+    fingerprint: str | None = None
+    frames_dropped: int = 0
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Which evaluation sets were kept out of the shards, how, and what was found."""
+
+    guarded_sets: list[GuardedSet] = field(default_factory=list)
+    frames_checked: int = 0
+    frames_dropped: int = 0
+    images_found: list[str] = field(default_factory=list)  # SHA-256 of the files: a name may be a patient's
+    method: dict[str, Any] = field(default_factory=dict)
+    known_overlaps: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """manifest.json: what a shard set holds, in counts, and its certificate."""
+
+    shards: list[str]
+    frames: int = 0
+    corpora: dict[str, Any] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)  # reason → sources
+    licences: list[str] = field(default_factory=list)
+    text_audit: dict[str, Any] = field(default_factory=dict)
+    leakage: Certificate | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    format: int = MANIFEST_FORMAT
+
+
+@dataclass(frozen=True)
+class CorpusFrames:
+    """How much of a shard set is of one corpus, and under which licence."""
+
+    name: str
+    licence: str | None  # None: the set does not say
+    frames: int
+
+
+@dataclass(frozen=True)
+class ShardIndex:
+    """Where the samples of one shard lie: (key, offset and size of the JPEG, offset and size of the JSON)."""
+
+    shard: str
+    samples: list[tuple[str, int, int, int, int]]
+    tar_bytes: int | None = None
+    format: int = INDEX_FORMAT
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    """The paths of one shard set."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / "manifest.json"
+
+    @property
+    def frames(self) -> Path:
+        """One row per frame, by FRAME_SCHEMA and its `shard`."""
+        return self.path / "manifest.parquet"
+
+    @property
+    def examples(self) -> Path:
+        """Small pictures of what was kept and dropped, for the report."""
+        return self.path / "examples.parquet"
+
+    @property
+    def checksums(self) -> Path:
+        """Written last: it marks the set as whole."""
+        return self.path / "SHA256SUMS"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def refuse_unfinished(self) -> None:
+        if not self.checksums.is_file():
+            raise UserError(
+                f"{self.path} holds no finished set ({self.checksums.name} is missing); run shard first, or check out."
+            )
+
+    def shard_files(self) -> list[Path]:
+        """The tars and indexes that are there, of a finished set or not."""
+        return [*self.path.glob("shard-*.tar"), *self.path.glob("shard-*.index.json")]
+
+    def read_manifest(self) -> Manifest:
+        manifest = read_document(Manifest, self.manifest, "the manifest of a shard set")
+        for name in manifest.shards:
+            if Path(name).name != name or len(name) > LONGEST_NAME - len(index_name("")):
+                raise UserError(f"{self.manifest}: {name[:100]!r} is no name of a shard; restore the file.")
+        return manifest
+
+    def read_corpora(self) -> list[CorpusFrames]:
+        """What the frames are of, the largest part first. Sets that others made may name no licences."""
+        names = ("corpus", "licence")
+        remedy = "make the shards again, or restore the file"
+        table = read_parquet(self.frames, remedy, names[:1], dictionaries=names, optional=names[1:])
+        counted = table.unify_dictionaries().group_by(table.column_names).aggregate([([], "count_all")])
+        found = [CorpusFrames(row["corpus"], row.get("licence"), row["count_all"]) for row in counted.to_pylist()]
+        return sorted(found, key=lambda part: (-part.frames, part.name, part.licence or ""))
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        write_document(self.manifest, manifest)
+
+
+@dataclass(frozen=True)
+class PrivateFolder:
+    """What belongs to a shard set and is never published: it leads from hashes back to files and patients."""
+
+    path: Path
+
+    @property
+    def key(self) -> Path:
+        """The secret of the keyed hashes."""
+        return self.path / "key"
+
+    @property
+    def sources(self) -> Path:
+        """Real paths beside published hashes."""
+        return self.path / "sources.parquet"
+
+    @property
+    def config(self) -> Path:
+        """The whole configuration; what is published of it names no folder of this machine."""
+        return self.path / "config.yaml"
+
+    @property
+    def painted(self) -> Path:
+        """Frames as they came beside their finished form, where text was painted over."""
+        return self.path / "painted.parquet"
+
+    @property
+    def report(self) -> Path:
+        """The page of what must not be published: real names, pictures as they came."""
+        return self.path / "report.html"
+
+    @property
+    def finished(self) -> Path:
+        """Which plan the finished set is of."""
+        return self.path / "run.json"
+
+
+def shard_name(number: int) -> str:
+    return f"shard-{number:06d}.tar"
+
+
+def index_name(shard: str) -> str:
+    return shard.removesuffix(".tar") + ".index.json"
+
+
+def write_index(path: Path, samples: list[tuple[str, int, int, int, int]], tar_bytes: int) -> None:
+    """The index of the tar at `path`."""
+    write_document(path.with_name(index_name(path.name)), ShardIndex(path.name, samples, tar_bytes))
+
+
+def read_index(path: Path) -> ShardIndex:
+    """The index of the tar at `path`, which need not be there itself."""
+    file = path.with_name(index_name(path.name))
+    index = read_document(ShardIndex, file, "the index of a shard")
+    if index.format not in (1, INDEX_FORMAT):
+        raise UserError(f"{file}: its format is {index.format}, this version reads 1 and {INDEX_FORMAT}.")
+    end = _MOST_BYTES if index.tar_bytes is None else index.tar_bytes
+    for key, *places in index.samples:
+        if min(places) < 0 or max(places[0] + places[1], places[2] + places[3]) > min(end, _MOST_BYTES):
+            raise UserError(f"{file}: the place of {key} lies outside the shard; make the shards again.")
+    if index.tar_bytes is None:
+        return ShardIndex(index.shard, index.samples, _tar_bytes(index.samples), index.format)
+    return index
+
+
+def _tar_bytes(samples: list[tuple[str, int, int, int, int]]) -> int:
+    """Behind the last member a tar has two empty blocks, and is filled up to whole records."""
+    end = max((max(s[1] + s[2], s[3] + s[4]) for s in samples), default=0)
+    return _padded(_padded(end, tarfile.BLOCKSIZE) + 2 * tarfile.BLOCKSIZE, tarfile.RECORDSIZE)
+
+
+def _padded(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
+
+
+def fingerprint(images: Iterable[tuple[str, str]]) -> str:
+    """One checksum for a set of (sha256, name) of images, wherever its folder is: contents and bare file names."""
+    lines = sorted(f"{sha256}  {Path(name).name}\n" for sha256, name in images)
+    return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()

@@ -1,0 +1,5 @@
+"""HTML pages that open without a network."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,5 @@
+from . import pages
+
+__all__ = [
+    "pages",
+]

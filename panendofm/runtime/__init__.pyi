@@ -1,0 +1,31 @@
+from . import (
+    command_line,
+    config,
+    console,
+    csv_files,
+    errors,
+    files,
+    locks,
+    machine,
+    names,
+    parquet_files,
+    ports,
+    remote,
+    yaml_files,
+)
+
+__all__ = [
+    "command_line",
+    "config",
+    "console",
+    "csv_files",
+    "errors",
+    "files",
+    "locks",
+    "machine",
+    "names",
+    "parquet_files",
+    "ports",
+    "remote",
+    "yaml_files",
+]

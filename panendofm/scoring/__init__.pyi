@@ -1,0 +1,10 @@
+from . import answers, classification, detection, features, masks, statistics
+
+__all__ = [
+    "answers",
+    "classification",
+    "detection",
+    "features",
+    "masks",
+    "statistics",
+]

@@ -1,0 +1,7 @@
+from . import choices, localization, replies
+
+__all__ = [
+    "choices",
+    "localization",
+    "replies",
+]

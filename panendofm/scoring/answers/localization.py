@@ -1,0 +1,179 @@
+"""One box for one lesion: what a reply says, how well it fits, and in which coordinates it was meant.
+
+Boxes here are corners [x1, y1, x2, y2] in pixels, right and bottom excluded.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from shapely import Polygon, make_valid
+from shapely import box as shapely_box
+from shapely.ops import unary_union
+
+from panendofm.scoring.answers.replies import REFUSAL
+from panendofm.scoring.detection.boxes import box_iou
+from panendofm.scoring.statistics.intervals import percentile_interval
+
+Floats = NDArray[np.float64]
+Box = tuple[float, float, float, float]
+BoxStatus = Literal["ok", "none", "invalid_box", "refused", "empty", "truncated", "unparsed", "error"]
+BOX_STATUSES: tuple[BoxStatus, ...] = (
+    "ok", "none", "invalid_box", "refused", "empty", "truncated", "unparsed", "error",
+)  # fmt: skip
+
+CONVENTIONS = ("pixel", "unit", "permille", "permille_yx")
+THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(21))
+# Another convention must fit so much better before it is named.
+NOTABLE = 0.05
+
+_NUMBER = r"(-?\d+(?:\.\d+)?)"
+_FOUR = r"\s*,\s*".join([_NUMBER] * 4)
+_LISTED = re.compile(rf"[\[(]\s*{_FOUR}\s*[\])]")
+_TWO_POINTS = re.compile(rf"\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)\s*,?\s*\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)")
+_BARE = re.compile(rf"\s*{_FOUR}\s*\.?\s*")
+
+
+def corner_iou(a: ArrayLike, b: ArrayLike) -> Floats:
+    """Overlap of boxes [A, 4] and [B, 4] as [A, B]; an empty box overlaps nothing."""
+    first, second = (np.asarray(boxes, np.float64).reshape(-1, 4) for boxes in (a, b))
+    first, second = (np.concatenate([x[:, :2], np.maximum(x[:, 2:] - x[:, :2], 0)], axis=1) for x in (first, second))
+    return box_iou(first, second)
+
+
+# ------------------------------------------------------------------------------------------ replies
+
+
+@dataclass(frozen=True)
+class BoxReply:
+    status: BoxStatus
+    boxes: tuple[Box, ...] = ()
+
+
+def read_boxes(reply: str, size: tuple[int, int], convention: str = "pixel", finished: bool = True) -> BoxReply:
+    """The boxes that a reply names, in pixels of a picture of `size` (width, height), clamped to it."""
+    text = unicodedata.normalize("NFKC", reply)
+    if "</think>" in text:
+        text = text.rpartition("</think>")[2]
+    elif "<think>" in text:
+        return BoxReply("truncated")
+    text = text.replace("*", "").replace("`", "").strip()
+    if not text:
+        return BoxReply("empty")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    found = [tuple(float(v) for v in match.groups()) for match in _LISTED.finditer(text)]
+    found = found or [tuple(float(v) for v in match.groups()) for match in _TWO_POINTS.finditer(text)]
+    if not found:
+        if lines[-1].strip(" .\"'").lower() in ("none", "null"):
+            return BoxReply("none")
+        bare = _BARE.fullmatch(text)
+        found = [tuple(float(v) for v in bare.groups())] if bare else []
+    if not found:
+        if REFUSAL.search(text):
+            return BoxReply("refused")
+        return BoxReply("unparsed" if finished else "truncated")
+    boxes = [box for values in found if (box := _to_pixels(values, size, convention)) is not None]
+    return BoxReply("ok", tuple(boxes)) if boxes else BoxReply("invalid_box")
+
+
+def _to_pixels(values: Sequence[float], size: tuple[int, int], convention: str) -> Box | None:
+    width, height = size
+    a, b, c, d = values
+    if convention == "permille_yx":
+        a, b, c, d = b, a, d, c
+    scale = {"pixel": (1.0, 1.0), "unit": (width, height)}.get(convention, (width / 1000, height / 1000))
+    x1, x2 = (min(max(v * scale[0], 0.0), float(width)) for v in (a, c))
+    y1, y2 = (min(max(v * scale[1], 0.0), float(height)) for v in (b, d))
+    return (x1, y1, x2, y2) if x1 < x2 and y1 < y2 else None
+
+
+# ------------------------------------------------------------------------------------------ how well they fit
+
+
+def iou_first(truth: Sequence[Sequence[float]], predicted: Sequence[Sequence[float]]) -> float:
+    """Overlap of the first box with the true one that it fits best; 0 without a box."""
+    return float(corner_iou(predicted[:1], truth).max()) if len(predicted) and len(truth) else 0.0
+
+
+def iou_best_match(truth: Sequence[Sequence[float]], predicted: Sequence[Sequence[float]]) -> float:
+    """Overlap of the best pair, as it was published: who guesses often gains."""
+    return float(corner_iou(predicted, truth).max()) if len(predicted) and len(truth) else 0.0
+
+
+def union_iou(truth: Sequence[Sequence[float]], predicted: Sequence[Sequence[float]]) -> float:
+    """Overlap of the merged areas."""
+    if not len(truth) or not len(predicted):
+        return 0.0
+    one, other = (unary_union([shapely_box(*box) for box in boxes]) for boxes in (truth, predicted))
+    return float(one.intersection(other).area / one.union(other).area)
+
+
+def polygon_iou(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> float:
+    """Overlap of two outlines; one that crosses itself is read by the even-odd rule."""
+    one, other = (make_valid(Polygon(points)) for points in (a, b))
+    whole = one.union(other).area
+    return float(one.intersection(other).area / whole) if whole else 0.0
+
+
+def iou_with_truth(truth: Sequence[Sequence[float]], predicted: Sequence[Sequence[float]]) -> float:
+    """Overlap of the first box with the true area: several true boxes of one lesion are merged."""
+    return union_iou(truth, predicted[:1]) if len(truth) > 1 else iou_first(truth, predicted)
+
+
+def outline_iou(outlines: Sequence[Sequence[Sequence[float]]], boxes: Sequence[Sequence[float]]) -> float:
+    """Overlap of boxes with the area that true outlines enclose; 0 without a box."""
+    if not len(outlines) or not len(boxes):
+        return 0.0
+    true = unary_union([make_valid(Polygon(points)) for points in outlines])
+    said = unary_union([shapely_box(*box) for box in boxes])
+    whole = true.union(said).area
+    return float(true.intersection(said).area / whole) if whole else 0.0
+
+
+def recall_at(overlaps: Floats, threshold: float) -> float:
+    """Share of all pictures whose overlap reaches the threshold; at 0 it is 1."""
+    return float(np.mean(np.asarray(overlaps) >= threshold - 1e-12))
+
+
+def recall_curve(overlaps: Floats) -> dict[float, float]:
+    """At 0, 0.05, … 1. The area under the exact curve is the mean overlap."""
+    return {threshold: recall_at(overlaps, threshold) for threshold in THRESHOLDS}
+
+
+@dataclass(frozen=True)
+class ConventionCheck:
+    """Mean overlap when all replies are read in each convention, and the one that fits notably better, if any."""
+
+    mean_iou: dict[str, float]
+    better: str | None
+    gain_interval: tuple[float, float] | None
+
+
+def check_conventions(
+    replies: Sequence[str],
+    truths: Sequence[Sequence[Sequence[float]]],
+    sizes: Sequence[tuple[int, int]],
+    set_convention: str,
+    weights: Floats,
+) -> ConventionCheck:
+    """Whether the replies look as if another convention was meant: 0.05 better, with an interval above 0."""
+    overlaps = {
+        name: np.array(
+            [iou_with_truth(t, read_boxes(r, s, name).boxes) for r, t, s in zip(replies, truths, sizes, strict=True)]
+        )
+        for name in CONVENTIONS
+    }
+    means = {name: float(values.mean()) for name, values in overlaps.items()}
+    best = max(CONVENTIONS, key=lambda name: means[name])
+    if means[best] - means[set_convention] < NOTABLE:
+        return ConventionCheck(means, None, None)
+    gain = overlaps[best] - overlaps[set_convention]
+    interval = percentile_interval((weights @ gain) / weights.sum(axis=1))
+    certain = interval is not None and interval.low > 0
+    return ConventionCheck(means, best if certain else None, interval)

@@ -1,0 +1,10 @@
+from . import average_precision, boxes, frames, patients, timeline, video
+
+__all__ = [
+    "average_precision",
+    "boxes",
+    "frames",
+    "patients",
+    "timeline",
+    "video",
+]

@@ -1,0 +1,6 @@
+from . import k_center, spectrum
+
+__all__ = [
+    "k_center",
+    "spectrum",
+]

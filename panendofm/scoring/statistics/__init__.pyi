@@ -1,0 +1,25 @@
+from . import (
+    agreement,
+    binomial,
+    config,
+    consensus,
+    generalization,
+    intervals,
+    paired_tests,
+    ranking,
+    replicates,
+    speed,
+)
+
+__all__ = [
+    "agreement",
+    "binomial",
+    "config",
+    "consensus",
+    "generalization",
+    "intervals",
+    "paired_tests",
+    "ranking",
+    "replicates",
+    "speed",
+]

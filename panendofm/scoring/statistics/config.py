@@ -1,0 +1,16 @@
+"""The keys of a bootstrap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from panendofm.runtime.config import option
+
+
+@dataclass
+class BootstrapConfig:
+    """How the intervals are drawn: whole groups (near-duplicates, one patient, one video), not single images."""
+
+    samples: int = option("Bootstrap samples; 0 leaves the intervals out.", 1000, low=0)
+    confidence: float = option("Share of the samples inside an interval.", 0.95, above=0, below=1)
+    seed: int = option("Seed of the samples.", 0)

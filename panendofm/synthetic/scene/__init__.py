@@ -1,0 +1,1 @@
+"""How one image is drawn: wall, lesions, device, motion."""

@@ -1,0 +1,1 @@
+"""The images of questions: their sources, and how they are prepared and marked."""

@@ -1,0 +1,151 @@
+"""Pictures that questions can be made from: rows of an atlas, their regions, and annotations of operations."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from panendofm.atlas import Label, Region, Regions, Row, contradict, load_atlas, load_mappings, read_regions
+from panendofm.imaging.groups import linked_groups
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import read_json_lines
+
+# The annotator whose regions several people agreed on.
+CONSENSUS = "consensus"
+_ANNOTATIONS = {"file", "operation", "phase", "step", "action", "instruments"}
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What is known of a moment of an operation."""
+
+    operation: str = ""
+    phase: str = ""
+    step: str = ""
+    action: str = ""
+    instruments: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One content of the atlas: equal files are one picture."""
+
+    sha256: str
+    path: Path
+    datasets: tuple[str, ...]
+    labels: tuple[Label, ...]
+    own_labels: tuple[str, ...]
+    group: str
+    regions: tuple[Region, ...] = ()
+    all_marked: bool = False  # its masks show every finding of their kind
+    annotation: Annotation | None = None
+
+    @property
+    def source(self) -> str:
+        """The file's name without its folders, which nobody else has."""
+        return self.path.name
+
+    def findings(self, category: str) -> list[str]:
+        return sorted({label.finding for label in self.labels if label.category == category})
+
+
+@dataclass
+class Sources:
+    pictures: list[Picture]
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def read_sources(
+    atlas: Path, regions: Path | None, annotations: Path | None, all_regions_listed: bool = False
+) -> Sources:
+    """All pictures of the atlas that don't contradict themselves."""
+    rows = load_atlas(atlas).rows
+    missing = [row for row in rows if not Path(row.path).is_file()]
+    left_out = Counter({"file is missing": len(missing)}) if missing else Counter[str]()
+    rows = [row for row in rows if Path(row.path).is_file()]
+    if not rows:
+        raise UserError(f"{atlas}: not one of its files is there; write the atlas anew where the datasets are.")
+    known = read_regions(rows, regions)
+    if all_regions_listed:
+        known.complete |= set(known.of)
+    left_out.update({f"region: {reason}": count for reason, count in known.problems.items()})
+    operations = _read_annotations(annotations) if annotations else {}
+    names = _group_names(rows)
+    by_content: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_content[row.sha256].append(row)
+    pictures = []
+    for sha256, same in sorted(by_content.items()):
+        if any(contradict(a.labels, b.labels) for a, b in combinations(same, 2)):
+            left_out["equal files are labelled differently"] += 1
+            continue
+        pictures.append(_picture(sha256, same, names[sha256], known, operations))
+    return Sources(pictures, left_out)
+
+
+def with_one_annotator(picture: Picture) -> Picture:
+    """The regions that one person marked, where several marked the same: the consensus, or the first name's."""
+    names = sorted({region.annotator for region in picture.regions} - {""})
+    if len(names) < 2:
+        return picture
+    chosen = CONSENSUS if CONSENSUS in names else names[0]
+    return replace(picture, regions=tuple(r for r in picture.regions if r.annotator in ("", chosen)))
+
+
+def _picture(sha256: str, same: list[Row], group: str, known: Regions, operations: dict[str, Annotation]) -> Picture:
+    first = min(same, key=lambda row: row.path)
+    return Picture(
+        sha256=sha256,
+        path=Path(first.path),
+        datasets=tuple(sorted({row.dataset for row in same})),
+        labels=tuple(sorted({label for row in same for label in row.labels})),
+        own_labels=tuple(sorted({label for row in same for label in row.own_labels})),
+        group=group,
+        regions=tuple(known.of.get(sha256, ())),
+        all_marked=sha256 in known.complete and not _one_a_picture(same),
+        annotation=next((operations[row.path] for row in same if row.path in operations), None),
+    )
+
+
+def _one_a_picture(rows: Sequence[Row]) -> bool:
+    mappings = load_mappings()
+    return any(row.dataset in mappings and mappings[row.dataset].regions.get("one_a_picture") for row in rows)
+
+
+def _group_names(rows: Sequence[Row]) -> dict[str, str]:
+    """A name for the group of each content: patient, video and near-duplicates hang together along chains.
+
+    The smallest checksum of the group names it, so that the order of rows doesn't matter.
+    """
+    links: list[list[Any]] = [
+        [("content", row.content), ("sha256", row.sha256)]
+        + [("patient", row.patient)] * (row.patient is not None)
+        + [("video", row.video)] * (row.video is not None)
+        for row in rows
+    ]
+    numbers = linked_groups(links)
+    smallest: dict[int, str] = {}
+    for row, number in zip(rows, numbers, strict=True):
+        smallest[int(number)] = min(row.sha256, smallest.get(int(number), row.sha256))
+    return {row.sha256: f"g{smallest[int(number)][:12]}" for row, number in zip(rows, numbers, strict=True)}
+
+
+def _read_annotations(path: Path) -> dict[str, Annotation]:
+    """A JSONL of operations: file (relative to the list), operation, phase, step, action, instruments."""
+    found = {}
+    for number, line in enumerate(read_json_lines(path), 1):
+        if not isinstance(line, dict) or "file" not in line or not set(line) <= _ANNOTATIONS:
+            raise UserError(f"{path}, line {number}: a line has file and some of {', '.join(sorted(_ANNOTATIONS))}.")
+        instruments = line.get("instruments")
+        found[str((path.parent / line["file"]).resolve())] = Annotation(
+            operation=str(line.get("operation", "")),
+            phase=str(line.get("phase", "")),
+            step=str(line.get("step", "")),
+            action=str(line.get("action", "")),
+            instruments=None if instruments is None else tuple(sorted(map(str, instruments))),
+        )
+    return found

@@ -1,0 +1,1 @@
+"""How questions are made: tasks, wording, options."""

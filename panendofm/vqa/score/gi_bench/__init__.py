@@ -1,0 +1,1 @@
+"""GI-Bench's scores: models, readers and groups in one leaderboard."""

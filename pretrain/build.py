@@ -1,0 +1,110 @@
+"""The objective, sharded over the ranks, with the same starting weights whatever their number."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from panendofm.backbone import Execution, ViTConfig, load_backbone
+from panendofm.runtime.console import say
+from pretrain.config import PretrainConfig
+from pretrain.objective.config import ObjectiveConfig
+from pretrain.objective.objective import Objective
+from pretrain.objective.starting_weights import start_from
+from pretrain.parallel.config import ShardingConfig
+from pretrain.parallel.local import local
+from pretrain.parallel.world import World
+from pretrain.randomness import derived_seed
+from pretrain.sharding import make_mesh, shard_objective, torch_type_of
+
+
+def sharded_on_meta(
+    vit: ViTConfig, config: ObjectiveConfig, execution: Execution, sharding: ShardingConfig, mesh: DeviceMesh
+) -> Objective:
+    """The objective without memory for its tensors, sharded."""
+    with torch.device("meta"):
+        objective = Objective(vit, config, execution)
+    shard_objective(objective, mesh, torch_type_of(sharding), sharding.reshard_after_forward)
+    return objective
+
+
+def build_objective(
+    vit: ViTConfig,
+    config: ObjectiveConfig,
+    execution: Execution,
+    sharding: ShardingConfig,
+    mesh: DeviceMesh,
+    device: torch.device,
+    seed: int,
+    weights: dict[str, Tensor] | None = None,
+    new_registers: bool = False,
+) -> Objective:
+    """A sharded objective on `device`. `weights`: a backbone to start from, under its official names.
+
+    The whole objective is drawn once on the host, from the seed alone, and each rank takes its shards of it: the start
+    is the same on any number of ranks, and no device ever holds more than its share.
+    """
+    objective = sharded_on_meta(vit, config, execution, sharding, mesh)
+    objective.to_empty(device=device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(seed, "weights"))
+        whole = Objective(vit, config)
+    if weights is not None:
+        start_from(whole, weights, new_registers)
+    _fill_with_nan(objective)
+    _take_shards(objective, whole.state_dict())
+    _refuse_missed_weights(objective)
+    return objective
+
+
+def starting_objective(config: PretrainConfig, world: World, is_new: bool) -> Objective:
+    """The objective of step 0. A run that is resumed has its own weights and needs none to start from."""
+    mesh = make_mesh(config.sharding, world.size, world.local_size, world.device.type)
+    weights = None
+    if config.init.weights is not None and is_new:
+        loaded = load_backbone(config.init.weights)
+        say(f"starting from {config.init.weights} ({loaded.architecture}, {loaded.source})")
+        weights = loaded.model.state_dict()
+    return build_objective(
+        config.model.vit(),
+        config.trained_objective,
+        config.execution,
+        config.sharding,
+        mesh,
+        world.device,
+        config.run.seed,
+        weights,
+        config.init.new_registers,
+    )
+
+
+@torch.no_grad()
+def _fill_with_nan(objective: nn.Module) -> None:
+    for tensor in [*objective.parameters(), *objective.buffers()]:
+        own = local(tensor)
+        if own.is_floating_point():
+            own.fill_(math.nan)
+
+
+@torch.no_grad()
+def _take_shards(objective: nn.Module, whole: dict[str, Tensor]) -> None:
+    for name, tensor in objective.state_dict().items():
+        if isinstance(tensor, DTensor):
+            # Every rank has the whole tensor, so nothing need be sent.
+            part = distribute_tensor(
+                whole[name].to(tensor.device), tensor.device_mesh, tensor.placements, src_data_rank=None
+            )
+            tensor.to_local().copy_(part.to_local())
+        else:
+            tensor.copy_(whole[name])
+
+
+def _refuse_missed_weights(objective: nn.Module) -> None:
+    for name, tensor in [*objective.named_parameters(), *objective.named_buffers()]:
+        own = local(tensor)
+        if own.is_floating_point() and bool(own.isnan().any()):
+            raise RuntimeError(f"'{name}' was never given its starting values")

@@ -1,0 +1,1 @@
+"""Which sample comes when, whatever the ranks, workers and restarts."""

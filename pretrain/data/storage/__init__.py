@@ -1,0 +1,1 @@
+"""Where every sample lies, and how its bytes are read."""

@@ -1,0 +1,43 @@
+"""The keys of `objective`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from panendofm.runtime.config import option
+
+
+@dataclass
+class HeadConfig:
+    """Sizes of a head; the defaults are those of the reference's ViT-L/14 recipe for DINO."""
+
+    prototypes: int = option("Number of prototypes, the width of the output.", 131072, low=1)
+    bottleneck: int = option("Width of the layer before the prototypes.", 384, low=1)
+    layers: int = option("Linear layers before the prototypes.", 3, low=1)
+    hidden: int = option("Width of the hidden layers.", 2048, low=1)
+
+
+@dataclass
+class ObjectiveConfig:
+    """The defaults are the reference's ViT-L/14 recipe; what the reference lacks is off."""
+
+    dino_head: HeadConfig = option("Head of the cls tokens.", HeadConfig(prototypes=131072, bottleneck=384))
+    ibot_head: HeadConfig = option("Head of the patches.", HeadConfig(prototypes=131072, bottleneck=256))
+    separate_ibot_head: bool = option("false: patches use the DINO head, and ibot_head is ignored.", True)
+    targets: Literal["sinkhorn", "centering"] = option("How teacher scores become targets.", "sinkhorn")
+    dino_weight: float = option("Weight of the DINO losses.", 1.0, low=0)
+    ibot_weight: float = option("Weight of the iBOT loss.", 1.0, low=0)
+    koleo_weight: float = option("Weight of the KoLeo loss of each global crop.", 0.1, low=0)
+    koleo_across_ranks: bool = option("Look for KoLeo's nearest neighbour on all ranks (from DINOv3).", False)
+    gram_weight: float = option("Weight of Gram anchoring to the starting weights (from DINOv3); 0 is off.", 0.0, low=0)
+    feature_weight: float = option("Weight of matching the starting weights' features; 0 is off.", 0.0, low=0)
+    # No float16: its small gradients would need loss scaling, which bfloat16's range makes needless.
+    compute_type: Literal["float32", "bfloat16"] = option(
+        "Type of the matrix products (autocast). Losses are fp32 always.", "float32"
+    )
+
+    @property
+    def anchored(self) -> bool:
+        """Whether the starting weights are kept as a third network."""
+        return self.gram_weight > 0 or self.feature_weight > 0
