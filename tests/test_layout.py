@@ -262,3 +262,18 @@ def test_every_extra_that_a_stage_names_exists() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {stage.extra for stage in stages().values()} <= set(project["optional-dependencies"])
     assert not {"ray", "wandb", "submitit"} & {re.split(r"[<>=;]", need)[0] for need in project["dependencies"]}
+
+
+def test_the_lock_names_every_dependency() -> None:
+    """Else `make setup`, which resolves nothing, leaves it out, and only a machine that has it by chance works."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {name: needs for name, needs in project["optional-dependencies"].items() if name != "cuda"}
+    needs = [*project["dependencies"], *(need for extra in extras.values() for need in extra)]
+    wanted = {canonical_name(re.split(r"[<>=;\[]", need)[0]) for need in needs} - {"panendofm"}
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    locked = {canonical_name(line.split("==")[0]) for line in lock if "==" in line}
+    assert wanted - locked == set()
+
+
+def canonical_name(package: str) -> str:
+    return package.strip().lower().replace("_", "-")
