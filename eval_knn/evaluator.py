@@ -21,7 +21,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
-from eval_knn.config import EvalConfig
+from eval_knn.config import SetConfig
 from eval_knn.data.labeled_images import LabelledImages, find_images
 from eval_knn.data.leakage import leakage_note
 from eval_knn.data.split import Split, load_or_make_split
@@ -64,7 +64,7 @@ class Result:
 class Evaluator:
     """Scores networks on one labelled set with one split."""
 
-    def __init__(self, config: EvalConfig, group: dist.ProcessGroup | None = None) -> None:
+    def __init__(self, config: SetConfig, group: dist.ProcessGroup | None = None) -> None:
         self.config, self.group = config, group
         self.cache = config.cache_folder()
         self.images, self.split = on_first_rank(self._open, group)
@@ -232,7 +232,7 @@ class Evaluator:
 
 def evaluate(
     model: nn.Module,
-    config: EvalConfig,
+    config: SetConfig,
     name: str = "model",
     step: int | None = None,
     preprocessing: Preprocessing | None = None,
@@ -255,7 +255,7 @@ def evaluation_of(document: KnnDocument) -> Evaluation:
     )
 
 
-def shown_k(config: EvalConfig) -> int:
+def shown_k(config: SetConfig) -> int:
     """The k whose predictions are drawn: the selection's, else the one nearest to 20."""
     k = config.selection.metric.rpartition("_k")[2]
     return int(k) if k.isdigit() else min(config.ks, key=lambda k: abs(k - 20))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch.distributed as dist
 from torch import Tensor
 
-from eval_knn.config import EvalConfig
+from eval_knn.config import SetConfig
 from eval_knn.data.labeled_images import LabelledImages
 from eval_knn.data.split import Split
 from eval_knn.search.neighbors import unit_rows
@@ -36,7 +36,7 @@ def choose_in_gallery(
     images: LabelledImages,
     split: Split,
     k: int,
-    config: EvalConfig,
+    config: SetConfig,
     group: dist.ProcessGroup | None = None,
 ) -> Chosen:
     """The choice with the best top-1 when every gallery image is asked for by those of the other groups.
