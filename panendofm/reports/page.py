@@ -9,9 +9,9 @@ A package keeps its templates in its folder `templates/`:
     {% call parts.section("Scores") %}{{ parts.table(scores) }}{{ chart }}{% endcall %}
     {% endblock %}
 
-and renders them with `render_page("panendofm.challenge", "score.html", title="…", scores=Table(…), chart=…)`. All text is
-escaped; only charts and macros, which are Markup, go in as they are. A name that the template asks for and nobody gave
-is an error.
+and renders them with `render_page("panendofm.challenge", "score.html", title="…", scores=Table(…), chart=…)`. All text
+is escaped; only charts and macros, which are Markup, go in as they are. A name that the template asks for and nobody
+gave is an error.
 """
 
 from __future__ import annotations

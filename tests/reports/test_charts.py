@@ -86,8 +86,7 @@ def test_scales_place_values_and_round_their_ticks() -> None:
 
 
 def test_a_gap_in_a_curve_is_not_bridged() -> None:
-    drawn = [s for s in str(line_chart("t", [CURVES[1]])).split("<polyline")[1:]]
-    assert len(drawn) == 2
+    assert str(line_chart("t", [CURVES[1]])).count("<polyline") == 2
 
 
 def test_intervals_are_drawn_to_scale() -> None:

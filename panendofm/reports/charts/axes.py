@@ -24,9 +24,8 @@ class Scale:
     logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
-        share = (self._position(value) - self._position(self.low)) / (
-            self._position(self.high) - self._position(self.low)
-        )
+        bottom = self._position(self.low)
+        share = (self._position(value) - bottom) / (self._position(self.high) - bottom)
         return self.start + share * (self.end - self.start)
 
     def _position(self, value: float) -> float:
@@ -45,7 +44,7 @@ class Scale:
 def scale_of(
     values: Sequence[float], start: float, end: float, logarithmic: bool = False, include: Sequence[float] = ()
 ) -> Scale:
-    """A scale that holds all finite values and `include`, with a small margin; a logarithmic one whole powers of ten."""
+    """Holds all finite values and `include`, with a small margin; a logarithmic scale has whole powers of ten."""
     known = [value for value in (*values, *include) if math.isfinite(value) and (value > 0 or not logarithmic)]
     if not known:
         known = [1.0] if logarithmic else [0.0]

@@ -36,7 +36,7 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
 
 
 def drawing(label: str, width: float, height: float, *children: object) -> Markup:
-    """A whole <svg>; `label` is read aloud. On a narrow screen it shrinks as far as its text can be read, then scrolls."""
+    """A whole <svg>; `label` is read aloud. On a narrow screen it shrinks while its text can be read, then scrolls."""
     svg = element(
         "svg",
         *children,
