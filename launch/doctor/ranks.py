@@ -170,7 +170,7 @@ def _loss_difference(figures: RunFigures, alone: RunFigures) -> float:
     worst = 0.0
     for ours, theirs in zip(figures.losses, alone.losses, strict=True):
         for name, expected in theirs.items():
-            found = ours[name]
+            found = ours.get(name)
             if found is None or expected is None:
                 return math.inf
             worst = max(worst, abs(found - expected) / max(abs(expected), 1e-3))

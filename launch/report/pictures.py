@@ -6,17 +6,20 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from eval_knn import EvalConfig, SetConfig
 from panendofm.records.evaluation import read_selection
 from panendofm.records.run import RunFolder, patch_picture
+from panendofm.runtime.config import load_config
 from panendofm.runtime.console import say, warn
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory
 from panendofm.runtime.yaml_files import read_yaml
+from pretrain import PretrainConfig
 
 IMAGES = 4
 
@@ -50,25 +53,30 @@ def _draw_patches(run: RunFolder, images: list[Path]) -> None:
 
 
 def _evaluation_config(run: RunFolder, scratch: Path) -> Path | None:
-    """How the run's checkpoints were evaluated: by a monitor's own job, or by the training itself."""
-    of_job = run.job_config("watch")
-    if of_job.is_file():
-        return of_job
-    inline = _config_of(run).get("monitor", {})
-    if inline.get("mode") != "inline":
+    """How the run's checkpoints were evaluated on the set that selects."""
+    selecting = _selecting_set(run)
+    if selecting is None:
         return None
     path = scratch / "evaluation.yaml"
-    path.write_text(yaml.safe_dump(inline["evaluation"]), encoding="utf-8")
+    values = asdict(selecting)
+    known = {item.name for item in fields(EvalConfig)}
+    path.write_text(yaml.safe_dump({name: values[name] for name in values if name in known}), encoding="utf-8")
     return path
 
 
-def _config_of(run: RunFolder) -> dict[str, Any]:
-    return dict(read_yaml(run.config))
+def _selecting_set(run: RunFolder) -> SetConfig | None:
+    """Of a monitor's own job, or of the training itself."""
+    of_job = run.job_config("watch")
+    if of_job.is_file():
+        config = load_config(EvalConfig, of_job)
+        return config.watch.sets_with(config).selecting
+    monitor = load_config(PretrainConfig, run.config).monitor
+    return monitor.sets.selecting if monitor.mode == "inline" else None
 
 
 def _first_images(run: RunFolder, scratch: Path) -> list[Path]:
     """A few frames of the first shard."""
-    shards = sorted(Path(_config_of(run)["data"]["shards"]).glob("*.tar"))
+    shards = sorted(Path(read_yaml(run.config)["data"]["shards"]).glob("*.tar"))
     found: list[Path] = []
     if shards:
         with tarfile.open(shards[0]) as archive:

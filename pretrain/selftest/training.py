@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.tensor import DTensor
 
 from panendofm.backbone import SafeReader
-from panendofm.records.metrics import read_metrics
+from panendofm.records.metrics import losses_of, read_metrics
 from panendofm.records.run import RunFolder
 from panendofm.runtime.config import load_config
 from panendofm.runtime.console import quiet
@@ -28,7 +28,6 @@ from pretrain.train import Trainer
 
 # Of the first steps' time much goes into starting workers, compiling and warming caches.
 _UNCOUNTED_STEPS = 2
-_LOSSES = ("total", "dino_local", "dino_global", "ibot", "koleo")
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Training:
         lines = self.world.broadcast(read_metrics(self._folder.metrics) if self.world.is_first else None)
         counted = lines[_UNCOUNTED_STEPS:] or lines
         return RunFigures(
-            losses=[{name: line.get(name) for name in _LOSSES} for line in lines],
+            losses=[losses_of(line) for line in lines],
             step_seconds=median(line["speed"]["step_seconds"] for line in counted),
             data_wait_share=median(line["speed"]["data_wait_share"] for line in counted),
             memory_bytes=max(self.world.gather(memory.used_bytes())),

@@ -19,7 +19,6 @@ from launch.jobs.record import Job, record_event
 from launch.progress import progress_of
 from launch.report import write_report
 from launch.report.collect import collect
-from launch.report.page import _selection as selection_part
 from launch.report.page import page_of
 from launch.report.pictures import draw_pictures
 from panendofm.records.evaluation import AgainstStart
@@ -134,7 +133,7 @@ def test_a_run_with_steps_to_do_may_go_on(run: Path) -> None:
     data = collect(RunFolder(run))
     assert data.progress is not None and data.selection is not None
     halfway = replace(data, progress=replace(data.progress, step=6), selection=replace(data.selection, stop=False))
-    assert "Go on: " in selection_part(halfway)
+    assert "Go on: " in page_of(halfway)
 
 
 def test_the_page_needs_nothing_from_outside(run: Path) -> None:

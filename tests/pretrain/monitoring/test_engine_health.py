@@ -96,6 +96,6 @@ def test_inline_knn_runs_in_the_type_that_trains(
     with joined_world("cpu", 60) as world:
         monitor = Monitor(MonitorConfig(mode="inline", evaluation=evaluation), RunFolder(tmp_path / "run"), world)
         objective = step.objective(compute_type="bfloat16")
-        document = monitor.evaluate(7, objective, Preprocessing(resize_px=56, crop_px=56), None)
+        (document,) = monitor.evaluate(7, objective, Preprocessing(resize_px=56, crop_px=56), None)
     assert document.step == 7
     assert set(half_precision_attention) == {torch.bfloat16}
