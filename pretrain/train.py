@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from panendofm.backbone import Preprocessing
+from panendofm.records.metrics import TOTAL
 from panendofm.records.run import EXIT_REQUEUE, CheckpointInfo, RunFolder
 from panendofm.runtime.console import log_to, say, warn
 from panendofm.runtime.errors import UserError
@@ -29,7 +30,7 @@ from pretrain.run.pending_metrics import RunStep, UnreadSteps
 from pretrain.run.resume import refuse_changes, refuse_other_shards, refuse_other_weights, run_lock, write_record
 from pretrain.run.retention import Retention
 from pretrain.run.step_log import StepLog
-from pretrain.schedules import StepValues, resolve_schedule, steps_of
+from pretrain.schedules import StepValues, resolve_schedule
 from pretrain.signals import StopRequest, stop_signals
 
 
@@ -73,9 +74,7 @@ class Trainer:
         self.warm_start = (
             WarmSchedule(config.warm_start, self.recipe, images, corpus_images) if config.starts_warm else None
         )
-        self.total_steps = self.recipe.total_steps
-        if config.run.stop_at is not None:
-            self.total_steps = min(self.total_steps, steps_of("run.stop_at", config.run.stop_at, images, corpus_images))
+        self.total_steps = config.total_steps(corpus_images)
 
     def _prepare_networks(self, is_new: bool) -> None:
         config = self.config
@@ -188,7 +187,7 @@ class Trainer:
         for step, result in self.unread.read():
             cause = self.skipped_steps.count(step.number, result, [key for part in step.keys for key in part])
             if self.warm_start is not None and not result.skipped:
-                self.warm_start.heads_phase.record(step.number, result.losses["total"])
+                self.warm_start.heads_phase.record(step.number, result.losses[TOTAL])
             if step.is_logged or result.skipped:
                 log.write(step, result)
         return cause

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from panendofm.backbone import Execution, Tokens, VisionTransformer, ViTConfig
+from panendofm.records.metrics import TOTAL
 from panendofm.runtime.config import check_config
 from panendofm.runtime.errors import UserError
 from pretrain.data.batch import Batch
@@ -104,12 +105,21 @@ class Objective(nn.Module):
                 _at(global_tokens.patches, batch.masked_positions),  # [M, D]
                 parts,
             )
-        further = {}
+        further = self.further_losses(global_tokens, batch, ramp)
+        return {**losses, **further, TOTAL: torch.stack([total, *further.values()]).sum()}
+
+    def further_losses(self, tokens: Tokens, batch: Batch, ramp: Ramp) -> dict[str, Tensor]:
+        """Losses beside those against prototypes, on the student's view of the global crops.
+
+        A new loss needs an entry here and nothing else: it is part of the total, and of every log, curve and check.
+        """
+        config = self.config
+        losses = {}
         if config.koleo_weight > 0:
-            further["koleo"] = config.koleo_weight * self._koleo(global_tokens.cls, batch.microgroups)
+            losses["koleo"] = config.koleo_weight * self._koleo(tokens.cls, batch.microgroups)
         if self.gram_anchor is not None:
-            further |= self._anchor_losses(global_tokens, batch, ramp.anchor)
-        return {**losses, **further, "total": torch.stack([total, *further.values()]).sum()}
+            losses |= self._anchor_losses(tokens, batch, ramp.anchor)
+        return losses
 
     @torch.no_grad()
     def targets(self, batch: Batch, temperature: float) -> tuple[Tensor, Tensor]:

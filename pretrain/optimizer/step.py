@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
+from panendofm.records.metrics import TOTAL
 from pretrain.data.loader import LoadedBatch
 from pretrain.objective.drop_path import DropPath
 from pretrain.objective.objective import Objective
@@ -100,7 +101,7 @@ class Stepper:
         by_part = torch.stack([loss for losses in losses_of_parts for loss in losses.values()])
         own = (by_part.double() / len(losses_of_parts)).view(-1, len(names)).sum(dim=0)  # [losses]
         own_norms = torch.stack(list(norms.values())).double()  # [norms]
-        own_is_finite = own[names.index("total")].isfinite()
+        own_is_finite = own[names.index(TOTAL)].isfinite()
         finite = own_is_finite & own_norms.isfinite().all()
         summed = sum_over_ranks(torch.cat([own, (~finite).double()[None]]))  # [losses + 1]
         skipped = summed[-1] > 0
@@ -124,7 +125,7 @@ class Stepper:
         if drop_path is not None:
             drop_path = [self._sent(chosen) for chosen in drop_path]
         losses: dict[str, Tensor] = self.objective(part.batch.to(device), values.teacher_temperature, ramp, drop_path)
-        (losses["total"] / parts).backward()  # type: ignore[no-untyped-call]
+        (losses[TOTAL] / parts).backward()  # type: ignore[no-untyped-call]
         return {name: loss.detach() for name, loss in losses.items()}
 
     def _sent(self, tensor: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from panendofm.records.metrics import TOTAL
 from panendofm.records.run import RunFolder
 from panendofm.runtime.console import duration, say
 from pretrain.config import PretrainConfig
@@ -43,7 +44,7 @@ class StepLog:
             return
         speed = self.clock.speed_at(step.number + 1, step.wait_seconds)
         self._log.write(step.number, {**figures, "speed": speed})
-        self._say(step.number, result.losses["total"], step.values.lr, speed)
+        self._say(step.number, result.losses[TOTAL], step.values.lr, speed)
 
     def write_evaluation(self, step: int, scores: dict[str, Any]) -> None:
         """The evaluation after the last step, which has no step's line to stand in."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import socket
 import sys
 import time
@@ -157,6 +158,17 @@ def test_a_sound_file_system(tmp_path: Path, config: PretrainConfig, monkeypatch
     rows = list(files(tmp_path, config))
     assert [row.check for row in rows] == ["rename", "locks", "fsync", "disk speed", "disk space"]
     assert [row.status for row in rows] == ["pass"] * 5, rows
+
+
+def test_the_disk_must_hold_all_that_retention_keeps(tmp_path: Path, config: PretrainConfig) -> None:
+    checkpoint_bytes = requirements_of(config, 1, 1).parameters.checkpoint_bytes
+    free = shutil.disk_usage(tmp_path).free
+    few = row_of(files(tmp_path, config), "disk space")
+    config.monitor.mode = "watch"
+    config.checkpoint.keep_unscored = 2 * free // checkpoint_bytes
+    many = row_of(files(tmp_path, config), "disk space")
+    assert (few.status, many.status) == ("pass", "fail")
+    assert many.figures["checkpoints"] == few.figures["checkpoints"] + config.checkpoint.keep_unscored + 1
 
 
 def test_a_missing_fsync(tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
