@@ -89,13 +89,15 @@ def most_checkpoints(config: PretrainConfig, total_steps: int | None) -> int:
     own = config.checkpoint
     being_written = 1
     chosen_and_highest = 2
-    most = own.keep_last + being_written + chosen_and_highest
+    kept_for_good = 0
     if own.keep_every_steps is not None and total_steps is not None:
-        most += total_steps // own.keep_every_steps + 1
+        kept_for_good = total_steps // own.keep_every_steps + 1
+    most = own.keep_last + being_written + chosen_and_highest + kept_for_good
     if config.regression_guard.is_on(config.starts_warm):
         most += 1  # the one to roll back to
     if config.monitor.mode == "watch":
-        most += own.keep_unscored + 1  # and the start
+        start = 0 if kept_for_good else 1
+        most += own.keep_unscored + start
     return most
 
 
