@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.warm_start.findings import difference
+from experiments.warm_start.findings import difference
 from panendofm.records.curation import CurationFolder
 from panendofm.records.evaluation import KnnDocument, read_evaluations
 from panendofm.records.run import RunFolder

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.real_start.arms import OURS, STAGES, STARTS
-from benchmarks.real_start.experiment import Experiment
+from experiments.real_start.arms import OURS, STAGES, STARTS
+from experiments.real_start.experiment import Experiment
 from panendofm.scoring.statistics.intervals import with_interval
 
 MASKS_PX = 224  # the side of the pictures: that of the high-resolution stage

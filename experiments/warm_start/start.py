@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from benchmarks.warm_start.source_domain import CLASSES, SIDE_PX, draw_picture
+from experiments.warm_start.source_domain import CLASSES, SIDE_PX, draw_picture
 from panendofm.backbone import Preprocessing, VisionTransformer, ViTConfig
 from panendofm.backbone.release import Export
 from panendofm.runtime.console import say

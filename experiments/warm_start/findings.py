@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.warm_start.arms import Arm
+from experiments.warm_start.arms import Arm
 from panendofm.records.evaluation import decode_ranks
 from panendofm.runtime.files import atomic_file
 from panendofm.scoring.statistics.intervals import group_weights

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.real_start.arms import RELEASED
-from benchmarks.real_start.experiment import Experiment
-from benchmarks.real_start.masks import MASKS_PX, mask_rows, stage_networks
+from experiments.real_start.arms import RELEASED
+from experiments.real_start.experiment import Experiment
+from experiments.real_start.masks import MASKS_PX, mask_rows, stage_networks
 from launch.steps import Step, run_step
 from panendofm.backbone import load_backbone
 from panendofm.records.release import ReleaseFolder
@@ -87,13 +87,13 @@ def stage_masks(experiment: Experiment) -> list[list[str]]:
     return mask_rows(experiment, NAME, read_json(experiment.folder / "judged" / "dense" / "results.json"))
 
 
-def make_release(experiment: Experiment) -> list[tuple[Step, str]]:
+def make_release(experiment: Experiment, steps: list[Step]) -> list[tuple[Step, str]]:
     """Each command with what it said. A log has its name when its command has ended well, so that none counts twice."""
     judged = make_directory(experiment.folder / "judged")
     logs = make_directory(judged / "logs")
     _refuse_another(experiment, judged)
     said = []
-    for number, step in enumerate(release_steps(experiment), 1):
+    for number, step in enumerate(steps, 1):
         log, unfinished = logs / f"{number}.log", logs / f"{number}.unfinished"
         if not (log.exists() and step.result.exists()):
             # An export that outlived the command is whole; it would refuse to be made again.
@@ -108,7 +108,7 @@ def make_release(experiment: Experiment) -> list[tuple[Step, str]]:
 def _refuse_another(experiment: Experiment, judged: Path) -> None:
     """What was judged before must be this release, on these pictures."""
     networks = [experiment.run_folder(*RELEASED).best, *stage_networks(experiment)]
-    facts = [*(load_backbone(path).weights_sha256 for path in networks), experiment.pictures_sha256]
+    facts = [*(load_backbone(path).weights_sha256 for path in networks), experiment.images_sha256]
     known = judged / "made_from.json"
     if known.exists() and read_json(known) != facts:
         raise UserError(

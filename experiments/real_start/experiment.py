@@ -12,6 +12,7 @@ import sys
 import tarfile
 import threading
 import time
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.real_start.arms import (
+from eval_knn import Evaluator, Result
+from experiments.real_start.arms import (
     BEFORE,
     EVERY_STEPS,
     FROM_RELEASED,
@@ -39,8 +41,7 @@ from benchmarks.real_start.arms import (
     TARGET,
     WITHOUT_REGISTERS,
 )
-from benchmarks.warm_start import source_domain
-from eval_knn import Evaluator, Result
+from experiments.warm_start import source_domain
 from panendofm.backbone import LoadedBackbone, Preprocessing, load_backbone
 from panendofm.records.evaluation import KnnDocument, encode_ranks, read_evaluations
 from panendofm.records.run import RunFolder
@@ -70,10 +71,15 @@ _MEASURED = 2  # counts up when the same checkpoint would be given other figures
 
 
 class Experiment:
-    """`data`: the folder with labelled and unlabelled images and the weights. `folder`: all that is made of them."""
+    """`data`: the folder with labeled and unlabeled images and the weights. `folder`: all that is made of them.
 
-    def __init__(self, folder: Path, data: Path) -> None:
-        self.folder, self.data = folder, data
+    `words`: keys of `pretrain` that override those of every way, for a rehearsal at a smaller size.
+    """
+
+    def __init__(self, folder: Path, data: Path, words: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self.data = data
+        self.words = words
         self.labelled, self.patterns = data / LABELLED, folder / "patterns"
         self.others = folder / "others"  # pictures of further classes, on which nothing is tuned or chosen
         self.shards, self.start = ShardFolder(folder / "shards"), data / WEIGHTS
@@ -84,8 +90,8 @@ class Experiment:
     def prepare(self) -> None:
         """Shards of the unlabelled images, guarded by all labelled ones; drawn ones; patterns of a second domain."""
         make_directory(self.folder)
-        source_domain.write_labelled(self.patterns, _PATTERNS_PER_CLASS, 1)
         self._link_others()
+        source_domain.write_labelled(self.patterns, _PATTERNS_PER_CLASS, 1)
         if not self.drawn.exists():
             _command("data_pipeline", "synthesize", str(self.drawn))
         self._shard(self.shards, {"unlabelled": (self.data / UNLABELLED, "CC BY 4.0")})
@@ -189,13 +195,15 @@ class Experiment:
         weights = load_backbone(start).weights_sha256
         shards = [sha256_of(s.checksums) for s in (self.shards, self.mixed)]
         recipe = RECIPE.read_text(encoding="utf-8")
-        facts = [own, STEPS, EVERY_STEPS, recipe, weights, shards, self.pictures_sha256, ends, _MEASURED]
+        facts = [own, STEPS, EVERY_STEPS, recipe, weights, shards, self.images_sha256, ends, _MEASURED]
+        if self.words:
+            facts.append(list(self.words))
         if _gets_new_registers(arm):
             facts.append("compared with its own step 0")
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     @cached_property
-    def pictures_sha256(self) -> str:
+    def images_sha256(self) -> str:
         """Of all labelled pictures and their classes."""
         found = sorted(path for name in (LABELLED, FURTHER) for path in (self.data / name).rglob("*.jpg"))
         facts = [(path.relative_to(self.data).as_posix(), sha256_of(path)) for path in found]
@@ -249,7 +257,7 @@ class Experiment:
     def _start_figures(self, wanted: tuple[str, ...], start: Path, crop_px: int) -> dict[str, Any]:
         """What was measured of a run's end, and kNN of the labelled images; the same for all runs, so measured once."""
         network = load_backbone(start)
-        digests = network.weights_sha256[:12], self.pictures_sha256[:12]
+        digests = network.weights_sha256[:12], self.images_sha256[:12]
         name = "_".join((*digests, str(crop_px), *wanted, str(_MEASURED)))
         kept = make_directory(self.folder / "starts") / f"{name}.json"
         if not kept.exists():
@@ -309,7 +317,7 @@ class Experiment:
             f"monitor.evaluation.data.path={self.labelled}",
             f"monitor.evaluation.cache={self.folder / 'cache'}",
         ]
-        return load_config(PretrainConfig, RECIPE, [*shared, *words])
+        return load_config(PretrainConfig, RECIPE, [*shared, *words, *self.words])
 
 
 def _gets_new_registers(arm: str) -> bool:
@@ -335,11 +343,11 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def run_in_process(folder: Path, data: Path, group: str, arm: str, seed: int) -> Path:
+def run_in_process(experiment: Experiment, group: str, arm: str, seed: int) -> Path:
     """A run in a process of its own; what it says is in FOLDER/logs."""
-    log = make_directory(folder / "logs") / f"{arm}_{seed}.log"
+    log = make_directory(experiment.folder / "logs") / f"{arm}_{seed}.log"
     with log.open("a", encoding="utf-8") as stream, contextlib.redirect_stdout(stream):
-        return Experiment(folder, data).run(group, arm, seed)
+        return experiment.run(group, arm, seed)
 
 
 def _probe(result: Result, evaluator: Evaluator) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from benchmarks.warm_start.shards import write_shard
+from experiments.warm_start.shards import write_shard
 from panendofm.runtime.files import atomic_directory
 from panendofm.synthetic.labeled import FOLDER, make_labelled, plan_labelled
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real_start.arms import (
+from experiments.real_start.arms import (
     BEFORE,
     FROM_RELEASED,
     GROUPS,
@@ -20,10 +20,10 @@ from benchmarks.real_start.arms import (
     SOURCE,
     TARGET,
 )
-from benchmarks.real_start.halves import hits, trained, tuning_half, worth_of_rules
-from benchmarks.real_start.masks import MASKS_PX
-from benchmarks.warm_start.arms import Arm
-from benchmarks.warm_start.findings import difference, draw_curves, rows_of
+from experiments.real_start.halves import hits, trained, tuning_half, worth_of_rules
+from experiments.real_start.masks import MASKS_PX
+from experiments.warm_start.arms import Arm
+from experiments.warm_start.findings import difference, draw_curves, rows_of
 from launch.steps import Step
 from panendofm.reports import pages
 from panendofm.runtime.console import duration

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.warm_start [FOLDER]`: continue a trained backbone without its heads, in several ways.
+"""`python -m experiments.warm_start [FOLDER]`: continue a trained backbone without its heads, in several ways.
 
 1. A small ViT is trained on drawn patterns. 2. Its heads are thrown away. 3. It goes on with synthetic endoscopy: by
 the recipe as it is, with the heads trained first, with the warm start, and with the warm start less each of its parts.
@@ -16,9 +16,9 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.warm_start.arms import ARMS
-from benchmarks.warm_start.experiment import Experiment, run_in_process
-from benchmarks.warm_start.findings import draw_curves, markdown_table
+from experiments.warm_start.arms import ARMS
+from experiments.warm_start.experiment import Experiment, run_in_process
+from experiments.warm_start.findings import draw_curves, markdown_table
 from panendofm.runtime.console import duration, say
 from panendofm.runtime.files import read_json, write_text
 

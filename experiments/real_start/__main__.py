@@ -1,4 +1,4 @@
-"""`python -m benchmarks.real_start DATA [FOLDER]`: continue real weights on real endoscopy, in several ways.
+"""`python -m experiments.real_start DATA [FOLDER]`: continue real weights on real endoscopy, in several ways.
 
 DATA holds kvasir8/ (a folder of pictures per class), hyperkvasir/ (ten further classes), hyperkvasir-unlabelled/ and
 weights/. 1. Shards of the unlabelled pictures, guarded by all labelled ones. 2. Runs of `pretrain` from the same
@@ -18,8 +18,8 @@ import time
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from benchmarks.real_start.arms import AFTER, GROUPS, NOT_UNASKED
-from benchmarks.real_start.experiment import (
+from experiments.real_start.arms import AFTER, GROUPS, NOT_UNASKED
+from experiments.real_start.experiment import (
     FURTHER,
     LABELLED,
     UNLABELLED,
@@ -28,8 +28,8 @@ from benchmarks.real_start.experiment import (
     end_with_parent,
     run_in_process,
 )
-from benchmarks.real_start.findings import write_findings
-from benchmarks.real_start.release import make_release, stage_masks
+from experiments.real_start.findings import write_findings
+from experiments.real_start.release import make_release, release_steps, stage_masks
 from launch.steps import KEEP_FREED_MEMORY
 from panendofm.runtime.console import duration, say
 from panendofm.runtime.errors import UserError, exit_code_of
@@ -43,6 +43,7 @@ def main() -> None:
     unasked = ",".join(name for name in GROUPS if name not in NOT_UNASKED)
     parser.add_argument("--groups", default=unasked, help=f"of {', '.join(GROUPS)} (default: {unasked})")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--set", nargs="+", default=[], metavar="key=value", help="keys of pretrain, for a rehearsal")
     arguments = parser.parse_args()
     chosen = arguments.groups.split(",")
     unknown = [name for name in chosen if name not in GROUPS]
@@ -54,7 +55,7 @@ def main() -> None:
         return
     began = time.monotonic()
     os.environ |= {"OMP_NUM_THREADS": "1"} | KEEP_FREED_MEMORY  # read by the processes, which do all the computing
-    experiment = Experiment(arguments.folder, arguments.data)
+    experiment = Experiment(arguments.folder, arguments.data, arguments.set)
     experiment.prepare()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(arguments.processes, context, end_with_parent) as pool:
@@ -63,7 +64,7 @@ def main() -> None:
             for name in sorted(chosen, key=AFTER.__contains__):  # the others keep the processes busy meanwhile
                 wait(futures.get(AFTER.get(name, ""), []))
                 futures[name] = [
-                    pool.submit(run_in_process, arguments.folder, arguments.data, name, arm, seed)
+                    pool.submit(run_in_process, experiment, name, arm, seed)
                     for seed in GROUPS[name].seeds
                     for arm in GROUPS[name].arms
                 ]
@@ -73,7 +74,7 @@ def main() -> None:
             raise
     page = write_findings(results, arguments.folder)
     if "stages" in chosen:
-        release = make_release(experiment)
+        release = make_release(experiment, release_steps(experiment))
         page = write_findings(results, arguments.folder, release, stage_masks(experiment))
     say(f"wrote {page}")
     say(f"took {duration(time.monotonic() - began)}")

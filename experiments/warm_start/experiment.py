@@ -6,10 +6,10 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from benchmarks.warm_start import source_domain, target_domain
-from benchmarks.warm_start.arms import ARMS, EVERY_STEPS, STEPS
-from benchmarks.warm_start.start import train_start, untrained
 from eval_knn import Evaluator
+from experiments.warm_start import source_domain, target_domain
+from experiments.warm_start.arms import ARMS, EVERY_STEPS, STEPS
+from experiments.warm_start.start import train_start, untrained
 from panendofm.backbone import load_backbone
 from panendofm.records.documents import as_document
 from panendofm.records.evaluation import KnnDocument, read_evaluations

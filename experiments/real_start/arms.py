@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.warm_start.arms import Arm
+from experiments.warm_start.arms import Arm
 
 STEPS, EVERY_STEPS = 48, 16
 _HEADS, _RAMP = "8 steps", "16 steps"

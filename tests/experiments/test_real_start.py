@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,22 +13,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.torch import save
+import simplejpeg
+import torch
+from safetensors.torch import load_file, save
 
-from benchmarks.real_start.__main__ import main
-from benchmarks.real_start.arms import BEFORE, FROM_RELEASED, GROUPS, RELEASED, STARTS, TARGET
-from benchmarks.real_start.experiment import Experiment
-from benchmarks.real_start.findings import tables_of, write_findings
-from benchmarks.real_start.halves import halves, worth_of_rules
-from benchmarks.real_start.masks import mask_rows, stage_networks
-from benchmarks.real_start.release import _refuse_another, make_release
-from benchmarks.warm_start.findings import rows_of
+from experiments.real_start.__main__ import main
+from experiments.real_start.arms import BEFORE, FROM_RELEASED, GROUPS, RELEASED, STARTS, TARGET
+from experiments.real_start.experiment import Experiment, run_in_process
+from experiments.real_start.findings import tables_of, write_findings
+from experiments.real_start.halves import halves, worth_of_rules
+from experiments.real_start.masks import mask_rows, stage_networks
+from experiments.real_start.release import make_release
+from experiments.warm_start.findings import rows_of
 from launch.steps import Step
-from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.backbone import VisionTransformer, load_backbone
 from panendofm.records.evaluation import encode_ranks
-from panendofm.records.run import EXIT_REQUEUE, RunFolder
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import make_directory, write_json
+from panendofm.runtime.files import make_directory, read_json
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "pretrain"))
+from engine_runs import write_shards
 
 QUERIES = 400
 
@@ -198,104 +204,161 @@ def test_masks_of_a_stage_are_compared_with_what_it_began_with(tmp_path: Path) -
     assert "Later stages: masks of drawn polyps at 224 pixels" in page and "+10.0 (+10.0 to +12.0)" in page
 
 
-def small_experiment(folder: Path) -> tuple[Experiment, VisionTransformer]:
-    """With weights and the checksums of shards, and a labelled picture."""
-    experiment = Experiment(folder, folder)
-    network = VisionTransformer(vit_config("vit_tiny_patch14", depth=1, image_px=56))
-    experiment.recentred.write_bytes(save(network.state_dict()))
+# Keys that make every way a training of seconds.
+TINY = (
+    *("model.name=vit_tiny_patch14_reg4", "model.width=32", "model.attention_heads=2", "model.depth=1"),
+    *("model.image_px=28", "model.drop_path=0", "model.layerscale_init=0.1"),
+    *("batch.images=8", "batch.microgroup_images=8", "augment.global_px=28", "augment.local_px=14"),
+    *("augment.local_crops=2", "schedule.total=4 steps", "schedule.warmup=1 steps", "run.stop_at=null"),
+    *("schedule.freeze_last_layer=1 steps", "schedule.teacher_temperature_warmup=1 steps", "monitor.every_steps=2"),
+    *("warm_start.heads=1 steps", "warm_start.ramp=1 steps", "log.every_steps=1"),
+    *("objective.dino_head={prototypes: 16, bottleneck: 8, hidden: 16}",),
+    *("objective.ibot_head={prototypes: 16, bottleneck: 8, hidden: 16}",),
+)
+
+
+def tiny_experiment(folder: Path) -> Experiment:
+    """All that `prepare` makes, small: shards, pictures of all sets, and a network with registers."""
+    data = folder / "data"
+    experiment = Experiment(make_directory(folder / "out"), data, TINY)
     for shards in (experiment.shards, experiment.mixed):
-        shards.path.mkdir()
+        write_shards(shards.path, videos=8)
         shards.checksums.write_text("a\n")
-    (experiment.labelled / "polyps").mkdir(parents=True)
-    (experiment.labelled / "polyps" / "1.jpg").write_bytes(b"a")
-    return experiment, network
+    rng = np.random.default_rng(0)
+    for place in (experiment.labelled, experiment.others, experiment.patterns):
+        for number, name in enumerate(("polyps", "cecum")):
+            make_directory(place / name)
+            for image in range(8):
+                pixels = rng.integers(60 * number, 120 + 60 * number, (40, 40, 3), np.uint8)
+                (place / name / f"{image}.jpg").write_bytes(simplejpeg.encode_jpeg(pixels))
+    torch.manual_seed(0)
+    network = VisionTransformer(experiment.config([]).model.vit())
+    make_directory(experiment.start.parent)
+    experiment.start.write_bytes(save(network.state_dict()))
+    network.norm.bias.data += 0.1
+    experiment.recentred.write_bytes(save(network.state_dict()))
+    return experiment
 
 
-def test_a_run_that_was_asked_to_stop_has_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment, _ = small_experiment(tmp_path)
-    monkeypatch.setattr("benchmarks.real_start.experiment.pretrain", lambda config: EXIT_REQUEUE)
-    with pytest.raises(UserError, match="gram_0 was asked to stop; run the same command again"):
-        experiment.run("parts", "gram", 0)
-    assert not (tmp_path / "results" / "gram_0.json").exists()
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    """The warm start with seed 0, run for real; it was asked to stop once, and went on."""
+    experiment = tiny_experiment(tmp_path_factory.mktemp("finished"))
+    slow = Experiment(experiment.folder, experiment.data, (*TINY, "schedule.total=100000 steps"))
+    run = experiment.run_folder("gram", 0)
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=run_in_process, args=(slow, "parts", "gram", 0))
+    process.start()
+    while not (run.metrics.is_file() and run.metrics.read_text()):
+        assert process.is_alive(), (experiment.folder / "logs" / "gram_0.log").read_text()
+        time.sleep(0.1)
+    process.terminate()
+    process.join(120)
+    assert process.exitcode == 1, "the command ends with a sentence: run it again"
+    assert not (experiment.folder / "results" / "gram_0.json").exists(), "a run that was asked to stop has no result"
+    assert "stopped at step" in (experiment.folder / "logs" / "gram_0.log").read_text()
+    experiment.run("main", "ours", 0)
+    return experiment
 
 
-def test_a_release_of_other_weights_or_pictures_is_not_taken_for_this_one(tmp_path: Path) -> None:
-    experiment, network = small_experiment(tmp_path)
-    judged = make_directory(tmp_path / "judged")
-    for path in (experiment.run_folder(*RELEASED).best, *stage_networks(experiment)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(save(network.state_dict()))
-    _refuse_another(experiment, judged)
-    _refuse_another(experiment, judged)
-    (experiment.labelled / "polyps" / "1.jpg").write_bytes(b"b")
-    with pytest.raises(
-        UserError, match=r"judged was made of other weights or pictures; remove it and .*panendofm-mini"
-    ):
-        _refuse_another(Experiment(tmp_path, tmp_path), judged)
-    (experiment.labelled / "polyps" / "1.jpg").write_bytes(b"a")
-    changed = {name: tensor + 1 for name, tensor in network.state_dict().items()}
-    experiment.run_folder(*RELEASED).best.write_bytes(save(changed))
-    with pytest.raises(UserError, match="other weights"):
-        _refuse_another(Experiment(tmp_path, tmp_path), judged)
+def copy_of(experiment: Experiment, folder: Path) -> Experiment:
+    shutil.copytree(experiment.folder.parent, folder, symlinks=True)
+    return Experiment(folder / "out", folder / "data", experiment.words)
 
 
-def test_an_export_that_outlived_its_command_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was made whole after the command had been killed, and would refuse to be made again."""
-    place = tmp_path / "release"
-    whole = place / "whole"
-    export = Step("export", ("no_such_module",), place, whole)
-    judge = Step("judge", ("platform",), tmp_path)
-    monkeypatch.setattr("benchmarks.real_start.release.release_steps", lambda experiment: [export, judge])
-    monkeypatch.setattr("benchmarks.real_start.release._refuse_another", lambda experiment, judged: None)
-    experiment = Experiment(tmp_path, tmp_path)
-    place.mkdir()
-    with pytest.raises(UserError, match="'python -m no_such_module' ended with exit code 1"):
-        make_release(experiment)
-    (tmp_path / "judged" / "logs" / "1.unfinished").write_text("exported")
-    whole.touch()
-    (_, said), (_, judged) = make_release(experiment)
-    assert said == "exported" and "Linux" in judged
+def measured_starts(experiment: Experiment) -> set[str]:
+    """Digests of the networks that ends of runs were compared with."""
+    return {path.name.split("_")[0] for path in (experiment.folder / "starts").iterdir()}
 
 
-def test_later_stages_wait_for_the_run_that_they_go_on_from(tmp_path: Path) -> None:
-    experiment, network = small_experiment(tmp_path)
-    best = experiment.run_folder(*RELEASED).best
-    best.parent.mkdir(parents=True, exist_ok=True)
-    best.write_bytes(save(network.state_dict()))
+def digest(weights: Path) -> str:
+    return load_backbone(weights).weights_sha256[:12]
+
+
+def test_a_run_leaves_its_curves_and_what_is_gone_on_from(finished: Experiment) -> None:
+    result = read_json(finished.folder / "results" / "ours_0.json")
+    assert set(result["curves"]) == {TARGET, *GROUPS["main"].ends}
+    for points in result["curves"].values():
+        assert points[0][BEFORE] and not any(point.get(BEFORE) for point in points[1:])
+    assert [point["step"] for point in result["curves"][TARGET]] == [0, 0, 2, 4]
+    run = finished.run_folder("ours", 0)
+    assert run.steps() == [int(run.best.resolve().name.removeprefix("step_"))]
+    assert measured_starts(finished) == {digest(finished.start), digest(finished.recentred)}
+
+
+def test_new_registers_are_compared_with_themselves_before_training(finished: Experiment, tmp_path: Path) -> None:
+    """Not with the weights that have none: those are what was before."""
+    experiment = copy_of(finished, tmp_path / "copy")
+    before = measured_starts(experiment)
+    experiment.run("stages", "new_registers", 0)
+    begun, _ = experiment.stage_weights("new_registers")
+    without = experiment.start_of("new_registers")
+    assert "register_tokens" in load_file(begun) and "register_tokens" not in load_file(without)
+    assert measured_starts(experiment) - before == {digest(begun), digest(without)}
+
+
+def test_a_result_of_other_settings_is_not_taken_for_this_one(finished: Experiment, tmp_path: Path) -> None:
+    experiment = copy_of(finished, tmp_path / "copy")
+    result = experiment.folder / "results" / "ours_0.json"
+    assert experiment.run("main", "ours", 0) == result
+    refused = r"ours_0\.json was made with other settings, weights or pictures; remove it"
+    with pytest.raises(UserError, match=refused):
+        Experiment(experiment.folder, experiment.data, (*TINY, "schedule.base_lr=0.1")).run("main", "ours", 0)
+    experiment.shards.checksums.write_text("b\n")
+    with pytest.raises(UserError, match=refused):
+        experiment.run("main", "ours", 0)
+    experiment.shards.checksums.write_text("a\n")
+    weights = {name: tensor + 1 for name, tensor in load_file(experiment.recentred).items()}
+    experiment.recentred.write_bytes(save(weights))
+    with pytest.raises(UserError, match=refused):
+        experiment.run("main", "ours", 0)
+
+
+def test_later_stages_wait_for_the_run_that_they_go_on_from(finished: Experiment, tmp_path: Path) -> None:
+    experiment = copy_of(finished, tmp_path / "copy")
+    assert experiment.start_of("high_resolution") == experiment.run_folder(*RELEASED).best.resolve()
+    (experiment.folder / "results" / "ours_0.json").unlink()
     with pytest.raises(UserError, match="high_resolution goes on from the best checkpoint of ours_0; run the group"):
         experiment.start_of("high_resolution")
-    write_json(tmp_path / "results" / "ours_0.json", {})
-    assert experiment.start_of("high_resolution") == best
 
 
-def test_new_registers_are_compared_with_themselves_before_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not with the weights that have none: those are what was before."""
-    experiment, _ = small_experiment(tmp_path)
-    monkeypatch.setattr(Experiment, "_without_registers", lambda self: self.recentred)
-    monkeypatch.setattr("benchmarks.real_start.experiment.pretrain", lambda config: 0)
-    monkeypatch.setattr("benchmarks.real_start.experiment.read_evaluations", lambda run: [])
-    monkeypatch.setattr(Experiment, "_keep_ends", lambda self, arm, run: None)
-    monkeypatch.setattr(Experiment, "_forget", lambda self, run: None)
-    compared: list[tuple[str, Path]] = []
+def with_stages(experiment: Experiment) -> Experiment:
+    """Networks of all later stages are there."""
+    for path in stage_networks(experiment):
+        make_directory(path.parent)
+        shutil.copyfile(experiment.recentred, path)
+    return experiment
 
-    def at_the_ends(self: Experiment, wanted: Any, begun: Path, run: RunFolder, crop_px: int) -> dict[str, Any]:
-        compared.append(("step 0", begun))
-        return {}
 
-    def start_figures(self: Experiment, wanted: Any, start: Path, crop_px: int) -> dict[str, Any]:
-        compared.append(("before", start))
-        return {TARGET: {"top1": 0.5}}
+def test_a_release_of_other_weights_or_pictures_is_not_taken_for_this_one(finished: Experiment, tmp_path: Path) -> None:
+    experiment = with_stages(copy_of(finished, tmp_path / "copy"))
+    judge = [Step("judge", ("platform",), experiment.folder)]
+    assert make_release(experiment, judge) == make_release(experiment, judge)
+    image = experiment.labelled / "polyps" / "1.jpg"
+    content = image.read_bytes()
+    image.write_bytes(b"b")
+    refused = r"judged was made of other weights or pictures; remove it and .*panendofm-mini"
+    with pytest.raises(UserError, match=refused):
+        make_release(Experiment(experiment.folder, experiment.data, TINY), judge)
+    image.write_bytes(content)
+    weights = {name: tensor + 1 for name, tensor in load_file(experiment.recentred).items()}
+    stage_networks(experiment)[0].write_bytes(save(weights))
+    with pytest.raises(UserError, match=refused):
+        make_release(Experiment(experiment.folder, experiment.data, TINY), judge)
 
-    monkeypatch.setattr(Experiment, "at_the_ends", at_the_ends)
-    monkeypatch.setattr(Experiment, "_start_figures", start_figures)
-    experiment.run("stages", "new_registers", 0)
-    first = experiment.run_folder("new_registers", 0).checkpoint(0)
-    assert compared == [("step 0", first), ("before", experiment.recentred)]
-    compared.clear()
-    experiment.run("main", "ours", 0)
-    assert compared == [("step 0", experiment.recentred), ("before", experiment.start)]
+
+def test_an_export_that_outlived_its_command_is_taken_up(finished: Experiment, tmp_path: Path) -> None:
+    """It was made whole after the command had been killed, and would refuse to be made again."""
+    experiment = with_stages(copy_of(finished, tmp_path / "copy"))
+    place = make_directory(tmp_path / "release")
+    whole = place / "whole"
+    steps = [Step("export", ("no_such_module",), place, whole), Step("judge", ("platform",), tmp_path)]
+    with pytest.raises(UserError, match="'python -m no_such_module' ended with exit code 1"):
+        make_release(experiment, steps)
+    (experiment.folder / "judged" / "logs" / "1.unfinished").write_text("exported")
+    whole.touch()
+    (_, said), (_, judged) = make_release(experiment, steps)
+    assert said == "exported" and "Linux" in judged
 
 
 def test_another_layout_of_the_further_classes_is_named_at_once(tmp_path: Path) -> None:
@@ -303,7 +366,7 @@ def test_another_layout_of_the_further_classes_is_named_at_once(tmp_path: Path) 
     (tmp_path / "hyperkvasir" / "polyps" / "1.jpg").touch()
     experiment = Experiment(tmp_path / "out", tmp_path)
     with pytest.raises(UserError, match=r"hyperkvasir has no pictures in HyperKvasir's own folders"):
-        experiment._link_others()
+        experiment.prepare()
     assert not experiment.others.exists()
 
 
@@ -313,26 +376,10 @@ def test_a_misspelt_group_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         main()
 
 
-def test_a_result_of_other_settings_is_not_taken_for_this_one(tmp_path: Path) -> None:
-    experiment, network = small_experiment(tmp_path)
-    own = GROUPS["parts"].arms["gram"].words
-    digest = experiment._digest("gram", own, experiment.recentred, ())
-    result = tmp_path / "results" / "gram_0.json"
-    write_json(result, {"made_from": digest})
-    assert experiment.run("parts", "gram", 0) == result
-    experiment.shards.checksums.write_text("b\n")
-    with pytest.raises(UserError, match=r"gram_0\.json was made with other settings, weights or pictures; remove it"):
-        experiment.run("parts", "gram", 0)
-    experiment.shards.checksums.write_text("a\n")
-    experiment.recentred.write_bytes(save({name: tensor + 1 for name, tensor in network.state_dict().items()}))
-    with pytest.raises(UserError, match="other settings"):
-        experiment.run("parts", "gram", 0)
-
-
 _COMMAND = """
 import multiprocessing, os, sys, time
 from concurrent.futures import ProcessPoolExecutor
-from benchmarks.real_start.experiment import end_with_parent
+from experiments.real_start.experiment import end_with_parent
 
 if __name__ == "__main__":
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent) as pool:

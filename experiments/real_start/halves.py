@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.real_start.arms import BEFORE, TARGET
 from eval_knn import Evaluation, SelectionConfig, paired_bootstrap, select
+from experiments.real_start.arms import BEFORE, TARGET
 from panendofm.records.evaluation import decode_ranks, encode_ranks
 
 METRIC = "top1_k20"
