@@ -107,7 +107,7 @@ def _sets(data: RunData) -> Table:
         [name, _role(documents[-1], index), *_scores(data, documents)]
         for index, (name, documents) in enumerate(data.sets.items())
     ]
-    return Table(columns, rows if len(rows) > 1 else [])
+    return Table(columns, rows if len(rows) > 1 else [], numeric=False)
 
 
 def _role(document: KnnDocument, index: int) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from panendofm.runtime.console import say
 from panendofm.runtime.files import write_text
-from panendofm.synthetic.media import Pixels, write_video
-from panendofm.synthetic.scene.devices import Overlay, geometry_of
+from panendofm.synthetic.media import write_video
+from panendofm.synthetic.scene.devices import Overlay, Pixels, geometry_of
 from panendofm.synthetic.scene.motion import look
 from panendofm.synthetic.scene.place import KVASIR_CLASSES, make_scene
 from panendofm.synthetic.scene.randomness import generator

@@ -10,9 +10,8 @@ import av
 import cv2
 import numpy as np
 from av.codec.context import Flags
-from numpy.typing import NDArray
 
-Pixels = NDArray[np.uint8]
+from panendofm.synthetic.scene.devices import Pixels
 
 ENCODERS = {"h264": ("libx264", "yuv420p"), "mjpeg": ("mjpeg", "yuvj420p"), "mpeg4": ("mpeg4", "yuv420p")}
 # Time base of a video with a variable frame rate.
