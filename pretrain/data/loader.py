@@ -96,8 +96,12 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
         microgroup_images: int,
         seed: int,
     ) -> None:
-        self.shards, self.order, self.augment, self.masks = shards, order, augment, masks
-        self.microgroup_images, self.seed = microgroup_images, seed
+        self.shards = shards
+        self.order = order
+        self.augment = augment
+        self.masks = masks
+        self.microgroup_images = microgroup_images
+        self.seed = seed
         self.grid = augment.global_px // patch_px  # patches along a side of a global crop
         for name in ("global_px", "local_px"):
             if getattr(augment, name) % patch_px:
@@ -156,7 +160,9 @@ class Loader:
 
     def __init__(self, batches: RankBatches, requests: BatchSampler, config: DataConfig, pinned: bool = False) -> None:
         self.wait_seconds = 0.0
-        self._order, self._shards, self._ahead = requests.order, batches.shards, None
+        self._order = requests.order
+        self._shards = batches.shards
+        self._ahead = None
         loader: DataLoader[LoadedBatch | UserError] = DataLoader(
             batches,
             batch_size=None,
