@@ -158,15 +158,15 @@ class Loader:
     With `pinned`, batches are copied to page-locked memory by a thread, as transfers to a GPU need it.
     """
 
-    def __init__(self, batches: RankBatches, requests: BatchSampler, config: DataConfig, pinned: bool = False) -> None:
+    def __init__(self, batches: RankBatches, sampler: BatchSampler, config: DataConfig, pinned: bool = False) -> None:
         self.wait_seconds = 0.0
-        self._order = requests.order
+        self._order = sampler.order
         self._shards = batches.shards
         self._ahead = None
         loader: DataLoader[LoadedBatch | UserError] = DataLoader(
             batches,
             batch_size=None,
-            sampler=requests,
+            sampler=sampler,
             num_workers=config.workers,
             prefetch_factor=config.prefetch_batches if config.workers else None,
             worker_init_fn=_prepare_worker if config.workers else None,
@@ -178,7 +178,7 @@ class Loader:
         if batches.shards.cache is not None and config.window_shards is not None:
             self._ahead = FetchAhead(batches.shards.cache)  # after the workers were forked: threads and forks don't mix
             self._wanted: list[int] = []
-            self._fetch_ahead(requests.steps.start)
+            self._fetch_ahead(sampler.steps.start)
 
     def next(self) -> LoadedBatch:
         began = time.perf_counter()
