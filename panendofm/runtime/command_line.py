@@ -129,6 +129,8 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     if command.options is not None:
         command.options(parser)
+    if schema is not None:
+        _refuse_keys_as_options(program, schema, words)
     arguments = parser.parse_intermixed_args(words)
     rest: list[str] = arguments.words
     del arguments.words
@@ -145,6 +147,16 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
     else:
         _bind(program, command, rest, arguments)
     return command.handler()(arguments, config)
+
+
+def _refuse_keys_as_options(program: str, schema: type, words: list[str]) -> None:
+    """Most programs write `--out DIR`; say how it is written here."""
+    keys = {key.name for key in keys_of(schema)}
+    for word in words:
+        name, _, value = word.removeprefix("--").partition("=")
+        key = name.replace("-", "_")
+        if word.startswith("--") and key in keys:
+            raise UserError(f"{program}: write {key}={value or 'VALUE'} instead of {word}.")
 
 
 def _usage(program: str, command: Command) -> str:
