@@ -17,8 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, TypeVar
 
+from panendofm.challenge.files.finding_model import TaskKind
 from panendofm.challenge.published import PublishedTable
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.classification.averages import one_against_rest, summed
@@ -26,7 +27,6 @@ from panendofm.scoring.classification.rates import Counts, Floats
 from panendofm.scoring.detection.average_precision import BoxRules
 from panendofm.scoring.masks import EmptyRules
 
-Kind = Literal["classification", "detection", "segmentation"]
 Metrics = dict[str, Floats]  # each [1 + R]: the whole test set, then the replicates
 
 
@@ -54,14 +54,14 @@ class MatchedBoxes(ABC):
 class Profile:
     name: str
     about: str
-    kind: ClassVar[Kind]
+    kind: ClassVar[TaskKind]
 
 
 @dataclass(frozen=True)
 class LabelProfile(Profile):
     """One label an image."""
 
-    kind: ClassVar[Kind] = "classification"
+    kind: ClassVar[TaskKind] = "classification"
     metrics: Callable[[Floats], Metrics]  # of confusion matrices [1 + R, C, C]
     counts_are_means: bool = False  # printed counts are means over classes, else sums
     ranking: tuple[str, ...] = ("mcc", "recall", "specificity")  # metrics of a ranking; the first decides
@@ -81,7 +81,7 @@ class LabelProfile(Profile):
 class BoxProfile(Profile):
     """Boxes in images or in the frames of videos."""
 
-    kind: ClassVar[Kind] = "detection"
+    kind: ClassVar[TaskKind] = "detection"
     rules: BoxRules
     metrics: Callable[[MatchedBoxes], Metrics]
     ranking: tuple[str, ...]
@@ -94,7 +94,7 @@ class BoxProfile(Profile):
 class MaskProfile(Profile):
     """Masks. `score` makes the number that ranks from the means over images (dice, iou, hausdorff …) of a class."""
 
-    kind: ClassVar[Kind] = "segmentation"
+    kind: ClassVar[TaskKind] = "segmentation"
     empties: EmptyRules
     score: Callable[[Metrics], Floats]
     ranking: tuple[str, ...] = ("score",)
@@ -108,11 +108,11 @@ P = TypeVar("P", LabelProfile, BoxProfile, MaskProfile)
 
 
 @cache
-def registered_profiles() -> dict[tuple[Kind, str], AnyProfile]:
+def registered_profiles() -> dict[tuple[TaskKind, str], AnyProfile]:
     """By kind and name: one challenge may have labels and masks. A caller may add to them."""
     from panendofm.challenge import profiles
 
-    found: dict[tuple[Kind, str], AnyProfile] = {}
+    found: dict[tuple[TaskKind, str], AnyProfile] = {}
     for module in pkgutil.iter_modules(profiles.__path__):
         for profile in import_module(f"{profiles.__name__}.{module.name}").PROFILES:
             found[profile.kind, profile.name] = profile

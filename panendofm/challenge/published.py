@@ -22,9 +22,11 @@ class PublishedRow:
     organizer: bool = False
     misprints: dict[str, str] = field(default_factory=dict)
 
-    def entry(self) -> Entry:
+    def entry(self, rank_by: str = "mcc") -> Entry:
         m = self.metrics
-        return Entry(self.team, m["mcc"], m.get("recall"), m.get("specificity"), m.get("fps"), organizer=self.organizer)
+        return Entry(
+            self.team, m[rank_by], m.get("recall"), m.get("specificity"), m.get("fps"), organizer=self.organizer
+        )
 
     def shown(self, name: str) -> str:
         """The metric as printed, with a mark where it is known to be wrong."""

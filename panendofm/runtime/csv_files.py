@@ -48,6 +48,11 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
+def exact(value: float) -> str:
+    """All digits, so that what is read back is what was written; whole numbers without a point."""
+    return repr(float(value)).removesuffix(".0")
+
+
 def escaped(cell: Any) -> Any:
     """The cell as it is written; anything but text is left alone."""
     return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) and not _is_number(cell) else cell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from panendofm.challenge.profile import LabelProfile, Metrics
 from panendofm.challenge.published import read_published
-from panendofm.scoring.classification.averages import macro, mean_with_zeros, micro, pooled_mcc, square_mcc
+from panendofm.scoring.classification.averages import METRICS, macro, mean_with_zeros, micro, pooled_mcc, square_mcc
 from panendofm.scoring.classification.rates import Floats
 
 _PUBLISHED = read_published("medico.yaml")
@@ -16,11 +16,9 @@ def _medico2017(confusion: Floats) -> Metrics:
 
 def medico2018(confusion: Floats) -> Metrics:
     means = macro(confusion, mean_with_zeros)
-    return {
-        **{name: means[name] for name in ("recall", "precision", "f1", "specificity")},
-        "accuracy": micro(confusion)["accuracy"],
-        "mcc": square_mcc(confusion),
-    }
+    # The report's accuracy is that of all classes together, and its MCC the multi-class one.
+    chosen = {**means, "accuracy": micro(confusion)["accuracy"], "mcc": square_mcc(confusion)}
+    return {name: chosen[name] for name in METRICS}
 
 
 def _biomedia2019(confusion: Floats) -> Metrics:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,9 +57,7 @@ def score_labels(truth: Truth, answers: Answers, bootstrap: BootstrapConfig) -> 
         classes=list(truth.classes),
         groups=Groups(truth.group_kind, int(truth.groups.max()) + 1),
         confusion=confusions[0].astype(int).tolist(),
-        profiles={
-            name: _profile(profile, confusions, level) for name, profile in profiles_of(LabelProfile).items()
-        },
+        profiles={name: _profile(profile, confusions, level) for name, profile in profiles_of(LabelProfile).items()},
         house=_house(confusions, level),
         per_class=_per_class(truth, confusions[0], level),
         confidence=_confidence(answers, answers.label == truth.label, weights, level),
@@ -134,7 +134,7 @@ def _speed(answers: Answers, weights: Floats, level: float) -> SpeedScores | Non
     # A replicate may hold missing answers alone, which have no time.
     drawn = drawn[drawn.sum(axis=1) > 0]
     return SpeedScores(
-        fps=estimate(fps_replicates(times, drawn), level),
+        fps=replace(estimate(fps_replicates(times, drawn), level), value=speed.fps),
         mean_ms=speed.mean_ms,
         median_ms=speed.median_ms,
         p95_ms=speed.p95_ms,

@@ -134,7 +134,9 @@ def score_masks(
         classes=list(classes),
         groups=Groups(frames.group_kind, int(frames.groups.max()) + 1),
         profiles={
-            name: ProfileScores(p.about, {"score": estimate(mean_of_classes([r[name] for r in rankings.values()]), level)})
+            name: ProfileScores(
+                p.about, {"score": estimate(mean_of_classes([r[name] for r in rankings.values()]), level)}
+            )
             for name, p in profiles_of(MaskProfile).items()
         },
         per_class={

@@ -100,7 +100,9 @@ def _latency(frames: FrameSet, at_half: dict[str, Matches], confidence: float, f
                     hit[name, finding.object].append(frame_number)
     if not seen:
         return None
-    summary = latency_summary([detection_latency([(f, f) for f in visible], hit[name]) for name, visible in seen.items()])
+    summary = latency_summary(
+        [detection_latency([(f, f) for f in visible], hit[name]) for name, visible in seen.items()]
+    )
     return Latency(
         objects=summary.objects,
         found=summary.found,
