@@ -53,7 +53,7 @@ def beside_published(
             marked=frozenset(number for number, (_, is_ours, _) in enumerate(rows) if is_ours),
         ),
         chart=forest_chart("Beside the published rows", [point for _, point in points], x_label=rank_by, digits=4),
-        misprints=published.misprints(columns),
+        misprints=[f"{r.team}, {c}: {why}" for r in published.rows for c, why in r.misprints.items() if c in columns],
         note=f"{published.year}, {published.images:,} images.{device} {published.note} {published.source}.",
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -15,26 +15,10 @@ from typing import Literal
 from panendofm.challenge.check_data import read_data_check
 from panendofm.challenge.config import RecordConfig
 from panendofm.challenge.files.text_table import nearest, read_utf8
-from panendofm.challenge.merge import Agreement, read_gold
+from panendofm.challenge.merge import GoldDocument, read_gold
 from panendofm.challenge.profile import BoxProfile, find_profile
-from panendofm.challenge.score.results import (
-    BoxScores,
-    Centers,
-    Groups,
-    LabelScores,
-    MaskScores,
-    PatientScores,
-    Results,
-    SizeDice,
-    SizeRecall,
-    SpeedScores,
-    Submission,
-    SubsetScores,
-    WithoutListed,
-    read_results,
-)
-from panendofm.challenge.shown import items_of, plain_text, shown
-from panendofm.challenge.timing import Timing
+from panendofm.challenge.score.results import BoxScores, LabelScores, MaskScores, Results, Scores, read_results
+from panendofm.challenge.shown import plain_text, shown
 from panendofm.records.documents import write_document
 from panendofm.records.shards import Certificate, ShardFolder
 from panendofm.runtime.console import say, warn
@@ -74,52 +58,11 @@ class Independence:
 
 
 @dataclass(frozen=True)
-class CheckedData:
-    files: int
-    errors: int
-    remarks: int
-
-
-@dataclass(frozen=True)
-class GoldStandard:
-    log_sha256: str
-    acts: int
-    gold: int
-    agreement: Agreement
-
-
-@dataclass(frozen=True)
-class Subgroups:
-    """Where a system does well and where badly: classes, centers, sizes, patients."""
-
-    worst_classes_by_recall: dict[str, float] = field(default_factory=dict)
-    best_classes_by_recall: dict[str, float] = field(default_factory=dict)
-    average_precision_50: dict[str, float | None] = field(default_factory=dict)
-    dice_by_size: dict[str, dict[str, SizeDice]] = field(default_factory=dict)
-    centers: dict[str, SubsetScores] | Centers | None = None
-    by_size: dict[str, SizeRecall] = field(default_factory=dict)
-    patients: PatientScores | None = None
-
-
-@dataclass(frozen=True)
 class RecordedResult:
-    submission: Submission
-    type: str
-    n: int
-    classes: list[str]
-    groups: Groups
-    metrics: dict[str, Estimate]
-    does_well_and_badly: Subgroups
-    warnings: list[str]
-    speed: SpeedScores | None = None
-    measured: Timing | None = None
-    without_listed: WithoutListed | None = None
+    """A scored submission. `does_well_and_badly`: its classes, centers, sizes and patients, as text."""
 
-
-@dataclass(frozen=True)
-class EvidenceFile:
-    file: str
-    sha256: str
+    results: Results
+    does_well_and_badly: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -128,10 +71,10 @@ class Record:
 
     plan: dict[str, str | None]
     independence: Independence
-    data_check: CheckedData | None
-    gold_standard: GoldStandard | None
+    data_check: dict[str, int] | None
+    gold_standard: GoldDocument | None
     results: list[RecordedResult]
-    evidence: list[EvidenceFile]
+    evidence: dict[str, str]  # checksums by file
     software: dict[str, str]
     format: Literal[2] = 2
 
@@ -145,9 +88,9 @@ def record(folders: list[Path], config: RecordConfig) -> Record:
         plan=_plan(config.plan),
         independence=_independence(config.shards),
         data_check=_data_check(config.data_check),
-        gold_standard=_gold_standard(config.gold),
-        results=[_recorded(read_results(folder)) for folder in folders],
-        evidence=[EvidenceFile(Path(path).name, sha256_of(path)) for path in config.evidence],
+        gold_standard=read_gold(Path(config.gold)) if config.gold is not None else None,
+        results=[RecordedResult(found, _subgroups(found.scores)) for found in map(read_results, folders)],
+        evidence={Path(path).name: sha256_of(path) for path in config.evidence},
         software={"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
     )
     out = make_directory(Path(config.out))
@@ -183,69 +126,39 @@ def _independence(shards: str | None) -> Independence:
     return Independence(True, manifest.leakage, manifest.frames)
 
 
-def _data_check(path: str | None) -> CheckedData | None:
+def _data_check(path: str | None) -> dict[str, int] | None:
     if path is None:
         return None
     report = read_data_check(Path(path))
-    return CheckedData(report.files, report.errors, report.remarks)
+    return {"files": report.files, "errors": report.errors, "remarks": report.remarks}
 
 
-def _gold_standard(path: str | None) -> GoldStandard | None:
-    if path is None:
-        return None
-    document = read_gold(Path(path))
-    return GoldStandard(document.log_sha256, document.acts, document.gold, document.agreement)
-
-
-def _recorded(results: Results) -> RecordedResult:
-    scores = results.scores
-    labels = scores if isinstance(scores, LabelScores) else None
-    return RecordedResult(
-        submission=results.submission,
-        type=scores.type,
-        n=scores.n,
-        classes=scores.classes,
-        groups=scores.groups,
-        metrics=_metrics(results),
-        does_well_and_badly=_subgroups(results),
-        warnings=results.warnings,
-        speed=labels.speed if labels else None,
-        measured=labels.measured if labels else None,
-        without_listed=labels.without_listed if labels else None,
-    )
+def _subgroups(scores: Scores) -> dict[str, str]:
+    found: dict[str, object] = {}
+    if isinstance(scores, LabelScores):
+        recalls = {name: row.rates["recall"] for name, row in scores.per_class.items()}
+        known = {name: recall for name, recall in recalls.items() if recall is not None}
+        ordered = sorted(known, key=lambda name: known[name])
+        found["worst classes by recall"] = {name: known[name] for name in ordered[:3]}
+        found["best classes by recall"] = {name: known[name] for name in ordered[-3:]}
+    elif isinstance(scores, BoxScores):
+        coco = scores.profiles[find_profile(BoxProfile, None).name]
+        found["average precision 50"] = {name: by.get("0.5") for name, by in coco.ap.items()}
+    else:
+        found["dice by size"] = {name: row.by_size for name, row in scores.per_class.items()}
+    found["centers"] = scores.centers
+    if isinstance(scores, BoxScores):
+        found |= {"by size": scores.by_size, "patients": scores.patients}
+    return {name: plain_text(value) for name, value in found.items() if value}
 
 
 def _metrics(results: Results) -> dict[str, Estimate]:
-    scores = results.scores
-    if not isinstance(scores, MaskScores):
-        return results.metrics
-    by_class = {
-        f"{name}, {metric}": value
-        for name, row in scores.per_class.items()
-        for metric, value in row.mean_over_images.items()
-    }
-    return {**results.metrics, **by_class}
-
-
-def _subgroups(results: Results) -> Subgroups:
-    scores = results.scores
-    if isinstance(scores, LabelScores):
-        known = {name: row.recall for name, row in scores.per_class.items() if row.recall is not None}
-        ordered = sorted(known, key=lambda name: known[name])
-        return Subgroups(
-            worst_classes_by_recall={name: known[name] for name in ordered[:3]},
-            best_classes_by_recall={name: known[name] for name in ordered[-3:]},
-            centers=scores.centers,
-        )
-    if isinstance(scores, BoxScores):
-        coco = scores.profiles[find_profile(BoxProfile, None).name]
-        return Subgroups(
-            average_precision_50={name: by.get("0.5") for name, by in coco.ap.items()},
-            centers=scores.centers,
-            by_size=scores.by_size,
-            patients=scores.patients,
-        )
-    return Subgroups(dice_by_size={name: row.by_size for name, row in scores.per_class.items()}, centers=scores.centers)
+    """Of the profile; for masks also the means of each class."""
+    metrics = dict(results.metrics)
+    if isinstance(results.scores, MaskScores):
+        for name, row in results.scores.per_class.items():
+            metrics |= {f"{name}, {metric}": value for metric, value in row.mean_over_images.items()}
+    return metrics
 
 
 def _markdown(document: Record) -> str:
@@ -257,10 +170,10 @@ def _markdown(document: Record) -> str:
     lines += ["", "## Test data and gold standard", ""]
     for title, value in (("Checks of the files", document.data_check), ("Gold standard", document.gold_standard)):
         lines.append(f"- {title}: {'**missing**' if value is None else plain_text(value)}")
-    for result in document.results:
-        lines += ["", *_result_lines(result)]
+    for recorded in document.results:
+        lines += ["", *_result_lines(recorded.results, recorded.does_well_and_badly)]
     lines += ["", "## Evidence", ""]
-    lines += [f"- {evidence.file}, SHA-256 {evidence.sha256}" for evidence in document.evidence] or ["**missing**"]
+    lines += [f"- {name}, SHA-256 {checksum}" for name, checksum in document.evidence.items()] or ["**missing**"]
     lines += ["", "## Software", "", *(f"- {name} {number}" for name, number in document.software.items()), ""]
     return "\n".join(lines)
 
@@ -283,26 +196,23 @@ def _independence_lines(independence: Independence) -> list[str]:
     ]
 
 
-def _result_lines(result: RecordedResult) -> list[str]:
-    own = result.submission
-    source = own.provenance
-    groups = result.groups
-    lines = [
+def _result_lines(results: Results, subgroups: dict[str, str]) -> list[str]:
+    own = results.submission
+    scores = results.scores
+    return [
         f"## Results: {own.team}, run {own.run}",
         "",
-        f"{result.type}, profile {own.profile}, {result.n} images or frames, {len(result.classes)} classes; "
-        f"95% intervals by {own.bootstrap.replicates} replicates over {groups.count} {groups.kind}s.",
+        f"{scores.type}, profile {own.profile}, {scores.n} images or frames, {len(scores.classes)} classes; "
+        f"95% intervals by {own.bootstrap.replicates} replicates over {scores.groups} {scores.group_kind}s.",
         "",
         "| metric | value (95% interval) |",
         "|---|---|",
-        *(f"| {name} | {shown(value)} |" for name, value in result.metrics.items()),
+        *(f"| {name} | {shown(value)} |" for name, value in _metrics(results).items()),
         "",
-        f"Truth {source.truth} ({source.truth_sha256}), submission {source.submission} ({source.submission_sha256}).",
+        f"Truth {own.truth} ({own.truth_sha256}), submission {own.file} ({own.file_sha256}).",
         "",
         "Where it does well and badly:",
         "",
+        *(f"- {name}: {value}" for name, value in subgroups.items()),
+        *(f"- warning: {text}" for text in results.warnings),
     ]
-    subgroups = items_of(result.does_well_and_badly)
-    lines += [f"- {name}: {plain_text(value)}" for name, value in subgroups.items() if value]
-    lines += [f"- warning: {text}" for text in result.warnings]
-    return lines

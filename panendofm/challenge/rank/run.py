@@ -10,7 +10,7 @@ from pathlib import Path
 
 from panendofm.challenge.config import RankConfig
 from panendofm.challenge.files.text_table import nearest
-from panendofm.challenge.profile import AnyProfile, registered_profiles
+from panendofm.challenge.profile import Profile, registered_profiles
 from panendofm.challenge.published import PublishedTable
 from panendofm.challenge.rank.page import p_text, rank_page, ranked_table
 from panendofm.challenge.rank.paired import paired_tests
@@ -56,7 +56,7 @@ def rank(folders: Sequence[Path], config: RankConfig) -> Ranking:
         task=config.task or profile.kind,
         reading=config.reading if config.task in SPEED_TASKS else None,
         profile=profile.name,
-        truth_sha256=results[0].submission.provenance.truth_sha256,
+        truth_sha256=results[0].submission.truth_sha256,
         metrics=list(profile.ranking),
         rows=[] if is_clinical else _ranked(scored, profile, config),
         paired_tests=[] if is_clinical else _paired_tests(scored),
@@ -73,7 +73,7 @@ def rank(folders: Sequence[Path], config: RankConfig) -> Ranking:
     return document
 
 
-def _profile(folder: Path, results: Results) -> AnyProfile:
+def _profile(folder: Path, results: Results) -> Profile:
     found = registered_profiles().get((results.scores.type, results.submission.profile))
     if found is None:
         raise UserError(
@@ -89,12 +89,12 @@ def _published(name: str) -> PublishedTable:
     return tables[name]
 
 
-def _scored(folder: Path, results: Results, profile: AnyProfile, config: RankConfig) -> Scored:
+def _scored(folder: Path, results: Results, profile: Profile, config: RankConfig) -> Scored:
     scores = results.scores
     own = results.submission
     fps = None
     if isinstance(scores, LabelScores):
-        fps = scores.speed.fps.value if scores.speed else None
+        fps = scores.speed.fps if scores.speed else None
         if config.task == "hardware":
             if scores.measured is None:
                 raise UserError(
@@ -130,9 +130,9 @@ def _scored(folder: Path, results: Results, profile: AnyProfile, config: RankCon
 def _check(scored: Sequence[Scored], config: RankConfig) -> None:
     """One truth, at most five runs a team, no run twice."""
     first = scored[0]
-    truth = first.results.submission.provenance.truth_sha256
+    truth = first.results.submission.truth_sha256
     for other in scored[1:]:
-        if other.results.submission.provenance.truth_sha256 != truth:
+        if other.results.submission.truth_sha256 != truth:
             raise UserError(
                 f"{other.folder} and {first.folder} were scored against different truths; score both against one."
             )
@@ -145,7 +145,7 @@ def _check(scored: Sequence[Scored], config: RankConfig) -> None:
             raise UserError(f"run {run} of team {team} ({task}) is there {count} times; name runs apart with run=….")
 
 
-def _ranked(scored: Sequence[Scored], profile: AnyProfile, config: RankConfig) -> list[RankedRow]:
+def _ranked(scored: Sequence[Scored], profile: Profile, config: RankConfig) -> list[RankedRow]:
     """The best run of each team in order; organizers and those below a threshold are shown without a rank."""
     best = ranking.best_runs([s.entry for s in scored])
     ordered = ranking.by_quality(best)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from panendofm.challenge.files.finding_model import Box, Finding, Frame
-from panendofm.challenge.files.frames import FrameSet
-from panendofm.challenge.files.names import Key
+from panendofm.challenge.files.frames import FindingPair
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
 from panendofm.imaging.images import IMAGE_SUFFIXES, UnreadableImageError, open_image
 from panendofm.reports import PageImage
@@ -88,16 +87,14 @@ class _FrameErrors:
         return f"{self.category}: {', '.join(missed + false)}; {Path(self.true.file).name}"
 
 
-def box_errors(
-    frames: FrameSet, answers: Mapping[Key, Frame], classes: tuple[str, ...], images: Path | None, confidence: float
-) -> list[PageImage]:
+def box_errors(pair: FindingPair, images: Path | None, confidence: float) -> list[PageImage]:
     """Frames with the most missed boxes and the surest false ones; truth green, told red."""
     if images is None:
         return []
     found = [
-        _frame_errors(category, true, answers[key], confidence)
-        for key, true in zip(frames.keys, frames.frames, strict=True)
-        for category in classes
+        _frame_errors(category, true, told, confidence)
+        for true, told in zip(pair.frames.frames, pair.told, strict=True)
+        for category in pair.classes
     ]
     worst = sorted((errors for errors in found if errors.weight), key=lambda errors: -errors.weight)[:GALLERY]
     return [PageImage(_drawn(images, errors, confidence), errors.caption) for errors in worst]

@@ -8,18 +8,19 @@ from typing import Any
 from markupsafe import Markup
 
 from panendofm.challenge.beside import BesidePublished, OurRow, beside_published
-from panendofm.challenge.profile import AnyProfile
+from panendofm.challenge.profile import Profile
 from panendofm.challenge.score.results import BoxClass, BoxScores, LabelClass, LabelScores, MaskScores, Results
 from panendofm.challenge.shown import items_of, plain_text, shown
 from panendofm.reports import PageImage, Table, render_page
 from panendofm.reports.charts import ForestRow, confusion_chart, forest_chart
 from panendofm.reports.numbers import number
 from panendofm.scoring.statistics.estimates import Estimate
+from panendofm.scoring.statistics.speed import REAL_TIME_FPS
 
 _FRAME_RATES = ("recall", "specificity", "precision", "npv")
 
 
-def score_page(results: Results, profile: AnyProfile, errors: list[PageImage]) -> str:
+def score_page(results: Results, profile: Profile, errors: list[PageImage]) -> str:
     """The profile names the template; what is shown depends on the kind of the scores alone."""
     scores = results.scores
     parts: dict[str, object]
@@ -29,17 +30,20 @@ def score_page(results: Results, profile: AnyProfile, errors: list[PageImage]) -
         parts = _box_parts(scores)
     else:
         parts = _mask_parts(scores)
-    provenance = [[name.replace("_", " "), value] for name, value in vars(results.submission.provenance).items()]
+    own = results.submission
+    files = [["truth", own.truth, own.truth_sha256], ["submission", own.file, own.file_sha256]]
     return render_page(
         "panendofm.challenge",
         profile.template,
-        title=f"{results.submission.team}: {results.submission.profile}",
+        title=f"{own.team}: {own.profile}",
         results=results,
-        confidence=f"{results.submission.bootstrap.confidence:.0%}",
+        scores=scores,
+        plain_text=plain_text,
+        confidence=f"{own.bootstrap.confidence:.0%}",
         chart=metric_chart(f"Profile {profile.name}", results.metrics),
         published=_published(results, profile),
         errors=errors,
-        provenance=Table(["what", "value"], provenance, numeric=False),
+        files=Table(["what", "name", "SHA-256"], files, numeric=False),
         **parts,
     )
 
@@ -49,7 +53,7 @@ def metric_chart(title: str, metrics: Mapping[str, Estimate]) -> Markup:
     return forest_chart(title, rows, digits=4)
 
 
-def _published(results: Results, profile: AnyProfile) -> BesidePublished | None:
+def _published(results: Results, profile: Profile) -> BesidePublished | None:
     """Beside the profile's table of this kind, in the columns that both have."""
     table = next((table for table in profile.published if table.task == profile.kind), None)
     if table is None:
@@ -68,14 +72,13 @@ def _label_parts(results: Results, scores: LabelScores) -> dict[str, object]:
         rows.append([name + chosen, *(shown(profile.metrics.get(metric)) for metric in names)])
     ours = {**house.macro, "mcc": Estimate(house.mcc_multiclass)}
     rows.append(["our macro means", *(shown(ours.get(metric)) for metric in names)])
-    by_recall = sorted(scores.per_class.items(), key=lambda item: item[1].recall or 0.0)
+    by_recall = sorted(scores.per_class.items(), key=lambda item: item[1].rates["recall"] or 0.0)
     recalls = [
-        ForestRow(name, row.recall, *(row.recall_interval or (None, None)))
+        ForestRow(name, recall, *(row.recall_interval or (None, None)))
         for name, row in by_recall
-        if row.recall is not None
+        if (recall := row.rates["recall"]) is not None
     ]
     return {
-        "scores": scores,
         "errors_title": "Surest wrong answers",
         "metrics": Table(["profile", *names], rows),
         "confusion": confusion_chart(scores.classes, scores.answer_columns, scores.confusion),
@@ -90,11 +93,11 @@ def _label_parts(results: Results, scores: LabelScores) -> dict[str, object]:
 
 
 def _class_row(name: str, row: LabelClass) -> list[str]:
-    recall = "not evaluable" if row.recall is None else number(row.recall, 4)
+    recall = number(row.rates["recall"], 4) if row.images else "not evaluable"
     interval = row.recall_interval
     limits = f"{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""
-    others = (row.precision, row.specificity, row.f1, row.mcc)
-    return [name, str(row.images), recall, limits, *(number(value, 4) for value in others)]
+    others = [number(row.rates[rate], 4) for rate in ("precision", "specificity", "f1", "mcc")]
+    return [name, str(row.images), recall, limits, *others]
 
 
 def _confidence_rows(scores: LabelScores) -> list[list[str]]:
@@ -107,29 +110,22 @@ def _confidence_rows(scores: LabelScores) -> list[list[str]]:
         rows.append(["right category", number(scores.levels.category, 4)])
     speed = scores.speed
     if speed:
-        real_time = (f"{limit.removeprefix('at_')}: {'yes' if v else 'no'}" for limit, v in speed.real_time.items())
-        rows.append([f"images per second ({speed.source})", shown(speed.fps, 2)])
-        rows.append(
-            ["milliseconds: mean, median, p95", f"{speed.mean_ms:.2f}, {speed.median_ms:.2f}, {speed.p95_ms:.2f}"]
-        )
+        times = f"{speed.mean_ms:.2f}, {speed.median_ms:.2f}, {speed.p95_ms:.2f}"
+        real_time = [f"{limit}: {'yes' if speed.fps >= limit else 'no'}" for limit in REAL_TIME_FPS]
+        rows.append(["images per second (self-reported)", shown(scores.fps, 2)])
+        rows.append(["milliseconds: mean, median, p95", times])
         rows.append(["real time at", ", ".join(real_time)])
     return rows
 
 
 def _box_parts(scores: BoxScores) -> dict[str, object]:
-    profiles = [(name, profile, _metric_table(profile.metrics)) for name, profile in scores.profiles.items()]
-    patients = scores.patients
-    patient_rows = (
-        [[n, "not evaluable (no histology)" if v is None else shown(v)] for n, v in patients.metrics.items()]
-        if patients
-        else []
-    )
+    patients = scores.patients.metrics if scores.patients else {}
+    rows = [[name, "not evaluable (no histology)" if v is None else shown(v)] for name, v in patients.items()]
     return {
-        "scores": scores,
         "errors_title": "Worst misses and false alarms",
-        "profiles": profiles,
+        "profiles": [(name, found, _metric_table(found.metrics)) for name, found in scores.profiles.items()],
         "classes": [(name, *_class_tables(row)) for name, row in scores.per_class.items()],
-        "patients": Table(["metric", "value"], patient_rows),
+        "patients": Table(["metric", "value"], rows) if rows else None,
         "centers": plain_table("what", scores.centers),
         "by_size": plain_table("size", scores.by_size),
         "videos": plain_table("what", scores.videos),
@@ -160,15 +156,13 @@ def _mask_parts(scores: MaskScores) -> dict[str, object]:
         everywhere = row.mean_over_images
         with_finding = row.mean_over_images_with_a_finding
         means = [[metric, shown(everywhere[metric]), shown(with_finding[metric])] for metric in everywhere]
-        pooled = ", ".join(f"{metric} {shown(value)}" for metric, value in row.pooled_pixels.items())
-        nothing = row.correct_nothing
-        table = Table(["metric", "all images", "images with a finding"], means)
-        classes.append((name, table, nothing, shown(nothing.rate), pooled, plain_table("size", row.by_size)))
+        columns = ["metric", "all images", "images with a finding"]
+        classes.append((name, row, Table(columns, means), plain_table("size", row.by_size)))
     rankings = [[name, p.about, shown(p.metrics["score"])] for name, p in scores.profiles.items()]
     return {
-        "scores": scores,
+        "errors_title": "",
         "classes": classes,
-        "rankings": Table(["challenge", "its score", "value"], rankings),
+        "rankings": Table(["challenge", "its score", "value"], rankings, numeric=False),
         "centers": plain_table("what", scores.centers),
         "mean_iou": plain_table("what", scores.mean_iou_of_classes),
     }

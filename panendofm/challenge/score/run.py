@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from panendofm.challenge.config import ScoreConfig
-from panendofm.challenge.files.finding_model import FindingsFile, Frame, Kind
-from panendofm.challenge.files.findings import aligned, kind_of, read_findings
-from panendofm.challenge.files.frames import FrameSet, classes_of, frame_set
-from panendofm.challenge.files.names import Key, image_name, resolve
+from panendofm.challenge.files.finding_model import Kind
+from panendofm.challenge.files.findings import kind_of
+from panendofm.challenge.files.frames import FindingPair, read_pair
+from panendofm.challenge.files.names import image_name, resolve
 from panendofm.challenge.files.submissions import Answers, Truth, names_from_file, read_answers, read_truth
 from panendofm.challenge.files.text_table import SEPARATORS, nearest, read_utf8
-from panendofm.challenge.profile import AnyProfile, BoxProfile, LabelProfile, MaskProfile, find_profile
+from panendofm.challenge.profile import BoxProfile, LabelProfile, MaskProfile, Profile, find_profile
 from panendofm.challenge.score.boxes import score_boxes
 from panendofm.challenge.score.error_images import box_errors, label_errors
 from panendofm.challenge.score.labels import score_labels, score_subset
@@ -24,11 +24,10 @@ from panendofm.challenge.score.page import score_page
 from panendofm.challenge.score.results import (
     LabelScores,
     MaskScores,
-    Provenance,
     Results,
     Scores,
     Submission,
-    WithoutListed,
+    SubsetScores,
     write_results,
 )
 from panendofm.challenge.score.tables import label_tables, summary_table
@@ -37,7 +36,7 @@ from panendofm.challenge.timing import read_timing
 from panendofm.reports import PageImage
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import make_directory, write_text
+from panendofm.runtime.files import make_directory, sha256_of, write_text
 from panendofm.scoring.statistics.speed import BELIEVABLE_FPS
 
 
@@ -45,7 +44,7 @@ from panendofm.scoring.statistics.speed import BELIEVABLE_FPS
 class _Scored:
     """What is made of a file of one kind."""
 
-    profile: AnyProfile
+    profile: Profile
     scores: Scores
     errors: list[PageImage]
     tables: dict[str, str] = field(default_factory=dict)  # CSV files by name
@@ -90,14 +89,17 @@ def _separator(name: str) -> str:
     return SEPARATORS[name]
 
 
-def _about(submission: Path, config: ScoreConfig, profile: AnyProfile) -> Submission:
+def _about(submission: Path, config: ScoreConfig, profile: Profile) -> Submission:
     named = names_from_file(submission)
     return Submission(
         team=config.team if config.team is not None else named["team"],
         task=config.task if config.task is not None else named["task"],
         run=config.run if config.run is not None else named["run"],
         profile=profile.name,
-        provenance=Provenance.of(Path(config.truth), submission),
+        truth=Path(config.truth).name,
+        truth_sha256=sha256_of(config.truth),
+        file=submission.name,
+        file_sha256=sha256_of(submission),
         bootstrap=config.bootstrap,
         training_images=config.training_images,
         organizer=config.organizer,
@@ -117,7 +119,7 @@ def _score_labels(submission: Path, config: ScoreConfig, separator: str) -> _Sco
     return _Scored(profile, scores, errors, label_tables(scores, truth, answers))
 
 
-def _without(truth: Truth, answers: Answers, listed: Path) -> WithoutListed:
+def _without(truth: Truth, answers: Answers, listed: Path) -> SubsetScores:
     """The score without images that have a near-duplicate in training."""
     lines = [line.strip() for line in read_utf8(listed).splitlines() if line.strip()]
     names = {name: None for name, _ in truth.keys}
@@ -130,64 +132,28 @@ def _without(truth: Truth, answers: Answers, listed: Path) -> WithoutListed:
     keep = np.array([name not in left_out for name, _ in truth.keys])
     if not keep.any():
         raise UserError(f"{listed} lists every image of the truth; nothing is left to score.")
-    return WithoutListed(**vars(score_subset(truth, answers, keep)), left_out=int((~keep).sum()))
+    return score_subset(truth, answers, keep)
 
 
-@dataclass(frozen=True)
-class _Findings:
-    """Boxes or masks of both sides, checked against each other."""
-
-    truth: FindingsFile
-    prediction: FindingsFile
-    frames: FrameSet
-    answers: dict[Key, Frame]
-    classes: tuple[str, ...]
-
-
-def _read_findings(submission: Path, config: ScoreConfig, separator: str, kind: Kind) -> _Findings:
-    truth = read_findings(Path(config.truth), "truth", kind, separator, config.match)
-    prediction = read_findings(submission, "prediction", kind, separator, config.match)
-    classes = classes_of(truth, config.classes)
-    frames = frame_set(truth)
-    answers = aligned(truth, prediction, config.match, classes)
+def _read_pair(submission: Path, config: ScoreConfig, separator: str, kind: Kind) -> FindingPair:
+    pair = read_pair(Path(config.truth), submission, kind, separator, config.match, config.classes)
     unseen = config.unseen_center
-    if unseen is not None and unseen not in frames.centers:
-        raise UserError(f"unseen_center={unseen}: the truth has no such center; {nearest(unseen, frames.centers)}")
-    return _Findings(truth, prediction, frames, answers, classes)
+    if unseen is not None and unseen not in pair.frames.centers:
+        raise UserError(f"unseen_center={unseen}: the truth has no such center; {nearest(unseen, pair.frames.centers)}")
+    return pair
 
 
 def _score_boxes(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(BoxProfile, config.profile)
-    found = _read_findings(submission, config, separator, "detection")
-    scores = score_boxes(
-        found.frames,
-        found.answers,
-        found.classes,
-        profile,
-        config.bootstrap,
-        config.confidence,
-        config.fps,
-        config.unseen_center,
-    )
-    errors = box_errors(found.frames, found.answers, found.classes, _images(config), config.confidence)
-    return _Scored(profile, scores, errors)
+    pair = _read_pair(submission, config, separator, "detection")
+    scores = score_boxes(pair, profile, config.bootstrap, config.confidence, config.fps, config.unseen_center)
+    return _Scored(profile, scores, box_errors(pair, _images(config), config.confidence))
 
 
 def _score_masks(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(MaskProfile, config.profile)
-    found = _read_findings(submission, config, separator, "segmentation")
-    scores = score_masks(
-        found.truth,
-        found.prediction,
-        found.frames,
-        found.answers,
-        found.classes,
-        profile,
-        config.bootstrap,
-        config.unseen_center,
-        config.mm_per_px,
-    )
-    return _Scored(profile, scores, [])
+    pair = _read_pair(submission, config, separator, "segmentation")
+    return _Scored(profile, score_masks(pair, profile, config.bootstrap, config.unseen_center, config.mm_per_px), [])
 
 
 _SCORERS = {"classification": _score_labels, "detection": _score_boxes, "segmentation": _score_masks}
@@ -203,14 +169,14 @@ def _warnings(scores: Scores) -> list[str]:
     warnings = []
     if scores.speed and not scores.speed.believable:
         warnings.append(
-            f"{scores.speed.fps.value:,.0f} images a second is outside {BELIEVABLE_FPS[0]:g} to "
-            f"{BELIEVABLE_FPS[1]:,.0f}: are the times in the unit that was named?"
+            f"{scores.speed.fps:,.0f} images a second is outside {BELIEVABLE_FPS[0]:g} to {BELIEVABLE_FPS[1]:,.0f}: "
+            "are the times in the unit that was named?"
         )
     if scores.missing_counted_as_wrong:
         warnings.append(f"{scores.missing_counted_as_wrong} images have no answer and count as wrong.")
     if scores.measured and scores.measured.flagged:
         warnings.append(scores.measured.flagged)
-    absent = [name for name, row in scores.per_class.items() if not row.evaluable]
+    absent = [name for name, row in scores.per_class.items() if not row.images]
     if absent:
         warnings.append(f"not evaluable, no test images: {', '.join(absent)}.")
     return warnings
@@ -220,12 +186,12 @@ def _printed_rows(results: Results, wanted: str | None) -> list[list[str]]:
     """Metrics of the chosen profile for the terminal, or one of them."""
     scores = results.scores
     rows = [(name, name, shown(value)) for name, value in results.metrics.items()]
-    if isinstance(scores, LabelScores) and scores.speed:
-        rows.append(("fps", "images/s", shown(scores.speed.fps, 2)))
+    if isinstance(scores, LabelScores) and scores.fps:
+        rows.append(("fps", "images/s", shown(scores.fps, 2)))
     if isinstance(scores, MaskScores):
         for name, row in scores.per_class.items():
             rows += [(metric, f"{name}: {metric}", shown(value)) for metric, value in row.mean_over_images.items()]
-            rows.append(("correct_nothing", f"{name}: correct «nothing»", shown(row.correct_nothing.rate)))
+            rows.append(("correct_nothing", f"{name}: correct «nothing»", shown(row.correct_nothing)))
     if wanted is not None and wanted not in [metric for metric, _, _ in rows]:
         names = dict.fromkeys(metric for metric, _, _ in rows)
         raise UserError(f"metric={wanted} does not fit {scores.type}; these do: {', '.join(names)}.")
@@ -235,20 +201,17 @@ def _printed_rows(results: Results, wanted: str | None) -> list[list[str]]:
 def _say(results: Results, rows: list[list[str]], files: list[str]) -> None:
     own = results.submission
     scores = results.scores
-    groups = scores.groups
-    units = "images" if isinstance(scores, LabelScores) else f"frames of {own.provenance.truth}"
-    run = f", run {own.run}" if isinstance(scores, LabelScores) else ""
-    table(
-        f"{own.team}{run}: {scores.n} {units}, profile {own.profile}, 95% intervals over {groups.count} {groups.kind}s",
-        ["metric", "value"],
-        rows,
-    )
+    units = "images" if isinstance(scores, LabelScores) else "frames"
+    intervals = f"{own.bootstrap.confidence:.0%} intervals over {scores.groups} {scores.group_kind}s"
+    title = f"{own.team}, run {own.run}: {scores.n} {units} of {own.truth}, profile {own.profile}, {intervals}"
+    table(title, ["metric", "value"], rows)
     if isinstance(scores, LabelScores):
-        known = sorted((row.recall, name) for name, row in scores.per_class.items() if row.recall is not None)
-        say(f"worst classes by recall: {', '.join(f'{name} {recall:.3f}' for recall, name in known[:3])}")
-        without = scores.without_listed
-        if without:
-            say(f"without {without.left_out} listed images: MCC {without.mcc:.4f}, correct {without.correct:.4f}")
+        recalls = {name: row.rates["recall"] for name, row in scores.per_class.items()}
+        worst = sorted((recall, name) for name, recall in recalls.items() if recall is not None)[:3]
+        say(f"worst classes by recall: {', '.join(f'{name} {recall:.3f}' for recall, name in worst)}")
+        rest = scores.without_listed
+        if rest:
+            say(f"without {scores.n - rest.images} listed images: MCC {rest.mcc:.4f}, correct {rest.correct:.4f}")
     for warning in results.warnings:
         warn(warning)
     say(f"results: {', '.join(files)}")

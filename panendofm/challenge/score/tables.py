@@ -38,7 +38,7 @@ def _class_table(scores: LabelScores) -> str:
     rows = [
         [
             *(name, row.images, row.tp, row.fp, row.fn, row.tn),
-            *(_six_digits(getattr(row, rate)) for rate in _CLASS_RATES),
+            *(_six_digits(row.rates[rate]) for rate in _CLASS_RATES),
             *(_six_digits(limit) for limit in row.recall_interval or ()),
         ]
         for name, row in scores.per_class.items()
@@ -62,10 +62,10 @@ def summary_table(results: Results, scores: LabelScores) -> str:
     counts = scores.profiles[own.profile].counts
     metrics = [results.metrics.get(name) for name in _SUMMARY_METRICS]
     speed = scores.speed
-    times = ["", "", ""] if speed is None else [f"{v:.4f}" for v in (speed.fps.value, speed.mean_ms, speed.p95_ms)]
+    times = ["", "", ""] if speed is None else [f"{v:.4f}" for v in (speed.fps, speed.mean_ms, speed.p95_ms)]
     row = [
         *(own.team, own.task, own.run),
-        *(f"{getattr(counts, name):g}" for name in _COUNTS),
+        *(f"{counts[name]:g}" for name in _COUNTS),
         *(_six_digits(metric.value if metric else None) for metric in metrics),
         *times,
         scores.n,
