@@ -113,7 +113,13 @@ def _summaries(commands: Sequence[Command]) -> list[str]:
 
 
 class _Parser(argparse.ArgumentParser):
+    keys: frozenset[str] = frozenset()
+
     def error(self, message: str) -> NoReturn:
+        for option, value in re.findall(r"--([\w.-]+)=?(\S*)", message):
+            key = option.replace("-", "_")
+            if key in self.keys:  # most programs write `--out DIR`
+                raise UserError(f"{self.prog}: write {key}={value or 'VALUE'} instead of --{option}.")
         raise UserError(f"{self.prog}: {message}; '{self.prog} --help' lists what it takes.")
 
 
@@ -127,11 +133,10 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.keys = frozenset(key.name for key in keys_of(schema)) if schema is not None else frozenset()
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     if command.options is not None:
         command.options(parser)
-    if schema is not None:
-        _refuse_keys_as_options(program, schema, words)
     arguments = parser.parse_intermixed_args(words)
     rest: list[str] = arguments.words
     del arguments.words
@@ -148,16 +153,6 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
     else:
         _bind(program, command, rest, arguments)
     return command.handler()(arguments, config)
-
-
-def _refuse_keys_as_options(program: str, schema: type, words: list[str]) -> None:
-    """Most programs write `--out DIR`; say how it is written here."""
-    keys = {key.name for key in keys_of(schema)}
-    for word in words:
-        name, _, value = word.removeprefix("--").partition("=")
-        key = name.replace("-", "_")
-        if word.startswith("--") and key in keys:
-            raise UserError(f"{program}: write {key}={value or 'VALUE'} instead of {word}.")
 
 
 def _names_a_config(word: str) -> bool:
