@@ -121,7 +121,7 @@ COMMANDS = [
         "The whole chain as jobs that wait for one another; again, it submits only what is missing.",
         _place("all"),
         (),
-        "launch.chain:ChainConfig",
+        "launch.chain_config:ChainConfig",
         _run_options,
     ),
     Command(

@@ -12,7 +12,8 @@ import pytest
 import yaml
 from real_slurm import HERE, Slurm, wait_for
 
-from launch.chain import ChainConfig, run_chain
+from launch.chain import run_chain
+from launch.chain_config import ChainConfig
 from launch.jobs.cluster import ClusterConfig
 from launch.jobs.record import jobs_of
 from launch.status import is_live, print_status, states_of, status_of
