@@ -165,7 +165,7 @@ class Monitor:
             cause = find_regression(history, self.guard_margin, self.selection)
             if cause is not None:
                 return Verdict(rollback=cause, last_good_step=cause.good_steps[-1])
-            last_good = good_steps(history, self.guard_margin, self.selection)[-1]
+            last_good = max(good_steps(history, self.guard_margin, self.selection), default=None)
         stop = should_stop(history, self.selection, self.patience_from_step)
         return Verdict(self.config.early_stopping and stop.stop, stop.why, None, last_good)
 

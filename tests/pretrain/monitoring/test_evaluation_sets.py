@@ -69,6 +69,15 @@ def test_a_rise_that_is_vetoed_is_no_gain() -> None:
     assert not should_stop(recovered, CONFIG).stop, "the witness has recovered, and the score is a gain"
 
 
+def test_a_history_in_which_all_is_vetoed_has_no_choice() -> None:
+    """The start was scored on the witness alone: somebody has removed its result on the selecting set."""
+    vetoed = with_vetoes(RISING[1:], *range(5))
+    assert must_stay(vetoed, CONFIG) == must_stay([], CONFIG) == set()
+    assert good_steps(vetoed, 0.02, CONFIG) == ()
+    with pytest.raises(UserError, match="every evaluated checkpoint is vetoed"):
+        select(vetoed, CONFIG)
+
+
 def test_a_run_is_not_rolled_back_to_what_is_vetoed() -> None:
     history = with_vetoes(recorded([0.70, 0.75, 0.78, 0.50]), 2)
     cause = find_regression(history, 0.02, CONFIG)
