@@ -74,7 +74,7 @@ def decode_image(content: bytes, name: str, max_pixels: int = MAX_PIXELS) -> NDA
         return _decode_with_pillow(content, name, max_pixels)
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         # Pillow reports damage by any of these, SyntaxError included (a broken PNG).
-        problem = "it is not a picture" if isinstance(error, UnidentifiedImageError) else str(error).rstrip(".")
+        problem = "it is not an image" if isinstance(error, UnidentifiedImageError) else str(error).rstrip(".")
         raise _unreadable(name, problem) from error
 
 
