@@ -1,4 +1,4 @@
-"""`--watch RUN`: evaluate each checkpoint of a run once, as it appears, and keep `best` up to date.
+"""`watch=true`: evaluate each checkpoint of a run once, as it appears, and keep `best` up to date.
 
 Any number of watchers may look at one run. A checkpoint belongs to the watcher that holds its claim; a result file
 means that it is done, for all watchers and after restarts. A watcher that dies frees its claim, and another takes over.
@@ -21,11 +21,11 @@ from panendofm.runtime.errors import UserError
 
 
 def watch(path: Path, config: EvalConfig) -> None:
-    """Look for new checkpoints until there has been nothing to do for `watch.idle_seconds`."""
+    """Look for new checkpoints until there has been nothing to do for `watch_idle_seconds`."""
     run = RunFolder(path)
     if not path.is_dir():
         raise UserError(f"cannot watch {path}: it is not a folder; check the path.")
-    config.features.refuse_choice("--watch")
+    config.features.refuse_choice("watch=true")
     earlier = read_evaluations(run)
     if config.data.clean is None:  # as the monitor that it stands in for
         config.data.clean = earlier[0].data.clean if earlier else True
@@ -48,10 +48,10 @@ def watch(path: Path, config: EvalConfig) -> None:
         if todo:  # what is in other watchers' hands may come back to us
             idle_since = time.monotonic()
         idle_for = time.monotonic() - idle_since
-        if not todo and config.watch.idle_seconds is not None and idle_for >= config.watch.idle_seconds:
+        if not todo and config.watch_idle_seconds is not None and idle_for >= config.watch_idle_seconds:
             say(f"nothing new for {idle_for:.0f} s: done")
             return
-        time.sleep(config.watch.poll_seconds)
+        time.sleep(config.watch_poll_seconds)
 
 
 def _waiting(run: RunFolder) -> list[Path]:

@@ -148,17 +148,6 @@ def _identifier(mapping: Mapping, name: str | None) -> str | None:
     return None if name is None else f"{mapping.ids_of or mapping.dataset}:{name}"
 
 
-def content_groups(sha256: list[str], hashes: list[bytes], max_distance: int) -> NDArray[np.int64]:
-    """A number for every picture: equal files and chains of near-duplicates share one."""
-    firsts: dict[str, int] = {}
-    members = [firsts.setdefault(digest, len(firsts)) for digest in sha256]
-    # One picture of each set of equal files is enough to compare.
-    unique = dict(zip(members, hashes, strict=True))
-    table = np.stack([np.frombuffer(unique[i], np.uint8) for i in range(len(firsts))])
-    groups: NDArray[np.int64] = near_duplicate_groups(table, max_distance)[np.array(members)]
-    return groups
-
-
 def conflicts(rows: list[Row]) -> dict[tuple[str, str], int]:
     """Files of equal content that are labelled differently: (one label, the other) → number of contents.
 

@@ -41,7 +41,13 @@ class Item:
     patient: str | None = None
     video: str | None = None
     split: str | None = None  # train, validation or test, where the dataset has an official split
-    centre: str | None = None
+    center: str | None = None
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Names of its patient and video."""
+        named = (("patient", self.patient), ("video", self.video))
+        return tuple(f"{kind} {name}" for kind, name in named if name)
 
 
 def find_datasets(roots: list[str], mappings: dict[str, Mapping]) -> list[Found]:

@@ -28,8 +28,8 @@ WORSE: Verdict = "worse beyond noise"
 
 
 @dataclass(frozen=True)
-class FiguresAtK:
-    """All figures of one number of neighbours."""
+class MetricsAtK:
+    """All metrics of one number of neighbors."""
 
     top1: float
     top5: float
@@ -60,7 +60,7 @@ class EvaluatedData:
     split_file: str | None
     split_sha256: str
     leave_one_group_out: bool
-    clean: bool = False  # whether pictures were read as training frames are
+    clean: bool = False  # whether images were read as training frames are
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class KnnDocument:
     data: EvaluatedData
     temperature: float
     interval_confidence: float
-    k: dict[str, FiguresAtK]
+    k: dict[str, MetricsAtK]
     query_groups: str  # the group of each query, with spaces between
     rankme: float
     alpha_req: float | None
@@ -107,7 +107,7 @@ class KnnDocument:
 
     @property
     def values(self) -> dict[str, float | None]:
-        """top1_k20, …, rankme: every figure under one name."""
+        """top1_k20, …, rankme: every metric under one name."""
         values: dict[str, float | None] = {
             f"{metric}_k{k}": getattr(at_k, metric) for k, at_k in self.k.items() for metric in METRICS
         }
@@ -143,7 +143,7 @@ class SelectionDocument:
 
 
 def split_metric(name: str) -> tuple[str, int | None]:
-    """("top1", 20) of "top1_k20"; label-free figures have no k."""
+    """("top1", 20) of "top1_k20"; label-free metrics have no k."""
     if name in LABEL_FREE:
         return name, None
     kind, _, k = name.rpartition("_k")

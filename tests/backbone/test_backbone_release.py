@@ -32,7 +32,7 @@ from panendofm.records.evaluation import (
     AgainstStart,
     Evaluated,
     EvaluatedData,
-    FiguresAtK,
+    MetricsAtK,
     KnnDocument,
     LeakageNote,
     SelectionDocument,
@@ -55,8 +55,8 @@ CERTIFICATE = Certificate(
 CORPORA = [CorpusFrames("hyperkvasir", "CC BY 4.0", 2300), CorpusFrames("ers", None, 1150)]
 
 
-def at_k(top1: float, top5: float) -> FiguresAtK:
-    return FiguresAtK(top1, top5, top1, top1, 0.5, {"polyp": top1}, [[4]], 1, "0", 20)
+def at_k(top1: float, top5: float) -> MetricsAtK:
+    return MetricsAtK(top1, top5, top1, top1, 0.5, {"polyp": top1}, [[4]], 1, "0", 20)
 
 
 def evaluation(step: int, top1: float) -> KnnDocument:
