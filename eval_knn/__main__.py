@@ -24,9 +24,7 @@ def _evaluate(arguments: argparse.Namespace, config: EvalConfig) -> None:
 
 
 COMMANDS = [
-    Command(
-        "", "Score checkpoints by their nearest neighbors on a labeled set.", _evaluate, ("NETWORK…",), EvalConfig
-    )
+    Command("", "Score checkpoints by their nearest neighbors on a labeled set.", _evaluate, ("NETWORK…",), EvalConfig)
 ]
 STAGE = Stage("python -m eval_knn", COMMANDS, extra="eval")
 

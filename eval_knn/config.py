@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from panendofm.atlas import GallerySplitConfig
-from panendofm.backbone import DEVICE_HELP
-from panendofm.backbone.networks import BLOCK_HELP, LAST, POOLING_HELP, POOLINGS, check_words
+from panendofm.backbone.networks import BLOCK_HELP, DEVICE_HELP, LAST, POOLING_HELP, POOLINGS, check_words
 from panendofm.runtime.config import option
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import user_cache
@@ -106,8 +105,8 @@ class FeatureConfig:
 
 
 @dataclass
-class EvalConfig:
-    """All keys of `python -m eval_knn`."""
+class SetConfig:
+    """One labeled set: its images, how they are split, and how networks are scored on it."""
 
     data: DataConfig = option("", DataConfig())
     split: GallerySplitConfig = option("", GallerySplitConfig())
@@ -117,13 +116,6 @@ class EvalConfig:
     search: SearchConfig = option("", SearchConfig())
     bootstrap: BootstrapConfig = option("", BootstrapConfig())
     selection: SelectionConfig = option("", SelectionConfig())
-    plots: bool = option("Draw neighbors, confusion matrix, map and curve too.", False)
-    watch: bool = option("Evaluate each new checkpoint of one run, and keep its 'best' link.", False)
-    watch_poll_seconds: float = option("Seconds between two looks for new checkpoints.", 10.0, above=0)
-    watch_idle_seconds: float | None = option(
-        "End the watch after so many seconds without work; null waits for ever, 0 ends at once.", None, low=0
-    )
-    out: str | None = option("Folder for results; null: RUN/eval for a run's checkpoints, else eval_results.", None)
     cache: str | None = option(
         "Folder for features and splits; null: panendofm/eval_knn in the user's cache folder.", None
     )
@@ -139,3 +131,84 @@ class EvalConfig:
 
     def cache_folder(self) -> Path:
         return Path(self.cache) if self.cache is not None else user_cache("eval_knn")
+
+
+@dataclass
+class NamedSetConfig(SetConfig):
+    """One of several sets that the checkpoints of a run are scored on."""
+
+    veto_margin: float | None = option(
+        "A checkpoint is not chosen when its selection.metric on this set is below that of step 0 by more than this "
+        "and by more than noise; null: the set is shown and decides nothing.",
+        None,
+        low=0,
+    )
+
+
+@dataclass(frozen=True)
+class EvaluationSets:
+    """The sets that the checkpoints of a run are scored on: one selects, the others are witnesses."""
+
+    selecting: SetConfig
+    selecting_name: str  # empty: the only one, or the one beside the named sets
+    witnesses: dict[str, NamedSetConfig]
+
+    @property
+    def selection(self) -> SelectionConfig:
+        return self.selecting.selection
+
+
+@dataclass
+class SeveralSetsConfig:
+    """Sets beside the single one, for whoever scores the checkpoints of a run."""
+
+    evaluations: dict[str, NamedSetConfig] = option(
+        "Further labeled sets by name; every checkpoint is scored on each of them.", {}
+    )
+    select_by: str | None = option("The one of `evaluations` that selects; null: the single set does.", None)
+
+    def sets_with(self, single: SetConfig) -> EvaluationSets:
+        """Which set selects: the single one, unless `select_by` names another, which then stands in for it."""
+        from panendofm.records.evaluation import check_set_name  # brings NumPy and pyarrow, which --help does without
+
+        for name in self.evaluations:
+            check_set_name(name)
+        witnesses = {name: _cleaned(one) for name, one in self.evaluations.items()}
+        if self.select_by is None:
+            return EvaluationSets(single, "", witnesses)
+        if self.select_by not in witnesses:
+            there = ", ".join(witnesses) or "none"
+            raise UserError(f"select_by={self.select_by}: there is no such set in evaluations ({there}).")
+        selecting = witnesses.pop(self.select_by)
+        if selecting.veto_margin is not None:
+            raise UserError(
+                f"evaluations.{self.select_by}.veto_margin: this set selects, so it can't veto; remove the key "
+                "(regression_guard.margin is for the set that selects)."
+            )
+        return EvaluationSets(selecting, self.select_by, witnesses)
+
+
+def _cleaned(one: NamedSetConfig) -> NamedSetConfig:
+    """Images are read as training frames are, unless the set says otherwise: as for the monitor's single set."""
+    clean = True if one.data.clean is None else one.data.clean
+    return replace(one, data=replace(one.data, clean=clean))
+
+
+@dataclass
+class WatchConfig(SeveralSetsConfig):
+    """How a watcher waits, and which further sets it scores."""
+
+    poll_seconds: float = option("Seconds between two looks for new checkpoints.", 10.0, above=0)
+    idle_seconds: float | None = option(
+        "End after so many seconds without work; null waits for ever, 0 ends at once.", None, low=0
+    )
+
+
+@dataclass
+class EvalConfig(SetConfig):
+    """All keys of `python -m eval_knn`."""
+
+    plots: bool = option("Draw neighbors, confusion matrix, map and curve too.", False)
+    watch: bool = option("Evaluate each new checkpoint of one run, and keep its 'best' link.", False)
+    watcher: WatchConfig = option("", WatchConfig())
+    out: str | None = option("Folder for results; null: RUN/eval for a run's checkpoints, else eval_results.", None)

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
-from eval_knn.config import EvalConfig
+from eval_knn.config import SetConfig
 from eval_knn.feature_choice import Chosen, choose_in_gallery, refuse_without_gallery
 from eval_knn.leakage import leakage_note
 from eval_knn.report.metrics import metrics_at_k
@@ -34,7 +34,7 @@ from panendofm.atlas import GallerySplit, Keys, LabeledImages, load_or_make_gall
 from panendofm.backbone import FeatureCache, Preprocessing, extract_features, rank_and_world
 from panendofm.backbone.networks import Network, network_features, reading_of
 from panendofm.imaging.frame_filters.clean import Cleaner
-from panendofm.records.evaluation import OWN_OUTPUT, Evaluated, EvaluatedData, MetricsAtK, KnnDocument
+from panendofm.records.evaluation import OWN_OUTPUT, Evaluated, EvaluatedData, KnnDocument, MetricsAtK
 from panendofm.records.shards import Certificate
 from panendofm.runtime.console import warn
 from panendofm.runtime.errors import UserError
@@ -66,7 +66,7 @@ class Result:
 class Evaluator:
     """Scores networks on one labeled set with one split."""
 
-    def __init__(self, config: EvalConfig, group: dist.ProcessGroup | None = None) -> None:
+    def __init__(self, config: SetConfig, group: dist.ProcessGroup | None = None) -> None:
         self.config = config
         self.group = group
         self.cache = config.cache_folder()
@@ -243,7 +243,7 @@ class Evaluator:
 
 def evaluate(
     model: nn.Module,
-    config: EvalConfig,
+    config: SetConfig,
     name: str = "model",
     step: int | None = None,
     preprocessing: Preprocessing | None = None,
@@ -273,7 +273,7 @@ def groups_to_keep_apart(split: GallerySplit) -> Groups | None:
     return Groups(split.groups[split.queries], split.groups[split.gallery])
 
 
-def shown_k(config: EvalConfig) -> int:
+def shown_k(config: SetConfig) -> int:
     """The k whose predictions are drawn: the selection's, else the one nearest to 20."""
     k = config.selection.metric.rpartition("_k")[2]
     return int(k) if k.isdigit() else min(config.ks, key=lambda k: abs(k - 20))

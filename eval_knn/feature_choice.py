@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch.distributed as dist
 from torch import Tensor
 
-from eval_knn.config import EvalConfig
+from eval_knn.config import SetConfig
 from eval_knn.search.groups import Groups
 from eval_knn.search.neighbors import unit_rows
 from eval_knn.search.vote import class_scores
@@ -36,7 +36,7 @@ def choose_in_gallery(
     images: LabeledImages,
     split: GallerySplit,
     k: int,
-    config: EvalConfig,
+    config: SetConfig,
     group: dist.ProcessGroup | None = None,
 ) -> Chosen:
     """The choice with the best top-1 when every gallery image is asked for by those of the other groups.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from eval_knn import EvalConfig
+from eval_knn import EvalConfig, EvaluationSets, SeveralSetsConfig
 from panendofm.backbone import Execution, ViTConfig, vit_config
 from panendofm.runtime.config import option, required
 from pretrain.data.augment import AugmentConfig
@@ -125,17 +125,29 @@ def _cleaned() -> EvalConfig:
 
 
 @dataclass
-class MonitorConfig:
+class MonitorConfig(SeveralSetsConfig):
     """kNN evaluation during training."""
 
     mode: Literal["none", "inline", "watch"] = option(
-        "inline: training pauses and its ranks evaluate. watch: `python -m eval_knn --watch RUN` runs beside it, and "
+        "inline: training pauses and its ranks evaluate. watch: `python -m eval_knn RUN watch=true` runs beside it, and "
         "training only reads its results.",
         "none",
     )
     every_steps: int = option("Steps between two evaluations; each has its checkpoint.", 1000, low=1)
     early_stopping: bool = option("End the run when evaluation.selection's patience is used up.", True)
-    evaluation: EvalConfig = option("Data, split and selection, as for `python -m eval_knn`.", _cleaned())
+    evaluation: EvalConfig = option(
+        "The single set, which selects unless select_by names another: data, split and selection, as for "
+        "`python -m eval_knn`.",
+        _cleaned(),
+    )
+
+    @property
+    def sets(self) -> EvaluationSets:
+        return self.sets_with(self.evaluation)
+
+    def check(self) -> None:
+        for one in (self.sets.selecting, *self.sets.witnesses.values()):
+            one.features.refuse_choice("training")
 
 
 @dataclass

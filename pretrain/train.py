@@ -87,7 +87,9 @@ class Trainer:
         self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, drop_path, self.world)
 
     def _prepare_judging(self) -> None:
-        config, guard, selection = self.config, self.config.regression_guard, self.config.monitor.evaluation.selection
+        config = self.config
+        guard = config.regression_guard
+        selection = config.monitor.sets.selection
         mode = config.monitor.mode
         self.retention = Retention(
             self.run, config.checkpoint, None if mode == "none" else selection, watched=mode == "watch"
@@ -140,9 +142,9 @@ class Trainer:
                 self.save(log)
             self.store.wait(must_succeed=verdict.rollback is None)
             if verdict.rollback is None and self.monitor.due(self.step, self.total_steps):
-                knn = self.monitor.figures(self.step)
-                if knn is not None:
-                    log.write_evaluation(self.step, knn)
+                scores = self.monitor.metrics(self.step)
+                if scores is not None:
+                    log.write_evaluation(self.step, scores)
         return verdict
 
     def train_step(self, loader: Loader, log: StepLog) -> RollbackCause | None:
@@ -194,13 +196,15 @@ class Trainer:
     def evaluate(self, log: StepLog, resumed: bool = False) -> Verdict:
         """Evaluate the teacher where that is due, save its checkpoint beside it, and say what follows."""
         due = self.monitor.due(self.step, self.total_steps)
-        if due and not (resumed and self.monitor.figures(self.step) is not None):
+        if due and not (resumed and self.monitor.metrics(self.step) is not None):
             if not resumed:
                 self.save(log)
             with log.clock.paused():
-                document = self.monitor.evaluate(self.step, self.objective, self.preprocessing, self.shards.certificate)
+                documents = self.monitor.evaluate(
+                    self.step, self.objective, self.preprocessing, self.shards.certificate
+                )
                 self.store.wait()  # the checkpoint was written meanwhile
-                self.monitor.record(document)
+                self.monitor.record(documents)
         elif self.step == 0 and not resumed and self.config.monitor.mode == "watch":
             self.save(log)  # for the watcher: all that follows is compared with the weights that training began with
         return self._verdict()
@@ -257,7 +261,7 @@ class Trainer:
 
     def _is_judged(self) -> bool:
         """Whether the evaluation that is due at this step has been made."""
-        return not self.monitor.due(self.step, self.total_steps) or self.monitor.figures(self.step) is not None
+        return not self.monitor.due(self.step, self.total_steps) or self.monitor.metrics(self.step) is not None
 
     def _is_given_up(self) -> bool:
         return len(self.rollbacks.entries) > self.config.regression_guard.rollbacks
@@ -280,9 +284,7 @@ class Trainer:
             batch = parts[0].batch.to(self.world.device)
             further["collapse"] = collapse_figures(self.objective, batch, values.teacher_temperature)
         if self.monitor.due(self.step, self.total_steps):
-            knn = self.monitor.figures(self.step)
-            if knn is not None:
-                further["knn"] = knn
+            further |= self.monitor.metrics(self.step) or {}
         return further
 
     def _loader(self, steps: range) -> Loader:

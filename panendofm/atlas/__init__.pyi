@@ -5,13 +5,12 @@ from .build import (
     alike_conflicts,
     build_atlas,
     conflicts,
-    content_groups,
     contradict,
     load_atlas,
     overlaps,
     save_atlas,
 )
-from .config import NEAR_DUPLICATE_BITS, SplitConfig
+from .config import NEAR_DUPLICATE_BITS, AtlasConfig, GallerySplitConfig, SplitConfig
 from .corpora import (
     CORPORA,
     OVERLAPS_BETWEEN_CORPORA,
@@ -21,6 +20,9 @@ from .corpora import (
     nearest_name,
     same_name,
 )
+from .gallery_split import GallerySplit, load_or_make_gallery_split
+from .groups import content_groups, image_groups
+from .labeled_images import Keys, LabeledImage, LabeledImages, read_labeled_images
 from .layouts import Item, read_table_of_files
 from .mapping import Mapping, load_mappings
 from .measurements import measure_all
@@ -52,10 +54,16 @@ __all__ = [
     "TRAIN",
     "VALIDATION",
     "Atlas",
+    "AtlasConfig",
     "Box",
     "Crossing",
+    "GallerySplit",
+    "GallerySplitConfig",
     "Item",
+    "Keys",
     "Label",
+    "LabeledImage",
+    "LabeledImages",
     "Mapping",
     "Overlap",
     "Region",
@@ -77,9 +85,11 @@ __all__ = [
     "group_numbers",
     "has_official_split",
     "has_regions",
+    "image_groups",
     "listed_boxes",
     "load_atlas",
     "load_mappings",
+    "load_or_make_gallery_split",
     "load_split",
     "load_taxonomy",
     "make_split",
@@ -90,6 +100,7 @@ __all__ = [
     "official_split",
     "overlapping",
     "overlaps",
+    "read_labeled_images",
     "read_mask",
     "read_regions",
     "read_table_of_files",

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from panendofm.atlas.groups import content_groups
 from panendofm.atlas.layouts import Found, Item, find_datasets, read_items, why_no_pictures
 from panendofm.atlas.mapping import Mapping, load_mappings
 from panendofm.atlas.measurements import Measured, measure_all
 from panendofm.atlas.taxonomy import Label
-from panendofm.imaging.groups import near_duplicate_groups
 from panendofm.imaging.images import UnreadableImageError
 from panendofm.runtime.console import track, warn
 from panendofm.runtime.errors import UserError
@@ -47,7 +46,7 @@ class Row:
     width: int
     height: int
     quality: dict[str, float]
-    centre: str | None = None
+    center: str | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def _measured_rows(
             measured.width,
             measured.height,
             asdict(measured.quality),
-            item.centre,
+            item.center,
         )
         for (found, item, labels, measured), content in zip(good, contents, strict=True)
     ]
@@ -218,7 +217,7 @@ def save_atlas(atlas: Atlas, path: Path | str) -> None:
         "perceptual_hash": pa.array([r.perceptual_hash for r in rows], pa.binary()),
         "width": [r.width for r in rows],
         "height": [r.height for r in rows],
-        "centre": pa.array([r.centre for r in rows], pa.string()),
+        "center": pa.array([r.center for r in rows], pa.string()),
         **{f"quality_{name}": [r.quality[name] for r in rows] for name in rows[0].quality},
     }
     table = pa.table(columns).replace_schema_metadata({"atlas": json.dumps(atlas.info, sort_keys=True)})
@@ -243,6 +242,8 @@ def load_atlas(path: Path | str) -> Atlas:
 
 def _row(record: dict[str, Any]) -> Row:
     quality = {k.removeprefix("quality_"): record.pop(k) for k in list(record) if k.startswith("quality_")}
+    if "centre" in record:  # as atlases were written before
+        record["center"] = record.pop("centre")
     record["own_labels"] = tuple(record["own_labels"])
     record["labels"] = tuple(Label.parse(text) for text in record["labels"])
     return Row(quality=quality, **record)

@@ -190,7 +190,7 @@ def _match(path: Path, relative: str, mapping: Mapping) -> Match | None:
             (label,) if label else (),
             rule.prefix + patient if patient else None,
             rule.prefix + video if video else None,
-            centre=parts.get("centre"),
+            center=parts.get("center") or parts.get("centre"),  # the second in mappings of users,
         )
         return Match(item, relative, parts.get("name") or path.name)
     return None

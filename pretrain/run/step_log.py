@@ -45,10 +45,10 @@ class StepLog:
         self._log.write(step.number, {**figures, "speed": speed})
         self._say(step.number, result.losses["total"], step.values.lr, speed)
 
-    def write_evaluation(self, step: int, knn: dict[str, float | None]) -> None:
+    def write_evaluation(self, step: int, scores: dict[str, Any]) -> None:
         """The evaluation after the last step, which has no step's line to stand in."""
         if self._log is not None:
-            self._log.write(step, {"knn": knn})
+            self._log.write(step, scores)
 
     def flush_to_disk(self) -> None:
         """Before a checkpoint is written: whoever resumes from it finds all lines before it."""

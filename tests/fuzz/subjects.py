@@ -31,8 +31,8 @@ from vqa_benches import disc_bench
 from data_pipeline import PipelineConfig
 from data_pipeline.decode.config import DecodeConfig
 from data_pipeline.decode.interface import DecodeError, frames_of
-from eval_knn.config import DataConfig, EvalConfig
-from eval_knn.data.labeled_images import find_images
+from eval_knn.config import EvalConfig
+from panendofm.atlas import read_labeled_images
 from panendofm.atlas.build import load_atlas
 from panendofm.atlas.layouts import read_csv, read_table_of_files
 from panendofm.atlas.mapping import load_mapping
@@ -154,7 +154,7 @@ def _labelled(folder: Path) -> Any:
 
     cache = folder.parent / "cache"
     shutil.rmtree(cache, ignore_errors=True)
-    return [(r.name, r.label, r.sha256) for r in find_images(DataConfig(str(folder)), cache).records]
+    return [(r.name, r.label, r.sha256) for r in read_labeled_images(folder, cache).records]
 
 
 def _write(name: str, *lines: str) -> Callable[[Path], object]:

@@ -70,7 +70,7 @@ def test_published_files_hold_no_name_path_or_host(tmp_path: Path, stage: Callab
     data = write_pictures(root / "kvasir-dataset-v2")
     run = write_run(root, data)
     small = ("bootstrap.samples=20", "features.threads=1", "ks=[5,10]", "selection.metric=top1_k10")
-    stage(EVAL_KNN, run, f"data.path={data}", f"cache={root / 'cache'}", "--pictures", *small)
+    stage(EVAL_KNN, run, f"data.path={data}", f"cache={root / 'cache'}", "plots=true", *small)
     published = tmp_path / "published"
     stage(BACKBONE, "export", run, "--to", published / "release", "--format", "hub")
     stage(LINEAR_PROBE, "pixels", run, "--data", data, "--out", published / "probe")

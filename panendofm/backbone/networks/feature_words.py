@@ -16,6 +16,7 @@ AUTO, LAST = "auto", "last"
 POOLINGS = ("cls", "mean", "both")
 
 BLOCK_HELP = "Block whose tokens are read: last, a number from 1 (the first) or -1 (the last), or auto."
+DEVICE_HELP = "auto (a GPU when there is one), cpu, cuda or cuda:N."
 POOLING_HELP = "Tokens that are read: cls, mean (of the patches), both, or auto."
 
 

@@ -133,7 +133,7 @@ def read_rows(word: str) -> list[Row]:
 def _picture(row: Row, mapping: Mapping, classes: str, misfits: dict[Path, list[str]]) -> Picture:
     links = [f"{kind} {value}" for kind, value in (("patient", row.patient), ("video", row.video)) if value]
     picture = Picture(
-        row.path, row.sha256, row.perceptual_hash, row.dataset, row.width, row.height, row.centre, tuple(links)
+        row.path, row.sha256, row.perceptual_hash, row.dataset, row.width, row.height, row.center, tuple(links)
     )
     if "masks" not in mapping.regions:
         regions = read_regions([row])
