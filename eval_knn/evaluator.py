@@ -36,7 +36,6 @@ from panendofm.backbone.networks import Network, network_features, reading_of
 from panendofm.imaging.frame_filters.clean import Cleaner
 from panendofm.records.evaluation import OWN_OUTPUT, Evaluated, EvaluatedData, KnnDocument, MetricsAtK
 from panendofm.records.shards import Certificate
-from panendofm.runtime.console import warn
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.features.spectrum import alpha_req, rankme
 from panendofm.scoring.statistics.intervals import group_weights
@@ -83,12 +82,6 @@ class Evaluator:
     def _open(self) -> tuple[LabeledImages, GallerySplit]:
         data = self.config.data
         images = read_labeled_images(Path(data.path), self.cache, Keys(data.label_key, data.group_key))
-        if images.skipped:
-            count = len(images.skipped) + len(images)
-            warn(
-                f"{len(images.skipped)} of {count} images at {data.path} can't be read and are left out; "
-                f"{images.skipped[0].problem}"
-            )
         return images, load_or_make_gallery_split(images, self.config.split, self.cache)
 
     def score(self, network: Network, features_named: str | None = None) -> Result:

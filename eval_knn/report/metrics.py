@@ -30,7 +30,8 @@ def metrics_at_k(
 ) -> MetricsAtK:
     """All metrics of class scores [Q, C]: metrics, intervals, recalls, confusion matrix.
 
-    `weights` [replicates, Q] are the bootstrap's; without replicates there are no intervals. `neighbours` is how many voted.
+    `weights` [replicates, Q] are the bootstrap's; without replicates there are no intervals. `neighbours` is how many
+    voted.
     """
     classes = scores.shape[1]
     rank = rank_of_truth(scores, labels)

@@ -1,4 +1,4 @@
-"""Pairs that must not meet: a query never gets a gallery row of its own group, such as a frame of the same procedure."""
+"""Pairs that must not meet: a query never gets a gallery row of its own group, such as one of the same procedure."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Keys:
 
 
 def read_labeled_images(source: Path, cache: Path | None = None, keys: Keys | None = None) -> LabeledImages:
-    """Read a labeled set. Images that can't be decoded are in `skipped`."""
+    """Read a labeled set. Images that can't be decoded are counted, and left out into `skipped`."""
     root = source.parent if source.is_file() else source
     if not source.exists():
         raise UserError(f"no labeled images at {source}: it does not exist; name a folder with one folder per class.")
@@ -117,12 +117,13 @@ def read_labeled_images(source: Path, cache: Path | None = None, keys: Keys | No
             records = _read_items(source, class_folders(source), memory)
     readable = [record for record in records if record.problem is None]
     skipped = [record for record in records if record.problem is not None]
+    if skipped:
+        warn(
+            f"{len(skipped)} of {len(records)} images at {source} can't be read and are left out; {skipped[0].problem}"
+        )
     images = LabeledImages(root, readable, skipped)
     if not readable:
-        first = f" ({skipped[0].problem})" if skipped else ""
-        raise UserError(
-            f"no labeled images at {source}: none can be read{first}; name a folder with one folder per class."
-        )
+        raise UserError(f"no labeled images at {source}: none can be read; name a folder with one folder per class.")
     if len(images.class_names) == 1:
         raise UserError(
             f"{source} holds one class only ('{images.class_names[0]}'): there is nothing to tell apart; "

@@ -121,9 +121,9 @@ def test_other_weights_under_the_same_name_are_not_taken_from_the_cache(
     assert len(set(shown)) == 2
 
 
-def test_pictures(command: Run, weights_file: Path, config: EvalConfig) -> None:
+def test_plots(command: Run, weights_file: Path, config: EvalConfig) -> None:
     code, said, _ = command(weights_file, "plots=true")
-    assert code == 0 and "pictures:" in said
+    assert code == 0 and "plots:" in said
     folder = Path(config.out or "") / "knn_small_pictures"
     for name in ("confusion.png", "map.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
@@ -131,7 +131,7 @@ def test_pictures(command: Run, weights_file: Path, config: EvalConfig) -> None:
     document = json.loads(next(Path(config.out or "").glob("*.json")).read_text())
     right = round(document["k"]["20"]["top1"] * 28)
     assert f"of {28 - right}</h2>" in page and f"of {right}</h2>" in page
-    assert page.count("class='query'") == min(28 - right, 24) + min(right, 12)
+    assert page.count('class="query"') == min(28 - right, 24) + min(right, 12)
     assert "http" not in page, "the page needs no network"
     note = document["leakage"]["note"]
     assert note.startswith("the weights carry") and f"The{note[3:]}" in page
@@ -175,7 +175,7 @@ def half_written(tmp_path: Path, name: str) -> Path:
         ("no description", "is not finished"),
         ("run without checkpoints", "no finished checkpoint"),
         ("timm", "timm has no model 'vit_gigantic'"),
-        ("nothing", "CKPT is missing"),
+        ("nothing", "NETWORK is missing"),
         ("watch and name", "leave out"),
         ("device", "torch sees no GPU"),
         ("no device", "features.device: 'gpu' is no device"),

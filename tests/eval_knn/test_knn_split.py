@@ -196,7 +196,7 @@ def test_split_of_other_images_is_refused(own_copy: Path, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="an image has changed"):
         load_or_make_gallery_split(look(own_copy, tmp_path), config, tmp_path)
     file.write_text("[]")
-    with pytest.raises(UserError, match="not a split file of this version|is not a split file"):
+    with pytest.raises(UserError, match="not a split file"):
         load_or_make_gallery_split(look(own_copy, tmp_path), config, tmp_path)
 
 
