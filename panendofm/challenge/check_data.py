@@ -1,4 +1,4 @@
-"""The verb `check-data`: is a folder of pictures and videos fit to be a test set, and free of persons?
+"""The verb `check-data`: is a folder of images and videos fit to be a test set, and free of persons?
 
 Errors are what the benchmark's text forbids; remarks are what somebody should look at. Nothing is changed or deleted.
 """
@@ -28,11 +28,11 @@ from panendofm.runtime.files import write_json
 from panendofm.runtime.names import printable
 
 Level = Literal["error", "remark"]
-PICTURES = {".jpg", ".jpeg", ".png", ".bmp"}
+IMAGES = {".jpg", ".jpeg", ".png", ".bmp"}
 WITH_REMARK = {".tif", ".tiff", ".webp"}
 VIDEOS = {".avi", ".mp4", ".m4v", ".mpeg", ".mpg"}
 DICOM = {".dcm", ".dicom"}
-# Text that belongs to a dataset and not to the pictures.
+# Text that belongs to a dataset and not to the images.
 _IGNORED = {".csv", ".json", ".txt", ".md", ".yaml", ".yml", ".xml", ".html", ".pdf", ".parquet"}
 _PERSONAL_TAGS = {
     *("Artist", "Copyright", "ImageDescription", "UserComment", "XPAuthor", "XPComment", "XPTitle", "XPSubject"),
@@ -72,7 +72,7 @@ def check_data(folder: Path, out: Path, text: bool = True) -> Report:
         relative, suffix = str(path.relative_to(folder)), path.suffix.lower()
         if suffix in _IGNORED:
             continue
-        if suffix not in PICTURES | WITH_REMARK | VIDEOS | DICOM:
+        if suffix not in IMAGES | WITH_REMARK | VIDEOS | DICOM:
             report.add("error", "type", relative, f"files that end in '{suffix}' are not allowed; convert or remove it")
             continue
         report.files += 1
@@ -81,7 +81,7 @@ def check_data(folder: Path, out: Path, text: bool = True) -> Report:
             by_content[hashlib.file_digest(stream, "sha256").hexdigest()].append(relative)
         _check_name(report, relative, path)
         if is_image(path):
-            _check_picture(report, relative, path, text)
+            _check_image(report, relative, path, text)
         elif suffix in VIDEOS:
             report.videos += 1
             _check_video(report, relative, path)
@@ -94,7 +94,7 @@ def check_data(folder: Path, out: Path, text: bool = True) -> Report:
                 what = "the same bytes" if check == "content" else "the same name"
                 report.add("error", check, same[1], f"{what} as {same[0]}; names and contents must be unique")
     if not report.files:
-        raise UserError(f"{folder}: there are no pictures or videos in it; name the folder of the test set.")
+        raise UserError(f"{folder}: there are no images or videos in it; name the folder of the test set.")
     write_json(
         out,
         {
@@ -116,7 +116,7 @@ def _check_name(report: Report, relative: str, path: Path) -> None:
         report.add("remark", "name", relative, "the name holds a long number; is it a patient's or a record's?")
 
 
-def _check_picture(report: Report, relative: str, path: Path, text: bool) -> None:
+def _check_image(report: Report, relative: str, path: Path, text: bool) -> None:
     if path.suffix.lower() in WITH_REMARK:
         report.add("remark", "type", relative, "the benchmark names JPEG, PNG and BMP; public sets use this too")
     try:
@@ -135,9 +135,9 @@ def _check_picture(report: Report, relative: str, path: Path, text: bool) -> Non
     if text:
         found = read_text(pixels)
         if found.private:
-            report.add("error", "text", relative, "a date or a person's field is written into the picture")
+            report.add("error", "text", relative, "a date or a person's field is written into the image")
         elif found.found:
-            report.add("remark", "text", relative, "there is text in the picture; look whether it names somebody")
+            report.add("remark", "text", relative, "there is text in the image; look whether it names somebody")
 
 
 def _personal_tags(path: Path) -> list[str]:
@@ -157,7 +157,7 @@ def _check_video(report: Report, relative: str, path: Path) -> None:
     try:
         with av.open(str(path)) as container:
             if not container.streams.video:
-                report.add("error", "readable", relative, "there is no picture track in it")
+                report.add("error", "readable", relative, "there is no image track in it")
                 return
             tags = {**container.metadata, **container.streams.video[0].metadata}
             sizes, frames = set(), 0

@@ -138,18 +138,18 @@ def _read_coco(source: Path) -> list[Frame]:
 
 
 def _read_yolo(source: Path, images: Path | None, classes: Sequence[str]) -> list[Frame]:
-    """One .txt a picture: class cx cy w h [confidence], shares of the picture; so the pictures are needed."""
+    """One .txt an image: class cx cy w h [confidence], shares of the image; so the images are needed."""
     if images is None or not images.is_dir():
-        raise UserError("YOLO files hold shares of the picture: name the folder of the pictures with --images.")
+        raise UserError("YOLO files hold shares of the image: name the folder of the images with --images.")
     if not classes:
         raise UserError("YOLO files hold class numbers: name the classes in their order with --classes.")
     by_stem = {p.stem: p for p in sorted(images.rglob("*")) if is_image(p)}
     frames = []
     for path in _files(source, (".txt",)):
-        picture = by_stem.get(path.stem)
-        if picture is None:
-            raise UserError(f"{path}: there is no picture {path.stem} in {images}; name the right folder.")
-        width, height = open_image(picture).size
+        image = by_stem.get(path.stem)
+        if image is None:
+            raise UserError(f"{path}: there is no image {path.stem} in {images}; name the right folder.")
+        width, height = open_image(image).size
         findings = []
         for number, line in enumerate(read_utf8(path).splitlines(), 1):
             words = line.split()
@@ -161,7 +161,7 @@ def _read_yolo(source: Path, images: Path | None, classes: Sequence[str]) -> lis
             box = ((cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height)
             sure = _float(path, words[5]) if len(words) == 6 else 1.0
             findings.append(Finding(number, classes[int(words[0])], sure, box))
-        frames.append(Frame(picture.name, 0, 1, tuple(findings), (width, height)))
+        frames.append(Frame(image.name, 0, 1, tuple(findings), (width, height)))
     return frames
 
 
@@ -185,7 +185,7 @@ def _write(frames: Sequence[Frame], out: Path, target: Target, classes: Sequence
         make_directory(out)
         for frame in frames:
             if frame.size is None:
-                raise UserError(f"{frame.file}: YOLO needs the picture's size, which the source does not say.")
+                raise UserError(f"{frame.file}: YOLO needs the image's size, which the source does not say.")
             write_text(out / f"{Path(frame.file).stem}.txt", "".join(_yolo_lines(frame, frame.size, names)))
         write_text(out / "classes.txt", "".join(f"{name}\n" for name in names))
 

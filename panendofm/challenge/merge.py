@@ -213,7 +213,7 @@ def agreement(log: Log) -> dict[str, Any]:
         kappa = fleiss_kappa([[list(row.values()).count(name) for name in names] for row in complete])
     return {
         "annotators": len({act.annotator for act in log.acts if act.step == "independent"}),
-        "labelled_by_all": len(complete),
+        "labeled_by_all": len(complete),
         "kappa": None if kappa is None or np.isnan(kappa) else kappa,
         "objects_with_several_boxes": len(ious),
         "mean_iou_of_boxes": float(np.mean(ious)) if ious else None,

@@ -30,10 +30,10 @@ PLAN = {
     "evaluator": ("Who evaluates, and in which role", "TRIPOD+AI 18"),
     "developer": ("Who developed the system", "TRIPOD+AI 18"),
     "period": ("When the evaluation took place", "TRIPOD+AI 5b"),
-    "test_set": ("Test set, centres and inclusion", "TRIPOD+AI 5–6; CLAIM 7–9"),
+    "test_set": ("Test set, centers and inclusion", "TRIPOD+AI 5–6; CLAIM 7–9"),
     "consent": ("Consent of patients", "TRIPOD+AI 18b"),
     "ethics_review": ("Ethics review", "TRIPOD+AI 18b; CLAIM 5"),
-    "anonymisation": ("Where and how data were anonymised", "CLAIM 12"),
+    "anonymization": ("Where and how data were anonymized", "CLAIM 12"),
     "retention": ("How long data are kept", "–"),
     "reference_standard": ("How the gold standard was made", "TRIPOD+AI 8; CLAIM 14–18"),
     "certifications": ("Claimed certifications", "–"),
@@ -132,14 +132,14 @@ def _figures(found: dict[str, Any]) -> dict[str, Any]:
         return {
             f"{name}, {k}": value
             for name, row in found["per_class"].items()
-            for k, value in row["mean_over_pictures"].items()
+            for k, value in row["mean_over_images"].items()
         }
     figures: dict[str, Any] = found["profiles"][found["profile"]]["figures"]
     return figures
 
 
 def _subgroups(found: dict[str, Any]) -> dict[str, Any]:
-    """Where it does well and where badly: classes, centres, sizes."""
+    """Where it does well and where badly: classes, centers, sizes."""
     result: dict[str, Any] = {}
     if found["type"] == "classification":
         known = {n: r["recall"] for n, r in found["per_class"].items() if r["recall"] is not None}
@@ -150,7 +150,7 @@ def _subgroups(found: dict[str, Any]) -> dict[str, Any]:
         result["average_precision_50"] = {n: v.get("0.5") for n, v in found["profiles"]["coco"]["ap"].items()}
     else:
         result["dice_by_size"] = {n: row["by_size"] for n, row in found["per_class"].items()}
-    for name in ("centres", "by_size", "patients"):
+    for name in ("centers", "by_size", "patients"):
         if found.get(name):
             result[name] = found[name]
     return result
@@ -205,7 +205,7 @@ def _result_lines(result: dict[str, Any]) -> list[str]:
     lines = [
         f"## Results: {result['team']}, run {result['run']}",
         "",
-        f"{result['type']}, profile {result['profile']}, {result['n']} pictures or frames, {len(result['classes'])} "
+        f"{result['type']}, profile {result['profile']}, {result['n']} images or frames, {len(result['classes'])} "
         f"classes; 95% intervals by {result['bootstrap']['samples']} draws over {groups['count']} {groups['kind']}s.",
         "",
         "| figure | value (95% interval) |",

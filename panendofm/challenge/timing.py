@@ -1,4 +1,4 @@
-"""The verb `time`: anybody's program on one picture and on all, end to end, beside the times that it reports itself."""
+"""The verb `time`: anybody's program on one image and on all, end to end, beside the times that it reports itself."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ _KEY = "challenge_timing"
 class Timing:
     """End-to-end seconds: (T_N − T_1)/(N − 1), which leaves out what a program does once."""
 
-    pictures: int
+    images: int
     seconds_one: float
     seconds_all: float
-    ms_per_picture: float
+    ms_per_image: float
     reported_ms: float | None
     device: str
 
     @property
     def fps(self) -> float:
-        return 1000 / self.ms_per_picture
+        return 1000 / self.ms_per_image
 
     @property
     def flagged(self) -> str | None:
         """Why the program's own times are not to be believed."""
-        if self.reported_ms is None or abs(self.reported_ms - self.ms_per_picture) <= DIFFERENCE * self.ms_per_picture:
+        if self.reported_ms is None or abs(self.reported_ms - self.ms_per_image) <= DIFFERENCE * self.ms_per_image:
             return None
         return (
-            f"the program reports {self.reported_ms:.2f} ms a picture, end to end it took {self.ms_per_picture:.2f}: "
+            f"the program reports {self.reported_ms:.2f} ms an image, end to end it took {self.ms_per_image:.2f}: "
             f"more than {DIFFERENCE:.0%} apart."
         )
 
@@ -66,41 +66,41 @@ def read_timing(path: Path) -> Timing:
 def time_command(
     command: str, images: Path, out: Path, repeats: int = 1, time_unit: str | None = None, timeout: float | None = None
 ) -> Timing:
-    """Run the command on one picture and on all; its standard output is the submission."""
+    """Run the command on one image and on all; its standard output is the submission."""
     if PLACEHOLDER not in command:
-        raise UserError(f"the command has no {PLACEHOLDER}; write that where the folder of pictures belongs.")
+        raise UserError(f"the command has no {PLACEHOLDER}; write that where the folder of images belongs.")
     if not images.is_dir():
-        raise UserError(f"--images {images}: there is no such folder; name the folder of test pictures.")
-    pictures = sorted(p for p in images.rglob("*") if p.is_file() and is_image(p))
-    if len(pictures) < 2:
-        raise UserError(f"--images {images}: {len(pictures)} pictures are too few; two or more are needed.")
+        raise UserError(f"--images {images}: there is no such folder; name the folder of test images.")
+    images = sorted(p for p in images.rglob("*") if p.is_file() and is_image(p))
+    if len(images) < 2:
+        raise UserError(f"--images {images}: {len(images)} images are too few; two or more are needed.")
     one_seconds, all_seconds = [], []
     output = b""
     with tempfile.TemporaryDirectory(prefix="challenge-time-") as scratch:
         single = Path(scratch) / "one"
         single.mkdir()
-        shutil.copy2(pictures[0], single / pictures[0].name)
+        shutil.copy2(images[0], single / images[0].name)
         for _ in range(repeats):
             one_seconds.append(_run(command, single, timeout)[0])
             seconds, output = _run(command, images, timeout)
             all_seconds.append(seconds)
     # The least of the repeats is the least disturbed by other work on the machine.
     first, whole = min(one_seconds), min(all_seconds)
-    per_picture = 1000 * (whole - first) / (len(pictures) - 1)
-    if per_picture <= 0:
+    per_image = 1000 * (whole - first) / (len(images) - 1)
+    if per_image <= 0:
         raise UserError(
-            f"'{command}' took {whole:.3f} s for {len(pictures)} pictures and {first:.3f} s for one: too near to tell "
-            "the time per picture; give more pictures or more --repeats."
+            f"'{command}' took {whole:.3f} s for {len(images)} images and {first:.3f} s for one: too near to tell "
+            "the time per image; give more images or more --repeats."
         )
     write_bytes(out, output)
-    timing = Timing(len(pictures), first, whole, per_picture, _reported(out, time_unit), processor_name())
+    timing = Timing(len(images), first, whole, per_image, _reported(out, time_unit), processor_name())
     write_json(out.with_suffix(".timing.json"), {_KEY: timing.to_dict()})
     say(
-        f"{timing.pictures} pictures: {whole:.3f} s, one: {first:.3f} s; end to end {per_picture:.2f} ms a picture, "
-        f"{timing.fps:.2f} pictures/s on {timing.device}"
+        f"{timing.images} images: {whole:.3f} s, one: {first:.3f} s; end to end {per_image:.2f} ms an image, "
+        f"{timing.fps:.2f} images/s on {timing.device}"
     )
     if timing.reported_ms is not None:
-        say(f"the program itself reports {timing.reported_ms:.2f} ms a picture")
+        say(f"the program itself reports {timing.reported_ms:.2f} ms an image")
     if timing.flagged:
         warn(timing.flagged)
     say(f"submission: {out}; timing: {out.with_suffix('.timing.json')}")
@@ -126,7 +126,7 @@ def _run(command: str, images: Path, timeout: float | None) -> tuple[float, byte
         last = f" ({lines[-1]})" if lines else ""
         raise UserError(f"'{command}' ended with exit code {done.returncode}{last}; correct the program.")
     if not done.stdout.strip():
-        raise UserError(f"'{command}' printed nothing; it must print one submission line for each picture.")
+        raise UserError(f"'{command}' printed nothing; it must print one submission line for each image.")
     return seconds, done.stdout
 
 

@@ -69,7 +69,7 @@ def test_published_files_hold_no_name_path_or_host(tmp_path: Path, stage: Callab
     root = tmp_path / "secret-project" / "DR_SCHMIDT"
     data = write_pictures(root / "kvasir-dataset-v2")
     run = write_run(root, data)
-    small = ("bootstrap.samples=20", "features.threads=1", "ks=[5,10]", "selection.metric=top1_k10")
+    small = ("bootstrap.replicates=20", "features.threads=1", "ks=[5,10]", "selection.metric=top1_k10")
     stage(EVAL_KNN, run, f"data.path={data}", f"cache={root / 'cache'}", "plots=true", *small)
     published = tmp_path / "published"
     stage(BACKBONE, "export", run, "--to", published / "release", "--format", "hub")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from panendofm.challenge.files.names import Key, picture_name
+from panendofm.challenge.files.names import Key, image_name
 from panendofm.challenge.files.text_table import Row, Table, nearest, number, read_table, whole_number
 from panendofm.challenge.score.results import exact
 from panendofm.runtime.csv_files import csv_text
@@ -45,7 +45,7 @@ class Act:
 
     @property
     def key(self) -> Key:
-        return picture_name(self.file, "stem"), self.frame
+        return image_name(self.file, "stem"), self.frame
 
     def cells(self) -> list[str]:
         box = [""] * 4 if self.box is None else [exact(v) for v in self.box]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, check_box
 from panendofm.challenge.files.findings_json import json_task_type, read_json_findings
-from panendofm.challenge.files.names import Key, Match, picture_name, resolve, some
+from panendofm.challenge.files.names import Key, Match, image_name, resolve, some
 from panendofm.challenge.files.text_table import (
     Row,
     Table,
@@ -24,7 +24,7 @@ from panendofm.runtime.errors import UserError
 OUTSIDE_PX = 1.0
 COMMON = ("file", "frame", "category", "confidence", "time_ms")
 PLACES: dict[Kind, tuple[str, ...]] = {"detection": ("x", "y", "w", "h"), "segmentation": ("mask", "polygon")}
-OF_TRUTH = ("group", "patient", "centre", "object", "histology", "width", "height")
+OF_TRUTH = ("group", "patient", "center", "object", "histology", "width", "height")
 
 
 def kind_of(path: Path, separator: str = ",") -> Kind | None:
@@ -71,16 +71,16 @@ def read_findings(path: Path, role: Role, kind: Kind, separator: str = ",", matc
 def _frame(table: Table, row: Row, match: Match) -> tuple[Key, Frame]:
     file = table.cell(row, "file")
     if not file:
-        raise table.fail(row, "the file's name is empty; name the picture.")
+        raise table.fail(row, "the file's name is empty; name the image.")
     text = table.cell(row, "frame")
     frame = whole_number(table, row, text, "the frame") if text else 0
     sizes = [table.cell(row, name) for name in ("width", "height")]
     size = None
     if any(sizes):
-        width, height = (whole_number(table, row, text, "the picture's size") for text in sizes)
+        width, height = (whole_number(table, row, text, "the image's size") for text in sizes)
         size = (width, height)
     time = table.cell(row, "time_ms")
-    return (picture_name(file, match), frame), Frame(
+    return (image_name(file, match), frame), Frame(
         file,
         frame,
         row.line,
@@ -88,7 +88,7 @@ def _frame(table: Table, row: Row, match: Match) -> tuple[Key, Frame]:
         size,
         table.cell(row, "group"),
         table.cell(row, "patient"),
-        table.cell(row, "centre"),
+        table.cell(row, "center"),
         time_ms=milliseconds(table, row, time, "ms") if time else None,
     )
 
@@ -103,7 +103,7 @@ def _check_repeated(
             f"{now.file}, frame {now.frame}, has a row without a finding and other rows (line {before.line}); "
             "keep one or the other.",
         )
-    for name in ("group", "patient", "centre", "size", "file", "time_ms"):
+    for name in ("group", "patient", "center", "size", "file", "time_ms"):
         if getattr(before, name) != getattr(now, name):
             raise table.fail(row, f"the {name} of {now.file} differs from line {before.line}; give it one.")
 
@@ -184,6 +184,6 @@ def _check_inside(file: FindingsFile, frame: Frame, size: tuple[int, int] | None
             if min(x, y) < -OUTSIDE_PX or x + w > size[0] + OUTSIDE_PX or y + h > size[1] + OUTSIDE_PX:
                 raise file.fail(
                     finding.line,
-                    f"the box [{x:g}, {y:g}, {w:g}, {h:g}] lies outside the picture of {size[0]} × {size[1]}; "
-                    "boxes are x, y of the top left corner, width and height, in pixels of the original picture.",
+                    f"the box [{x:g}, {y:g}, {w:g}, {h:g}] lies outside the image of {size[0]} × {size[1]}; "
+                    "boxes are x, y of the top left corner, width and height, in pixels of the original image.",
                 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, check_box
-from panendofm.challenge.files.names import Key, Match, picture_name
+from panendofm.challenge.files.names import Key, Match, image_name
 from panendofm.challenge.files.text_table import nearest
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_json
@@ -42,7 +42,7 @@ def read_json_findings(path: Path, role: Role, kind: Kind, match: Match) -> Find
         or not all(isinstance(name, str) for name in classes)
         or not isinstance(data, list)
     ):
-        raise UserError(f"{path}: 'task.classes' must list names and 'data' the pictures; write both.")
+        raise UserError(f"{path}: 'task.classes' must list names and 'data' the images; write both.")
     file = FindingsFile(path, kind, {}, tuple(classes), declared=True)
     for position, entry in enumerate(data, 1):
         key, frame = _json_frame(file, position, entry, role, match)
@@ -50,7 +50,7 @@ def read_json_findings(path: Path, role: Role, kind: Kind, match: Match) -> Find
             raise file.fail(position, f"{frame.file}, frame {frame.frame}, is there twice; join the entries.")
         file.frames[key] = frame
     if not file.frames:
-        raise UserError(f"{path}: 'data' is empty; write one entry for each picture.")
+        raise UserError(f"{path}: 'data' is empty; write one entry for each image.")
     return file
 
 
@@ -59,7 +59,7 @@ def _json_frame(file: FindingsFile, position: int, entry: Any, role: Role, match
         return file.fail(position, what)
 
     if not isinstance(entry, dict) or not isinstance(entry.get("file"), str) or not entry["file"]:
-        raise fail("the key 'file' is missing; name the picture.")
+        raise fail("the key 'file' is missing; name the image.")
     frame = entry.get("frame", 0)
     if not isinstance(frame, int) or isinstance(frame, bool) or frame < 0:
         raise fail(f"the frame {frame!r} is no whole number of 0 or more.")
@@ -71,14 +71,15 @@ def _json_frame(file: FindingsFile, position: int, entry: Any, role: Role, match
         size = (_positive(fail, entry.get("width"), "width"), _positive(fail, entry.get("height"), "height"))
     time = entry.get("time_ms")
     if time is not None and (not _is_number(time) or time <= 0):
-        raise fail(f"the time {time!r} is not above 0; write the time that the picture took.")
+        raise fail(f"the time {time!r} is not above 0; write the time that the image took.")
     results = entry.get("results", [])
     if not isinstance(results, list):
         raise fail("'results' must be a list.")
     findings = tuple(_json_finding(file, position, result, role) for result in results)
-    group, patient, centre = (str(entry.get(name) or "") for name in ("group", "patient", "centre"))
-    shape = Frame(entry["file"], frame, position, findings, size, group, patient, centre, time)
-    return (picture_name(entry["file"], match), frame), shape
+    entry.setdefault("center", entry.get("centre"))  # the key's old name
+    group, patient, center = (str(entry.get(name) or "") for name in ("group", "patient", "center"))
+    shape = Frame(entry["file"], frame, position, findings, size, group, patient, center, time)
+    return (image_name(entry["file"], match), frame), shape
 
 
 def _type(suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""Frames of a truth by number: groups for intervals, centres, patients, videos."""
+"""Frames of a truth by number: groups for intervals, centers, patients, videos."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class FrameSet:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def inside(self, centre: str) -> NDArray[np.bool_]:
-        return np.array([frame.centre == centre for frame in self.frames])
+    def inside(self, center: str) -> NDArray[np.bool_]:
+        return np.array([frame.center == center for frame in self.frames])
 
     @property
-    def centres(self) -> list[str]:
-        return sorted({frame.centre for frame in self.frames if frame.centre})
+    def centers(self) -> list[str]:
+        return sorted({frame.center for frame in self.frames if frame.center})
 
 
 def frame_set(truth: FindingsFile) -> FrameSet:
@@ -42,7 +42,7 @@ def frame_set(truth: FindingsFile) -> FrameSet:
             empty = frames[names.index("")]
             raise truth.fail(empty.line, f"the {kind} is empty; fill it everywhere or leave the column out.")
     files = [name for name, _ in keys]
-    return FrameSet(keys, frames, _numbers(files), "video" if len(set(files)) < len(files) else "picture")
+    return FrameSet(keys, frames, _numbers(files), "video" if len(set(files)) < len(files) else "image")
 
 
 def _numbers(names: Sequence[str]) -> NDArray[np.int64]:
@@ -52,9 +52,9 @@ def _numbers(names: Sequence[str]) -> NDArray[np.int64]:
 def classes_of(truth: FindingsFile, given: Sequence[str]) -> tuple[str, ...]:
     if not given:
         if not truth.classes:
-            raise UserError(f"{truth.path}: no frame holds a finding; name the classes with --classes.")
+            raise UserError(f"{truth.path}: no frame holds a finding; name them with classes=[…].")
         return truth.classes
     for name in truth.classes:
         if name not in given:
-            raise UserError(f"{truth.path}: the category '{name}' is not among --classes; add it there.")
+            raise UserError(f"{truth.path}: the category '{name}' is not among classes=[…]; add it there.")
     return tuple(given)

@@ -1,4 +1,4 @@
-"""Labels of pictures: the truth, and a system's answers to it. Read, checked, refused."""
+"""Labels of images: the truth, and a system's answers to it. Read, checked, refused."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.challenge.files.names import Key, Match, picture_name, resolve, some
+from panendofm.challenge.files.names import Key, Match, image_name, resolve, some
 from panendofm.challenge.files.text_table import Row, Table, confidence, milliseconds, nearest, read_table, whole_number
 from panendofm.runtime.errors import UserError
 
 TimeUnit = Literal["ms", "s"]
 Missing = Literal["refuse", "wrong"]
-TRUTH_COLUMNS = ("file", "frame", "label", "category", "group", "patient", "centre", "split", "width", "height")
+TRUTH_COLUMNS = ("file", "frame", "label", "category", "group", "patient", "center", "split", "width", "height")
 ANSWER_COLUMNS = ("file", "frame", "category", "label", "confidence", "time_ms", "time_s")
 _FILE_NAME = re.compile(r"(?P<prefix>[^_]+)_(?P<team>.+)_(?P<task>[^_]+)_(?P<run>[^_]+)")
 MISSING = -1
@@ -25,16 +25,16 @@ MISSING = -1
 
 @dataclass(frozen=True)
 class Truth:
-    """One label a picture (or frame)."""
+    """One label an image (or frame)."""
 
     path: Path
     keys: tuple[Key, ...]
     files: tuple[str, ...]  # as written
     classes: tuple[str, ...]
     label: NDArray[np.int64]  # [N]
-    groups: NDArray[np.int64]  # [N]; patient, group, video, or each picture by itself
+    groups: NDArray[np.int64]  # [N]; patient, group, video, or each image by itself
     group_kind: str
-    centres: tuple[str, ...] | None
+    centers: tuple[str, ...] | None
     match: Match
 
     def __len__(self) -> int:
@@ -66,16 +66,16 @@ def read_truth(path: Path, separator: str = ",", match: Match = "stem", classes:
     for row in table.rows:
         key = _key(table, row, match)
         if key in keys:
-            remedy = "remove one of them" if match == "path" else "remove one of them, or compare by --match path"
+            remedy = "remove one of them" if match == "path" else "remove one of them, or compare by match=path"
             raise table.fail(row, f"{row.cells[0]} is there twice (line {keys[key].line}); {remedy}.")
         if not table.cell(row, label_column):
-            raise table.fail(row, "the label is empty; every picture of the truth has one.")
+            raise table.fail(row, "the label is empty; every image of the truth has one.")
         keys[key] = row
     names = [table.cell(row, label_column) for row in table.rows]
     every = _classes(path, names, classes)
     number = {name: i for i, name in enumerate(every)}
     groups, kind = _groups(table, list(keys))
-    centres = tuple(table.cell(row, "centre") for row in table.rows) if table.column("centre") is not None else None
+    centers = tuple(table.cell(row, "center") for row in table.rows) if table.column("center") is not None else None
     return Truth(
         path,
         tuple(keys),
@@ -84,7 +84,7 @@ def read_truth(path: Path, separator: str = ",", match: Match = "stem", classes:
         np.array([number[name] for name in names], np.int64),
         groups,
         kind,
-        centres,
+        centers,
         match,
     )
 
@@ -93,7 +93,7 @@ def _classes(path: Path, names: Sequence[str], given: Sequence[str]) -> tuple[st
     found = sorted(set(names))
     if len(found) < 2:
         raise UserError(
-            f"{path} holds one class only ({found[0]}): nothing can be told apart; add pictures of another."
+            f"{path} holds one class only ({found[0]}): nothing can be told apart; add images of another."
         )
     if not given:
         return tuple(found)
@@ -106,13 +106,13 @@ def _classes(path: Path, names: Sequence[str], given: Sequence[str]) -> tuple[st
 def _key(table: Table, row: Row, match: Match) -> Key:
     file = table.cell(row, "file")
     if not file:
-        raise table.fail(row, "the file's name is empty; name the picture.")
+        raise table.fail(row, "the file's name is empty; name the image.")
     frame = table.cell(row, "frame")
-    return picture_name(file, match), whole_number(table, row, frame, "the frame") if frame else 0
+    return image_name(file, match), whole_number(table, row, frame, "the frame") if frame else 0
 
 
 def _groups(table: Table, keys: Sequence[Key]) -> tuple[NDArray[np.int64], str]:
-    """Patients where all are known, else given groups, else videos (frames of one file), else single pictures."""
+    """Patients where all are known, else given groups, else videos (frames of one file), else single images."""
     for kind in ("patient", "group"):
         if table.column(kind) is not None:
             names = [table.cell(row, kind) for row in table.rows]
@@ -121,7 +121,7 @@ def _groups(table: Table, keys: Sequence[Key]) -> tuple[NDArray[np.int64], str]:
                 raise table.fail(empty, f"the {kind} is empty; fill it in every line or leave the column out.")
             return np.unique(names, return_inverse=True)[1].astype(np.int64), kind
     files = [name for name, _ in keys]
-    kind = "video" if len(set(files)) < len(files) else "picture"
+    kind = "video" if len(set(files)) < len(files) else "image"
     return np.unique(files, return_inverse=True)[1].astype(np.int64), kind
 
 
@@ -164,8 +164,8 @@ def read_answers(
     if len(absent) and missing == "refuse":
         listed = some([truth.files[i] for i in absent])
         raise UserError(
-            f"{path}: no line for {listed}; answer every picture of {truth.path}, or count them as wrong answers with "
-            "--missing wrong."
+            f"{path}: no line for {listed}; answer every image of {truth.path}, or count them as wrong answers with "
+            "missing=wrong."
         )
     return Answers(path, label, sure, time if unit else None)
 
@@ -181,7 +181,7 @@ def _with_header(table: Table, time_unit: TimeUnit | None) -> tuple[Table, TimeU
             )
         if wide == 4 and time_unit is None:
             raise table.fail(
-                first, "there is a time without a unit; name it with --time-unit ms or --time-unit s, or add a header."
+                first, "there is a time without a unit; set time_unit=ms or time_unit=s, or add a header."
             )
         names = ("file", "category", "confidence", f"time_{time_unit}")[:wide]
         return Table(table.path, names, table.rows), time_unit if wide == 4 else None

@@ -18,7 +18,9 @@ from panendofm.runtime.csv_files import unescaped
 from panendofm.runtime.errors import UserError, naming_path
 from panendofm.runtime.names import printable
 
-_OTHER_SEPARATORS = {";": "';'", "\t": "a tab", ",": "','", "|": "'|'"}
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+# Columns by their old names, which files may still have.
+_RENAMED_COLUMNS = {"centre": "center"}
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,18 @@ def read_utf8(path: Path) -> str:
 def read_table(path: Path, separator: str = ",", headers: Sequence[str] = (), known: Sequence[str] = ()) -> Table:
     """Rows of equally many cells. A first line that starts with one of `headers` is the header; `known` are its names.
 
-    Names of a header are checked against `known`: a misspelt column would otherwise be left out in silence.
+    Names of a header are checked against `known`: a misspelled column would otherwise be left out in silence.
     """
     text = read_utf8(path)
     if not text.strip():
-        raise UserError(f"{path} is empty; write one line for each picture.")
+        raise UserError(f"{path} is empty; write one line for each image.")
     rows = tuple(_rows(path, text, separator))
     first = rows[0]
     if len(first.cells) == 1:
         raise _one_column(path, first, separator)
     header = None
     if first.cells[0].lower() in headers:
-        header = tuple(cell.lower() for cell in first.cells)
+        header = tuple(_RENAMED_COLUMNS.get(cell.lower(), cell.lower()) for cell in first.cells)
         _check_header(path, first, header, known)
         rows = rows[1:]
     for row in rows:
@@ -88,7 +90,7 @@ def read_table(path: Path, separator: str = ",", headers: Sequence[str] = (), kn
                 f"{len(first.cells)}; give every line the same columns."
             )
     if not rows:
-        raise UserError(f"{path} holds a header and no line; write one line for each picture.")
+        raise UserError(f"{path} holds a header and no line; write one line for each image.")
     return Table(path, header, rows)
 
 
@@ -115,8 +117,8 @@ def _rows(path: Path, text: str, separator: str) -> Iterable[Row]:
 
 
 def _one_column(path: Path, row: Row, separator: str) -> UserError:
-    other = next((name for sign, name in _OTHER_SEPARATORS.items() if sign != separator and sign in row.cells[0]), None)
-    hint = f"it seems to be parted by {other}: name that with --separator" if other else "part the columns by a comma"
+    other = next((name for name, sign in SEPARATORS.items() if sign != separator and sign in row.cells[0]), None)
+    hint = f"set separator={other}, which seems to part them" if other else "part the columns by a comma"
     return UserError(f"{path}, line {row.line}: there is one column; {hint}.")
 
 
@@ -166,5 +168,5 @@ def confidence(table: Table, row: Row, text: str) -> float:
 def milliseconds(table: Table, row: Row, text: str, unit: str) -> float:
     value = number(table, row, text, "the time")
     if value <= 0:
-        raise table.fail(row, f"the time {text} is not above 0; write the time that the picture took.")
+        raise table.fail(row, f"the time {text} is not above 0; write the time that the image took.")
     return value * (1000.0 if unit == "s" else 1.0)

@@ -13,7 +13,7 @@ from panendofm.reports import pages
 from panendofm.reports.pages import text
 from panendofm.scoring.statistics.ranking import Entry, pareto_front
 
-RANKED_COLUMNS = ["team", "run", "rank", "MCC", "recall", "specificity", "pictures/s", "note"]
+RANKED_COLUMNS = ["team", "run", "rank", "MCC", "recall", "specificity", "images/s", "note"]
 
 
 def rank_page(document: dict[str, Any], entries: Sequence[Entry], beside: PublishedTable | None) -> str:
@@ -88,20 +88,20 @@ def _published(document: dict[str, Any], beside: PublishedTable) -> str:
         f"<tr{' class=ours' if ours else ''}>{''.join(f'<td>{text(c)}</td>' for c in cells)}</tr>"
         for _, ours, cells in rows
     ]
-    head = "".join(f"<th>{text(c)}</th>" for c in ("team", "method", "MCC", "recall", "specificity", "pictures/s"))
+    head = "".join(f"<th>{text(c)}</th>" for c in ("team", "method", "MCC", "recall", "specificity", "images/s"))
     misprints = [f"{row.team}, {c}: {why}" for row in beside.rows for c, why in row.misprints.items() if c in columns]
     device = f" Times: {beside.device}." if beside.device else ""
     return (
         f'<div class="scroll"><table class="numbers"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody>'
         f"</table></div>"
         + (f"<p>† misprinted: {text('; '.join(misprints))}.</p>" if misprints else "")
-        + f'<p class="quiet">{text(beside.year)}, {beside.pictures:,} pictures.{text(device)} {text(published.note())} '
+        + f'<p class="quiet">{text(beside.year)}, {beside.images:,} images.{text(device)} {text(published.note())} '
         f"{text(published.source())}.</p>"
     )
 
 
 def _chart(entries: Sequence[Entry], beside: PublishedTable | None) -> str:
-    """Ours and theirs have a front each: their machines and pictures are others."""
+    """Ours and theirs have a front each: their machines and images are others."""
     printed = [row.entry() for row in beside.rows] if beside else []
     fronts = {id(e) for e in (*pareto_front(entries), *pareto_front(printed))}
     points = [

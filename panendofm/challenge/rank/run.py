@@ -96,9 +96,9 @@ def _scored(folder: Path, task: Task) -> Scored:
         figures["recall"]["value"],
         figures["specificity"]["value"],
         fps,
-        results.get("training_pictures"),
+        results.get("training_images"),
         str(results["run"]),
-        bool(results.get("organiser")),
+        bool(results.get("organizer")),
     )
     return Scored(folder, results, entry)
 
@@ -129,7 +129,7 @@ def _check(scored: Sequence[Scored], task: Task) -> None:
 
 
 def _ranked(scored: Sequence[Scored], task: Task, reading: Reading) -> list[dict[str, Any]]:
-    """The best run of each team in order; organisers and those below a threshold are shown without a rank."""
+    """The best run of each team in order; organizers and those below a threshold are shown without a rank."""
     best = ranking.best_runs([s.entry for s in scored])
     if task == "classification":
         ordered = ranking.by_quality(best)
@@ -137,13 +137,13 @@ def _ranked(scored: Sequence[Scored], task: Task, reading: Reading) -> list[dict
     else:
         timed = [entry for entry in best if entry.fps is not None]
         ordered = ranking.by_speed_above_threshold(timed) if reading == "A" else ranking.by_quality_in_real_time(timed)
-        limit = "sensitivity or specificity below 0.85" if reading == "A" else "below 45 pictures a second"
+        limit = "sensitivity or specificity below 0.85" if reading == "A" else "below 45 images a second"
         outside = [(e, "no times" if e.fps is None else limit) for e in ranking.by_quality(best) if e not in ordered]
     by_run = {(s.entry.team, s.entry.run): s for s in scored}
     rows, place = [], 0
     for entry, why in [*((e, "") for e in ordered), *outside]:
-        if not why and entry.organiser:
-            why = "organisers' own"
+        if not why and entry.organizer:
+            why = "organizers' own"
         place += not why
         rows.append(_row(by_run[entry.team, entry.run], place if not why else None, why))
     return rows
@@ -245,7 +245,7 @@ def _paired_tests(scored: Sequence[Scored]) -> list[dict[str, Any]]:
         if weights is None:
             weights = group_weights(answers.groups, samples, seed)
         elif weights.shape[1] != len(answers.keys):
-            raise UserError(f"{item.folder / ANSWERS} has other pictures than the first; score it again.")
+            raise UserError(f"{item.folder / ANSWERS} has other images than the first; score it again.")
         names = {name: i for i, name in enumerate(sorted({*answers.truth, *answers.answer}))}
         confusions = weighted_confusions(
             np.array([names[n] for n in answers.truth]),

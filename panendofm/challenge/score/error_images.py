@@ -12,7 +12,7 @@ from panendofm.challenge.files.finding_model import Finding, Frame
 from panendofm.challenge.files.frames import FrameSet
 from panendofm.challenge.files.names import Key
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
-from panendofm.challenge.score.page import GALLERY, picture
+from panendofm.challenge.score.page import GALLERY, image
 from panendofm.imaging.images import IMAGE_SUFFIXES
 from panendofm.scoring.detection.boxes import box_iou
 
@@ -20,8 +20,8 @@ Item = tuple[bytes | None, str]
 _TRUE, _TOLD = "#2e7d32", "#c62828"
 
 
-def find_picture(folder: Path | None, file: str) -> Path | None:
-    """A file of the submission below the folder of pictures: by its path, else by its name."""
+def find_image(folder: Path | None, file: str) -> Path | None:
+    """A file of the submission below the folder of images: by its path, else by its name."""
     if folder is None:
         return None
     for candidate in (folder / file, folder / Path(file).name):
@@ -32,12 +32,12 @@ def find_picture(folder: Path | None, file: str) -> Path | None:
 
 
 def _read(folder: Path | None, file: str, boxes: list[tuple[list[float], str]] | None = None) -> bytes | None:
-    path = find_picture(folder, file)
-    return picture(path, boxes or ()) if path is not None else None
+    path = find_image(folder, file)
+    return image(path, boxes or ()) if path is not None else None
 
 
 def label_errors(truth: Truth, answers: Answers, images: Path | None) -> list[Item]:
-    """Without pictures there is nothing to look at: the captions alone say little that confusion.csv doesn't."""
+    """Without images there is nothing to look at: the captions alone say little that confusion.csv doesn't."""
     if images is None:
         return []
     wrong = np.flatnonzero((answers.label != truth.label) & (answers.label != MISSING))

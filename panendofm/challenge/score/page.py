@@ -21,15 +21,15 @@ GALLERY = 20
 _SIDE_PX = 240
 
 
-def picture(path: Path, boxes: Sequence[tuple[Sequence[float], str]] = ()) -> bytes | None:
+def image(path: Path, boxes: Sequence[tuple[Sequence[float], str]] = ()) -> bytes | None:
     """A small JPEG, with boxes drawn in; None when the file is not to be read."""
     try:
         image = open_image(path)
     except UnreadableImageError:
         return None
     draw = ImageDraw.Draw(image)
-    for (x, y, w, h), colour in boxes:
-        draw.rectangle((x, y, x + w, y + h), outline=colour, width=max(2, image.width // 160))
+    for (x, y, w, h), color in boxes:
+        draw.rectangle((x, y, x + w, y + h), outline=color, width=max(2, image.width // 160))
     image.thumbnail((_SIDE_PX, _SIDE_PX), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=85)
@@ -37,11 +37,11 @@ def picture(path: Path, boxes: Sequence[tuple[Sequence[float], str]] = ()) -> by
 
 
 def gallery(items: Sequence[tuple[bytes | None, str]]) -> str:
-    """Pictures with what is wrong with them; a frame without a picture where the file was not given."""
+    """Images with what is wrong with them; a frame without an image where the file was not given."""
     figures = []
     for content, caption in items:
-        shown_picture = pages.image(content, caption, "jpeg") if content else '<p class="quiet">no picture</p>'
-        figures.append(f"<figure>{shown_picture}<figcaption>{text(caption)}</figcaption></figure>")
+        shown_image = pages.image(content, caption, "jpeg") if content else '<p class="quiet">no image</p>'
+        figures.append(f"<figure>{shown_image}<figcaption>{text(caption)}</figcaption></figure>")
     return f'<div class="gallery">{"".join(figures)}</div>' if figures else ""
 
 
@@ -49,7 +49,7 @@ def label_page(results: dict[str, Any], errors: Sequence[tuple[bytes | None, str
     profile = results["profile"]
     body = [
         f"<h1>{text(results['team'])}, run {text(results['run'])}</h1>",
-        f'<p class="quiet">{results["n"]} pictures, {len(results["classes"])} classes; profile {text(profile)} '
+        f'<p class="quiet">{results["n"]} images, {len(results["classes"])} classes; profile {text(profile)} '
         f"({text(results['profiles'][profile]['about'])}); 95% intervals over {results['groups']['count']} "
         f"{text(results['groups']['kind'])}s.</p>",
         _warnings(results["warnings"]),
@@ -79,7 +79,7 @@ def _figures(results: dict[str, Any]) -> str:
     notes = (
         f'<p class="quiet">MCC: multi-class R_K {house["mcc_multiclass"]:.4f}; pooled {house["mcc_pooled"]:.4f} '
         f"(medico2017's); mean of the classes' {house['mcc_mean_of_classes']:.4f}. Three numbers, not one. Our macro "
-        f"means are over the classes that have test pictures; profiles put 0 for what is undefined.</p>"
+        f"means are over the classes that have test images; profiles put 0 for what is undefined.</p>"
     )
     return pages.table(["profile", *FIGURES], rows, numbers=True) + notes
 
@@ -125,8 +125,8 @@ def _classes(results: dict[str, Any]) -> str:
         recall = "not evaluable" if row["recall"] is None else f"{row['recall']:.4f}"
         low_high = f"{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""
         others = ["–" if row[k] is None else f"{row[k]:.4f}" for k in ("precision", "specificity", "f1", "mcc")]
-        rows.append([name, str(row["pictures"]), recall, low_high, *others])
-    head = ["class, worst first", "pictures", "recall", "95% (Wilson)", "precision", "specificity", "F1", "MCC"]
+        rows.append([name, str(row["images"]), recall, low_high, *others])
+    head = ["class, worst first", "images", "recall", "95% (Wilson)", "precision", "specificity", "F1", "MCC"]
     return pages.table(head, rows, numbers=True)
 
 
@@ -146,7 +146,7 @@ def _confidence(results: dict[str, Any]) -> str:
         times = ", ".join(f"{speed[k]:.2f}" for k in ("mean_ms", "median_ms", "p95_ms"))
         real = ", ".join(f"{k.removeprefix('at_')}: {'yes' if v else 'no'}" for k, v in speed["real_time"].items())
         rows += [
-            [f"pictures per second ({speed['source']})", shown(speed["fps"], 2)],
+            [f"images per second ({speed['source']})", shown(speed["fps"], 2)],
             ["milliseconds: mean, median, p95", times],
             ["real time at", real],
         ]
@@ -178,16 +178,16 @@ def finding_page(results: dict[str, Any], errors: Sequence[tuple[bytes | None, s
         sections += [_detection_class(name, row, results) for name, row in results["per_class"].items()]
     else:
         for name, row in results["per_class"].items():
-            columns = ["mean_over_pictures", "mean_over_pictures_with_a_finding"]
+            columns = ["mean_over_images", "mean_over_images_with_a_finding"]
             rows = [[k, *(shown(row[c][k]) for c in columns)] for k in row[columns[0]]]
             nothing = row["correct_nothing"]
             note = (
-                f'<p class="quiet">Pictures without a finding: {nothing["pictures_without_finding"]}, left empty: '
+                f'<p class="quiet">Images without a finding: {nothing["images_without_finding"]}, left empty: '
                 f"{nothing['left_empty']} ({shown(nothing['rate'])}). Pooled pixels: "
                 + ", ".join(f"{k} {shown(v)}" for k, v in row["pooled_pixels"].items())
                 + ".</p>"
             )
-            head = ["figure", "all pictures", "pictures with a finding"]
+            head = ["figure", "all images", "images with a finding"]
             sections.append(pages.section(name, pages.table(head, rows, True) + note))
     sections.append(_extras(results))
     sections += [pages.section("Worst misses and false alarms", gallery(errors)), _provenance(results)]
@@ -215,7 +215,7 @@ def _extras(results: dict[str, Any]) -> str:
             for name, value in results["patients"]["figures"].items()
         ]
         parts.append(pages.section("Patients", pages.table(["figure", "value"], rows, True)))
-    for name in ("centres", "by_size", "videos", "mean_iou_of_classes"):
+    for name in ("centers", "by_size", "videos", "mean_iou_of_classes"):
         if results.get(name):
             rows = [[key, _plain(value)] for key, value in results[name].items()]
             parts.append(pages.section(name.replace("_", " "), pages.table(["what", "value"], rows)))

@@ -12,7 +12,7 @@ import numpy as np
 from panendofm.challenge.files.finding_model import FindingsFile, Kind
 from panendofm.challenge.files.findings import aligned, kind_of, read_findings
 from panendofm.challenge.files.frames import classes_of, frame_set
-from panendofm.challenge.files.names import Match, picture_name, resolve
+from panendofm.challenge.files.names import Match, image_name, resolve
 from panendofm.challenge.files.submissions import (
     Answers,
     Missing,
@@ -75,8 +75,8 @@ class ScoreOptions:
     fps: float | None = None
     unseen: str | None = None
     mm_per_px: float | None = None
-    training_pictures: int | None = None
-    organiser: bool = False
+    training_images: int | None = None
+    organizer: bool = False
     bootstrap: BootstrapConfig = field(default_factory=BootstrapConfig)
 
 
@@ -102,8 +102,8 @@ def score(submission: Path, options: ScoreOptions) -> dict[str, Any]:
         "profile": profile,
         "provenance": provenance(options.truth, submission),
         "bootstrap": vars(options.bootstrap),
-        "training_pictures": options.training_pictures,
-        "organiser": options.organiser,
+        "training_images": options.training_images,
+        "organizer": options.organizer,
     }
     if kind is None:
         return _score_labels(submission, options, about)
@@ -147,36 +147,36 @@ def _label_warnings(results: dict[str, Any]) -> list[str]:
     speed = results["speed"]
     if speed and not speed["believable"]:
         warnings.append(
-            f"{speed['fps']['value']:,.0f} pictures a second is outside {BELIEVABLE_FPS[0]:g} to "
+            f"{speed['fps']['value']:,.0f} images a second is outside {BELIEVABLE_FPS[0]:g} to "
             f"{BELIEVABLE_FPS[1]:,.0f}: are the times in the unit that was named?"
         )
     if results["missing_counted_as_wrong"]:
-        warnings.append(f"{results['missing_counted_as_wrong']} pictures have no answer and count as wrong.")
+        warnings.append(f"{results['missing_counted_as_wrong']} images have no answer and count as wrong.")
     measured = results.get("measured")
     if measured and measured["flagged"]:
         warnings.append(measured["flagged"])
     absent = [name for name, row in results["per_class"].items() if not row["evaluable"]]
     if absent:
-        warnings.append(f"not evaluable, no test pictures: {', '.join(absent)}.")
+        warnings.append(f"not evaluable, no test images: {', '.join(absent)}.")
     return warnings
 
 
 def _without(truth: Truth, answers: Answers, listed: Path) -> dict[str, Any]:
-    """The score without pictures that have a twin in training."""
+    """The score without images that have a twin in training."""
     lines = [line.strip() for line in read_utf8(listed).splitlines() if line.strip()]
     names = {name: None for name, _ in truth.keys}
     left_out = set()
     for number, line in enumerate(lines, 1):
-        name = resolve(picture_name(line, truth.match), names, truth.match)
+        name = resolve(image_name(line, truth.match), names, truth.match)
         if name is None:
             raise UserError(f"{listed}, line {number}: {line} is not in the truth {truth.path}; remove it.")
         left_out.add(name)
     keep = np.array([name not in left_out for name, _ in truth.keys])
     if not keep.any():
-        raise UserError(f"{listed} lists every picture of the truth; nothing is left to score.")
+        raise UserError(f"{listed} lists every image of the truth; nothing is left to score.")
     confusion = confusion_of(truth, answers, keep[None].astype(np.float64))[0]
     return {
-        "pictures": int(keep.sum()),
+        "images": int(keep.sum()),
         "left_out": int((~keep).sum()),
         "right": float((answers.label == truth.label)[keep].mean()),
         "mcc": float(square_mcc(confusion)),
@@ -187,10 +187,10 @@ def _say_labels(results: dict[str, Any], options: ScoreOptions) -> None:
     figures = results["profiles"][results["profile"]]["figures"]
     rows = [[name, shown(figures[name])] for name in FIGURES if options.figure in (None, name)]
     if results["speed"] and options.figure in (None, "fps"):
-        rows.append(["pictures/s", shown(results["speed"]["fps"], 2)])
+        rows.append(["images/s", shown(results["speed"]["fps"], 2)])
     groups = results["groups"]
     table(
-        f"{results['team']}, run {results['run']}: {results['n']} pictures, profile {results['profile']}, "
+        f"{results['team']}, run {results['run']}: {results['n']} images, profile {results['profile']}, "
         f"95% intervals over {groups['count']} {groups['kind']}s",
         ["figure", "value"],
         rows,
@@ -199,7 +199,7 @@ def _say_labels(results: dict[str, Any], options: ScoreOptions) -> None:
     say(f"worst classes by recall: {', '.join(f'{n} {r:.3f}' for r, n in worst)}")
     without = results.get("without_listed")
     if without:
-        say(f"without {without['left_out']} listed pictures: MCC {without['mcc']:.4f}, right {without['right']:.4f}")
+        say(f"without {without['left_out']} listed images: MCC {without['mcc']:.4f}, right {without['right']:.4f}")
     for warning in results["warnings"]:
         warn(warning)
     say(f"results: {options.out / 'index.html'}, results.json, summary.csv, classes.csv, confusion.csv")
@@ -212,9 +212,9 @@ def _score_findings(
     prediction = read_findings(submission, "prediction", kind, options.separator, options.match)
     classes, frames = classes_of(truth, options.classes), frame_set(truth)
     answers = aligned(truth, prediction, options.match, classes)
-    if options.unseen is not None and options.unseen not in frames.centres:
+    if options.unseen is not None and options.unseen not in frames.centers:
         raise UserError(
-            f"--unseen {options.unseen}: the truth has no such centre; {nearest(options.unseen, frames.centres)}"
+            f"--unseen {options.unseen}: the truth has no such center; {nearest(options.unseen, frames.centers)}"
         )
     if kind == "detection":
         found = score_boxes(
@@ -247,7 +247,7 @@ def _say_findings(results: dict[str, Any], options: ScoreOptions, truth: Finding
         rows = [[name, shown(value)] for name, value in results["profiles"][results["profile"]]["figures"].items()]
     else:
         for name, row in results["per_class"].items():
-            rows += [[f"{name}: {k}", shown(v)] for k, v in row["mean_over_pictures"].items()]
+            rows += [[f"{name}: {k}", shown(v)] for k, v in row["mean_over_images"].items()]
             rows.append([f"{name}: correct «nothing»", shown(row["correct_nothing"]["rate"])])
     groups = results["groups"]
     table(

@@ -1,4 +1,4 @@
-"""Bootstrap over groups: intervals of one model's figures, and paired tests between models."""
+"""Bootstrap over groups: intervals of one model's metrics, and paired tests between models."""
 
 from __future__ import annotations
 

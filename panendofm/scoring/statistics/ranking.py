@@ -25,9 +25,9 @@ class Entry:
     recall: float | None = None
     specificity: float | None = None
     fps: float | None = None
-    training_pictures: int | None = None
+    training_images: int | None = None
     run: str = ""
-    organiser: bool = False
+    organizer: bool = False
 
     @property
     def _fps(self) -> float:
@@ -40,14 +40,14 @@ def four_digits(value: float) -> int:
 
 
 def by_quality(entries: Sequence[Entry]) -> list[Entry]:
-    """Highest MCC first; equal at four digits: the faster, then the one with fewer training pictures."""
+    """Highest MCC first; equal at four digits: the faster, then the one with fewer training images."""
     fewest = float("inf")
     return sorted(
         entries,
         key=lambda e: (
             -four_digits(e.mcc),
             -e._fps,
-            e.training_pictures if e.training_pictures is not None else fewest,
+            e.training_images if e.training_images is not None else fewest,
         ),
     )
 

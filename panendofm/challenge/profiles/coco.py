@@ -1,0 +1,22 @@
+"""COCO's average precision."""
+
+from __future__ import annotations
+
+from panendofm.challenge.profile import BoxProfile, MatchedBoxes, Metrics
+from panendofm.scoring.detection.average_precision import COCO
+
+
+def coco_metrics(boxes: MatchedBoxes) -> Metrics:
+    return {"map": boxes.mean_ap(), "map_50": boxes.mean_ap(0.5), "map_75": boxes.mean_ap(0.75)}
+
+
+PROFILES = (
+    BoxProfile(
+        "coco",
+        "COCO: 101 recalls, IoU .50:.05:.95",
+        COCO,
+        coco_metrics,
+        ranking=("map", "map_50", "map_75"),
+        default=True,
+    ),
+)
