@@ -40,7 +40,19 @@ from .regions import (
     save_regions,
 )
 from .samples import Sample, custom_samples, group_numbers, samples_of
-from .split import SPLITS, TEST, TRAIN, VALIDATION, Split, load_split, make_split, save_split, split_path
+from .split import (
+    SPLITS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Split,
+    SplitReport,
+    load_or_make_split,
+    load_split,
+    make_split,
+    save_split,
+    split_path,
+)
 from .taxonomy import AMBIGUOUS, Label, Taxonomy, load_taxonomy
 
 __all__ = [
@@ -72,6 +84,7 @@ __all__ = [
     "Sample",
     "Split",
     "SplitConfig",
+    "SplitReport",
     "Taxonomy",
     "alike_conflicts",
     "box_file",
@@ -90,6 +103,7 @@ __all__ = [
     "load_atlas",
     "load_mappings",
     "load_or_make_gallery_split",
+    "load_or_make_split",
     "load_split",
     "load_taxonomy",
     "make_split",

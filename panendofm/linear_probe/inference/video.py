@@ -17,15 +17,15 @@ from panendofm.runtime.errors import UserError
 class VideoFrame:
     number: int  # in the video
     seconds: float
-    picture: Image.Image
+    image: Image.Image
 
 
 def frames_at(path: Path, fps: float) -> Iterator[VideoFrame]:
-    """The first frame at or after each 1/fps seconds; of a folder, its pictures in order, taken as `fps` a second."""
+    """The first frame at or after each 1/fps seconds; of a folder, its images in order, taken as `fps` a second."""
     if path.is_dir():
         files = sorted(p for p in path.iterdir() if is_image(p))
         if not files:
-            raise UserError(f"{path}: there are no pictures in this folder; name a video or a folder of frames.")
+            raise UserError(f"{path}: there are no images in this folder; name a video or a folder of frames.")
         yield from (VideoFrame(i, i / fps, open_image(file)) for i, file in enumerate(files))
         return
     if not path.is_file():
