@@ -51,7 +51,7 @@ def recentered(
     if preprocessing.crop_px % model.config.patch_px:
         raise UserError(
             f"pictures of {preprocessing.crop_px} pixels do not divide into patches of {model.config.patch_px}; name a "
-            "multiple by --crop-px."
+            "multiple by crop_px."
         )
     features = extract_features(model, images, preprocessing, batch_size, device, label="recenter").double()  # [N, D]
     mean = features.mean(dim=0)  # [D]

@@ -21,6 +21,7 @@ from eval_knn.__main__ import STAGE
 from eval_knn.search.groups import Groups
 from eval_knn.search.vote import class_scores
 from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.backbone.command_config import ExportConfig
 from panendofm.records.documents import as_document
 from panendofm.runtime.command_line import run_stage
 from panendofm.runtime.errors import UserError
@@ -152,7 +153,7 @@ def test_identical_figures_for_identical_weights(
 
     words = [str(weights_file), str(outcome / "run" / "checkpoints" / "step_0000007")]
     for kind in ("hub", "timm", "transformers"):
-        export_release(weights_file, tmp_path / f"release-{kind}", formats=(kind,))
+        export_release(weights_file, ExportConfig(str(tmp_path / f"release-{kind}"), formats=[kind]))
         words.append(str(tmp_path / f"release-{kind}"))
     documents = []
     for number, word in enumerate(words):

@@ -39,6 +39,7 @@ from panendofm.atlas.mapping import load_mapping
 from panendofm.atlas.regions import _listed
 from panendofm.atlas.taxonomy import load_taxonomy, parse_taxonomy
 from panendofm.backbone import load_backbone, vit_config
+from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.networks import find_network
 from panendofm.backbone.release import export_release, verify_release
 from panendofm.challenge.files.annotations import COLUMNS, read_log
@@ -84,7 +85,7 @@ def _weights(path: Path) -> Any:
 def _release(folder: Path) -> None:
     source = folder.parent / "source.pth"
     torch.save(_small().state_dict(), source)
-    export_release(source, folder, ("hub",), name="r")
+    export_release(source, ExportConfig(str(folder), formats=["hub"], name="r"))
 
 
 def _loaded_release(folder: Path) -> Any:

@@ -39,7 +39,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[DenseBenchmark, 
     folder = tmp_path_factory.mktemp("dense")
     data = write_set(folder / "blobs", 36)
     out = folder / "out"
-    config = DenseConfig(data=[str(data)], out=str(out), fit=FIT, bootstrap_replicates=200)
+    config = DenseConfig(data=[str(data)], out=str(out), fit=FIT, bootstrap=BootstrapConfig(replicates=200))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense_run, "find_networks", lambda words: [oracle()])
         benchmark = run_dense(["oracle"], config)
@@ -50,24 +50,22 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[DenseBenchmark, 
 def test_an_oracle_maps_back_exactly_at_odd_sizes(finished: tuple[DenseBenchmark, Path]) -> None:
     benchmark, out = finished
     (outcome,) = benchmark.outcomes
-    segmentation = outcome.figures["blobs"].values["segmentation"]
-    assert segmentation["iou"]["value"] >= 0.95
-    with_finding = [r for r in outcome.pictures["blobs"] if r.has_finding]
-    assert (
-        len({ODD_SIZES.index((p.width, p.height)) for r in with_finding for p in [benchmark.plan.pictures[r.row]]}) > 2
-    )
+    segmentation = outcome.results.tests["blobs"].segmentation
+    assert segmentation is not None and segmentation.iou.value is not None and segmentation.iou.value >= 0.95
+    with_finding = [r for r in outcome.images["blobs"] if r.has_finding]
+    assert len({ODD_SIZES.index((p.width, p.height)) for r in with_finding for p in [benchmark.plan.images[r.row]]}) > 2
     assert min(r.iou for r in with_finding if r.iou is not None) >= 0.93
-    assert segmentation["per_class"]["polyp"]["left_empty"] == 1.0
-    detection = outcome.figures["blobs"].values["detection"]
-    assert detection[COMPONENTS]["map_50"]["value"] == pytest.approx(1.0)
-    assert detection[COMPONENTS]["map"]["value"] > 0.9
+    assert segmentation.per_class["polyp"].left_empty == 1.0
+    detection = outcome.results.tests["blobs"].detection[COMPONENTS]
+    assert detection.map_50.value == pytest.approx(1.0)
+    assert detection.map.value is not None and detection.map.value > 0.9
     assert (out / "index.html").read_text().count("data:image/jpeg") >= 6
 
 
 def test_challenge_score_gives_the_same_figures(finished: tuple[DenseBenchmark, Path], tmp_path: Path) -> None:
     benchmark, out = finished
     (outcome,) = benchmark.outcomes
-    values = outcome.figures["blobs"].values
+    values = as_document(outcome.results.tests["blobs"])
     for name in ("masks", "detections"):
         command = [
             *(sys.executable, "-m", "panendofm.challenge", "score", str(out / f"predictions/oracle/blobs/{name}.csv")),
@@ -81,7 +79,7 @@ def test_challenge_score_gives_the_same_figures(finished: tuple[DenseBenchmark, 
         for figure in ("iou", "dice", "hausdorff_95"):
             assert theirs[mean][figure] == pytest.approx(own[mean][figure])
     found = json.loads((tmp_path / "detections" / "results.json").read_text())["profiles"]["coco"]["figures"]
-    assert found["map_50"] == pytest.approx(values["detection"][outcome.heads.detect_with]["map_50"], abs=1e-6)
+    assert found["map_50"] == pytest.approx(values["detection"][outcome.results.detect_with]["map_50"], abs=1e-6)
 
 
 def test_stored_heads_answer_as_trained_ones(finished: tuple[DenseBenchmark, Path]) -> None:
@@ -90,8 +88,8 @@ def test_stored_heads_answer_as_trained_ones(finished: tuple[DenseBenchmark, Pat
     (outcome,) = benchmark.outcomes
     maker = MapMaker(oracle(), 384, torch.device("cpu"))
     assert maker.layout == stored.layout
-    result = next(r for r in outcome.pictures["blobs"] if r.has_finding)
-    picture = benchmark.plan.pictures[result.row]
+    result = next(r for r in outcome.images["blobs"] if r.has_finding)
+    picture = benchmark.plan.images[result.row]
     image = open_image(picture.path)
     told = predict_picture(stored.heads, maps_of_image(maker, image), stored.layout.grid, image.height, image.width)
     written = out / "predictions" / "oracle" / "blobs" / "masks" / picture.name
@@ -109,7 +107,7 @@ def test_every_head_learns_and_survives_its_file(
     monkeypatch.setattr(dense_run, "find_networks", lambda words: [oracle()])
     (outcome,) = run_dense(["oracle"], config).outcomes
     assert outcome.heads.kind == kind and outcome.heads.detect_with == COMPONENTS
-    assert outcome.figures["blobs"].values["segmentation"]["iou"]["value"] > 0.8
+    assert outcome.results.tests["blobs"].segmentation.iou.value > 0.8
     stored = load_dense_head(tmp_path / "heads" / "oracle" / "dense.safetensors")
     x = torch.rand(2, stored.layout.grid[0] * stored.layout.grid[1], 1)
     again = stored.heads.segmentation.logits(x, stored.layout.grid)
@@ -171,7 +169,7 @@ def test_suppression_keeps_one_box_of_a_heap() -> None:
 
 def test_predictions_have_a_row_for_every_picture(finished: tuple[DenseBenchmark, Path]) -> None:
     benchmark, out = finished
-    names = {benchmark.plan.pictures[row].name for row in benchmark.plan.folds[0].tests["blobs"].tolist()}
+    names = {benchmark.plan.images[row].name for row in benchmark.plan.folds[0].tests["blobs"].tolist()}
     for side in ("truth/blobs", "predictions/oracle/blobs"):
         for file in ("masks.csv", "detections.csv"):
             with (out / side / file).open(newline="") as stream:
@@ -183,9 +181,9 @@ def test_nothing_is_chosen_on_the_test_side(tmp_path: Path) -> None:
     data = write_set(tmp_path / "blobs", 24)
     plan = make_plan(DenseConfig(data=[str(data)]))
     (fold,) = plan.folds
-    maps = feature_maps(find_networks(["pixels"]), plan.pictures, tmp_path / "maps", 128, 16, torch.device("cpu"))
+    maps = feature_maps(find_networks(["pixels"]), plan.images, tmp_path / "maps", 128, 16, torch.device("cpu"))
     config = DenseConfig(fit=FitConfig(strengths=[1e-4, 1e-2]))
-    truths = [read_truth(picture, ("polyp",)) for picture in plan.pictures]
+    truths = [read_truth(picture, ("polyp",)) for picture in plan.images]
     heads, tried, centre = train_heads(maps["pixels"], fold, truths, config)
     values = np.array(maps["pixels"].values)
     for row in next(iter(fold.tests.values())).tolist():

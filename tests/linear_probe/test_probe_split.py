@@ -135,8 +135,8 @@ def _crossing(samples: list[Sample], sides: np.ndarray) -> int:
 
 def test_real_images_are_read_without_unmapped_labels_and_split_by_content(real_images: Path) -> None:
     atlas = build_atlas([str(real_images)], NEAR_DUPLICATE_BITS)
-    assert atlas.info["unmapped"] == {} and atlas.info["unreadable"] == []
-    assert set(atlas.info["absent"]) == set(load_mappings()) - {"hyperkvasir", "kvasir"}
+    assert atlas.info.unmapped == {} and atlas.info.unreadable == []
+    assert set(atlas.info.absent) == set(load_mappings()) - {"hyperkvasir", "kvasir"}
     samples = samples_of(atlas.rows)
     assert sum(row.dataset == "hyperkvasir" for row in atlas.rows) == 200
     # The two folders share pictures: a content is one sample, however many files hold it.
@@ -148,7 +148,7 @@ def test_real_images_are_read_without_unmapped_labels_and_split_by_content(real_
 
 def test_planted_copies_across_datasets_of_the_synthetic_corpus_stay_together(synthetic_corpus: Path) -> None:
     atlas = build_atlas([str(synthetic_corpus)], NEAR_DUPLICATE_BITS)
-    assert {"kvasir", "ers"} <= set(atlas.info["datasets"])
+    assert {"kvasir", "ers"} <= set(atlas.info.datasets)
     samples = samples_of(atlas.rows)
     split = make_split(samples, SplitConfig())
     assert _crossing(samples, split.sides) == 0

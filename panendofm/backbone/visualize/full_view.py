@@ -1,4 +1,4 @@
-"""`show --whole`: PCA and similarity of feature maps at the full resolution of each picture, nothing cut off.
+"""`show whole=true`: PCA and similarity of feature maps at the full resolution of each picture, nothing cut off.
 
 The picture is squashed to a square for the network and its map is stretched back over the picture. A larger
 `side_px` gives a finer map, where the network takes other sizes than its own.
@@ -37,7 +37,7 @@ def whole_map(network: Network, module: nn.Module, image: Image.Image, side_px: 
     except (RuntimeError, AssertionError, ValueError, UserError) as error:
         own = network.preprocessing.crop_px
         raise UserError(
-            f"--side-px {side_px}: {network.name} can't take that side; try {own} or a multiple of its patch."
+            f"side_px={side_px}: {network.name} can't take that side; try {own} or a multiple of its patch."
         ) from error
     return maps[-1][0]
 
@@ -72,7 +72,7 @@ def show_whole(
         if point is not None:
             x, y = point
             if not (0 <= x < image.width and 0 <= y < image.height):
-                raise UserError(f"--point {x:g},{y:g} lies outside a picture of {image.width} × {image.height} pixels.")
+                raise UserError(f"point=[{x:g},{y:g}] lies outside an image of {image.width} × {image.height} pixels.")
             alike = similarity(feature_map, x / image.width, y / image.height).numpy()
             parts.append(_heat(np.clip(alike, 0, 1), image, (round(x), round(y))))
         rows.append(_joined(parts, axis=1))
