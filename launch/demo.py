@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from launch.steps import Lanes, Step, run_parts
+from panendofm.challenge import read_ranking
 from panendofm.records.probe import ProbeFolder
 from panendofm.records.release import ReleaseFolder
 from panendofm.records.run import RunFolder, step_name
@@ -137,24 +138,15 @@ def _challenge(folder: Path) -> list[Step]:
             Step(
                 f"score {name}",
                 (
-                    *(
-                        "panendofm",
-                        "challenge",
-                        "score",
-                        str(answers),
-                        "--truth",
-                        str(truth),
-                        "--profile",
-                        "medico2017",
-                    ),
-                    *("--team", name, "--images", str(labelled), "--out", str(place / name)),
+                    *("panendofm", "challenge", "score", str(answers), f"truth={truth}", "profile=medico2017"),
+                    *(f"team={name}", f"images={labelled}", f"out={place / name}"),
                 ),
                 place / name / "index.html",
             ),
         ]
     ranked = (
         *("panendofm", "challenge", "rank", str(place / release.name), str(place / "pixels")),
-        *("--published", "medico2017_efficiency", "--out", str(place / "ranking")),
+        *("published=medico2017_efficiency", f"out={place / 'ranking'}"),
     )
     return [*steps, Step("rank the two", ranked, place / "ranking" / "index.html")]
 
@@ -188,7 +180,7 @@ def _answered(folder: Path) -> list[Step]:
                 "panendofm",
                 "vqa",
                 "build",
-                _config("panendofm/vqa/gi_synthetic.yaml"),
+                _config("vqa/gi_synthetic.yaml"),
                 *truth,
                 "weights=pixels",
                 f"out={bench}",
@@ -282,10 +274,10 @@ def _say_dense(place: Path) -> None:
 
 
 def _say_challenge(place: Path) -> None:
-    for row in read_json(place / "ranking" / "ranking.json")["rows"]:
-        say(f"challenge: rank {row['rank']}, {row['team']}, MCC {row['mcc']:.3f} at {row['fps']:.0f} pictures/s")
     from panendofm.linear_probe import read_video_report
 
+    for row in read_ranking(place / "ranking").rows:
+        say(f"challenge: rank {row.rank}, {row.team}, MCC {row.metrics['mcc'].value:.3f} at {row.fps:.0f} images/s")
     found = read_video_report(place / "report" / "report.json").against_truth
     if found is not None:
         say(f"video report: {found.events_found} of {found.events} events found (temporal IoU ≥ 0.5)")

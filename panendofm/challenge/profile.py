@@ -1,7 +1,10 @@
 """What a challenge is here: a declaration. Each file of `profiles/` declares one, as its tuple PROFILES.
 
     PROFILES = (
-        MaskProfile("gastro2027", "mean Dice, a correct «nothing» is 0", EmptyRules(correct_nothing=0), _mean_dice),
+        MaskProfile(
+            name="gastro2027", about="mean Dice, a correct «nothing» is 0",
+            empties=EmptyRules(correct_nothing=0), score=lambda means: means["dice"],
+        ),
     )
 
 Files, scores, pages and rankings know a profile by this declaration alone; nobody asks for its name. Metrics are
@@ -12,107 +15,75 @@ that works row by row gives the value and its confidence interval.
 from __future__ import annotations
 
 import pkgutil
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, TypeVar
 
+from panendofm.challenge.files.finding_model import TaskKind
+from panendofm.challenge.matched_boxes import MatchedBoxes
 from panendofm.challenge.published import PublishedTable
 from panendofm.runtime.errors import UserError
-from panendofm.scoring.classification.averages import one_against_rest, summed
-from panendofm.scoring.classification.rates import Counts, Floats
+from panendofm.scoring.classification.rates import Floats
 from panendofm.scoring.detection.average_precision import BoxRules
 from panendofm.scoring.masks import EmptyRules
 
-Kind = Literal["classification", "detection", "segmentation"]
 Metrics = dict[str, Floats]  # each [1 + R]: the whole test set, then the replicates
 
 
-class MatchedBoxes(ABC):
-    """What a profile of boxes computes its metrics from: detections matched to true boxes by its rules."""
-
-    @abstractmethod
-    def mean_ap(self, *thresholds: float) -> Floats:
-        """Mean over classes with true boxes, and over these IoU thresholds (all of the rules without any)."""
-
-    @abstractmethod
-    def mean_ap_of_areas(self, above: float, up_to: float) -> Floats:
-        """The same for boxes of these areas in square pixels."""
-
-    @abstractmethod
-    def mean_iou(self) -> Floats:
-        """Mean overlap of all detections at all thresholds, false ones as 0."""
-
-    @abstractmethod
-    def mean_iou_of_true_positives(self, threshold: float) -> Floats:
-        """Of those that found a box; without replicates."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Profile:
+    kind: ClassVar[TaskKind]
     name: str
     about: str
-    kind: ClassVar[Kind]
+    ranking: tuple[str, ...]  # the metrics of a ranking; the first decides
+    template: str  # of the page of a scored submission
+    published: tuple[PublishedTable, ...] = ()
+    default: bool = False  # counts when nobody names a profile
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LabelProfile(Profile):
     """One label an image."""
 
-    kind: ClassVar[Kind] = "classification"
+    kind: ClassVar[TaskKind] = "classification"
     metrics: Callable[[Floats], Metrics]  # of confusion matrices [1 + R, C, C]
     counts_are_means: bool = False  # printed counts are means over classes, else sums
-    ranking: tuple[str, ...] = ("mcc", "recall", "specificity")  # metrics of a ranking; the first decides
-    published: tuple[PublishedTable, ...] = ()
+    ranking: tuple[str, ...] = ("mcc", "recall", "specificity")
     template: str = "labels.html"
-    default: bool = False  # which one counts when nobody names a profile
-
-    def counts(self, confusion: Floats) -> Counts:
-        counts = summed(one_against_rest(confusion))
-        if not self.counts_are_means:
-            return counts
-        classes = confusion.shape[-2]
-        return Counts(*(part / classes for part in (counts.tp, counts.fp, counts.fn, counts.tn)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BoxProfile(Profile):
     """Boxes in images or in the frames of videos."""
 
-    kind: ClassVar[Kind] = "detection"
+    kind: ClassVar[TaskKind] = "detection"
     rules: BoxRules
     metrics: Callable[[MatchedBoxes], Metrics]
-    ranking: tuple[str, ...]
-    published: tuple[PublishedTable, ...] = ()
     template: str = "boxes.html"
-    default: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MaskProfile(Profile):
     """Masks. `score` makes the number that ranks from the means over images (dice, iou, hausdorff …) of a class."""
 
-    kind: ClassVar[Kind] = "segmentation"
+    kind: ClassVar[TaskKind] = "segmentation"
     empties: EmptyRules
     score: Callable[[Metrics], Floats]
     ranking: tuple[str, ...] = ("score",)
-    published: tuple[PublishedTable, ...] = ()
     template: str = "masks.html"
-    default: bool = False
 
 
-AnyProfile = LabelProfile | BoxProfile | MaskProfile
-P = TypeVar("P", LabelProfile, BoxProfile, MaskProfile)
+P = TypeVar("P", bound=Profile)
 
 
 @cache
-def registered_profiles() -> dict[tuple[Kind, str], AnyProfile]:
+def registered_profiles() -> dict[tuple[TaskKind, str], Profile]:
     """By kind and name: one challenge may have labels and masks. A caller may add to them."""
-    from panendofm.challenge import profiles
+    from panendofm.challenge import profiles  # its files import this one
 
-    found: dict[tuple[Kind, str], AnyProfile] = {}
+    found: dict[tuple[TaskKind, str], Profile] = {}
     for module in pkgutil.iter_modules(profiles.__path__):
         for profile in import_module(f"{profiles.__name__}.{module.name}").PROFILES:
             found[profile.kind, profile.name] = profile
@@ -120,7 +91,7 @@ def registered_profiles() -> dict[tuple[Kind, str], AnyProfile]:
 
 
 def profiles_of(kind: type[P]) -> dict[str, P]:
-    return {name: profile for (_, name), profile in registered_profiles().items() if isinstance(profile, kind)}
+    return {profile.name: profile for profile in registered_profiles().values() if isinstance(profile, kind)}
 
 
 def find_profile(kind: type[P], name: str | None) -> P:

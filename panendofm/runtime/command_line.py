@@ -17,6 +17,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from panendofm.runtime.config import config_to_yaml, keys_of, load_config
@@ -113,7 +114,13 @@ def _summaries(commands: Sequence[Command]) -> list[str]:
 
 
 class _Parser(argparse.ArgumentParser):
+    keys: frozenset[str] = frozenset()
+
     def error(self, message: str) -> NoReturn:
+        for option, value in re.findall(r"--([\w.-]+)=?(\S*)", message):
+            key = option.replace("-", "_")
+            if key in self.keys:  # most programs write `--out DIR`
+                raise UserError(f"{self.prog}: write {key}={value or 'VALUE'} instead of --{option}.")
         raise UserError(f"{self.prog}: {message}; '{self.prog} --help' lists what it takes.")
 
 
@@ -127,18 +134,17 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.keys = frozenset(key.name for key in keys_of(schema)) if schema is not None else frozenset()
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     if command.options is not None:
         command.options(parser)
-    if schema is not None:
-        _refuse_keys_as_options(program, schema, words)
     arguments = parser.parse_intermixed_args(words)
     rest: list[str] = arguments.words
     del arguments.words
     config: Any = None
     if schema is not None:
         overrides = [word for word in rest if _OVERRIDE.match(word)]
-        files = [word for word in rest if word.endswith((".yaml", ".yml")) and word not in overrides]
+        files = [word for word in rest if _names_a_config(word) and word not in overrides]
         if len(files) > 1:
             raise UserError(f"{program}: two configs were given ({files[0]} and {files[1]}); name one.")
         rest = [word for word in rest if word not in overrides and word not in files]
@@ -151,14 +157,9 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
     return command.handler()(arguments, config)
 
 
-def _refuse_keys_as_options(program: str, schema: type, words: list[str]) -> None:
-    """Most programs write `--out DIR`; say how it is written here."""
-    keys = {key.name for key in keys_of(schema)}
-    for word in words:
-        name, _, value = word.removeprefix("--").partition("=")
-        key = name.replace("-", "_")
-        if word.startswith("--") and key in keys:
-            raise UserError(f"{program}: write {key}={value or 'VALUE'} instead of {word}.")
+def _names_a_config(word: str) -> bool:
+    """A whole command line as one argument, such as `challenge time` takes, may end in the name of a YAML file, too."""
+    return word.endswith((".yaml", ".yml")) and (" " not in word or Path(word).is_file())
 
 
 def _usage(program: str, command: Command) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from panendofm.challenge.files.names import Key, image_name
 from panendofm.challenge.files.text_table import Row, Table, nearest, number, read_table, whole_number
-from panendofm.challenge.score.results import exact
-from panendofm.runtime.csv_files import csv_text
+from panendofm.runtime.csv_files import csv_text, exact
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_text
 
@@ -63,9 +61,6 @@ class Log:
 
     def fail(self, act: Act, what: str) -> UserError:
         return UserError(f"{self.path}, line {act.line}: {what}")
-
-    def sha256(self) -> str:
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
 
 def read_log(path: Path) -> Log:

@@ -11,6 +11,7 @@ from panendofm.challenge.files.names import Key
 from panendofm.runtime.errors import UserError
 
 Kind = Literal["detection", "segmentation"]
+TaskKind = Literal["classification", "detection", "segmentation"]
 Role = Literal["truth", "prediction"]
 Box = tuple[float, float, float, float]
 

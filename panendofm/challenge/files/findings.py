@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, check_box
+from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, TaskKind, check_box
 from panendofm.challenge.files.findings_json import json_task_type, read_json_findings
 from panendofm.challenge.files.names import Key, Match, image_name, resolve, some
 from panendofm.challenge.files.text_table import (
@@ -27,16 +27,16 @@ PLACES: dict[Kind, tuple[str, ...]] = {"detection": ("x", "y", "w", "h"), "segme
 OF_TRUTH = ("group", "patient", "center", "object", "histology", "width", "height")
 
 
-def kind_of(path: Path, separator: str = ",") -> Kind | None:
-    """Boxes, masks, or None for labels: by the header, or by what a JSON file says of its task."""
+def kind_of(path: Path, separator: str = ",") -> TaskKind:
+    """Boxes, masks or labels: by the header, or by what a JSON file says of its task."""
     if path.suffix.lower() == ".json":
-        kind = json_task_type(path)
-        return kind if kind in ("detection", "segmentation") else None
+        said = json_task_type(path)
+        return next((kind for kind in PLACES if kind == said), "classification")
     with_header = read_table(path, separator, ("file",), _EVERYTHING).header or ()
     for kind, names in PLACES.items():
         if any(name in with_header for name in names):
             return kind
-    return None
+    return "classification"
 
 
 _EVERYTHING = (*COMMON, *PLACES["detection"], *PLACES["segmentation"], *OF_TRUTH, "label", "time_s", "split")

@@ -1,15 +1,17 @@
-"""Frames of a truth by number: groups for intervals, centers, patients, videos."""
+"""Boxes or masks of two sides, checked against each other, and the truth's frames by number."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.challenge.files.finding_model import FindingsFile, Frame
-from panendofm.challenge.files.names import Key
+from panendofm.challenge.files.finding_model import FindingsFile, Frame, Kind
+from panendofm.challenge.files.findings import aligned, read_findings
+from panendofm.challenge.files.names import Key, Match
 from panendofm.runtime.errors import UserError
 
 
@@ -58,3 +60,30 @@ def classes_of(truth: FindingsFile, given: Sequence[str]) -> tuple[str, ...]:
         if name not in given:
             raise UserError(f"{truth.path}: the category '{name}' is not among classes=[…]; add it there.")
     return tuple(given)
+
+
+@dataclass(frozen=True)
+class FindingPair:
+    """A truth and a prediction about the same frames and classes."""
+
+    truth: FindingsFile
+    prediction: FindingsFile
+    frames: FrameSet
+    told: tuple[Frame, ...]  # the prediction's frames in the order of the truth's
+    classes: tuple[str, ...]
+
+
+def read_pair(
+    truth_path: Path,
+    prediction_path: Path,
+    kind: Kind,
+    separator: str = ",",
+    match: Match = "stem",
+    classes: Sequence[str] = (),
+) -> FindingPair:
+    truth = read_findings(truth_path, "truth", kind, separator, match)
+    prediction = read_findings(prediction_path, "prediction", kind, separator, match)
+    every = classes_of(truth, classes)
+    frames = frame_set(truth)
+    answers = aligned(truth, prediction, match, every)
+    return FindingPair(truth, prediction, frames, tuple(answers[key] for key in frames.keys), every)

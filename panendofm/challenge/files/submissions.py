@@ -92,9 +92,7 @@ def read_truth(path: Path, separator: str = ",", match: Match = "stem", classes:
 def _classes(path: Path, names: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
     found = sorted(set(names))
     if len(found) < 2:
-        raise UserError(
-            f"{path} holds one class only ({found[0]}): nothing can be told apart; add images of another."
-        )
+        raise UserError(f"{path} holds one class only ({found[0]}): nothing can be told apart; add images of another.")
     if not given:
         return tuple(found)
     unknown = [name for name in found if name not in given]
@@ -180,9 +178,7 @@ def _with_header(table: Table, time_unit: TimeUnit | None) -> tuple[Table, TimeU
                 first, f"a submission has file,label,confidence[,time], here are {wide} columns; write these."
             )
         if wide == 4 and time_unit is None:
-            raise table.fail(
-                first, "there is a time without a unit; set time_unit=ms or time_unit=s, or add a header."
-            )
+            raise table.fail(first, "there is a time without a unit; set time_unit=ms or time_unit=s, or add a header.")
         names = ("file", "category", "confidence", f"time_{time_unit}")[:wide]
         return Table(table.path, names, table.rows), time_unit if wide == 4 else None
     for name in ("confidence", "category" if "label" not in table.header else "label"):

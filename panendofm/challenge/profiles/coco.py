@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from panendofm.challenge.profile import BoxProfile, MatchedBoxes, Metrics
+from panendofm.challenge.matched_boxes import MatchedBoxes
+from panendofm.challenge.profile import BoxProfile, Metrics
 from panendofm.scoring.detection.average_precision import COCO
 
 
@@ -12,10 +13,10 @@ def coco_metrics(boxes: MatchedBoxes) -> Metrics:
 
 PROFILES = (
     BoxProfile(
-        "coco",
-        "COCO: 101 recalls, IoU .50:.05:.95",
-        COCO,
-        coco_metrics,
+        name="coco",
+        about="COCO: 101 recalls, IoU .50:.05:.95",
+        rules=COCO,
+        metrics=coco_metrics,
         ranking=("map", "map_50", "map_75"),
         default=True,
     ),

@@ -12,5 +12,10 @@ def _score(means: Metrics) -> Floats:
 
 
 PROFILES = (
-    MaskProfile("ead2019", "0.75 of the mean of Dice and IoU, 0.25 of F2; empties by our rule", EmptyRules(), _score),
+    MaskProfile(
+        name="ead2019",
+        about="0.75 of the mean of Dice and IoU, 0.25 of F2; empties by our rule",
+        empties=EmptyRules(),
+        score=_score,
+    ),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from panendofm.challenge.profile import BoxProfile, MaskProfile, MatchedBoxes, Metrics
+from panendofm.challenge.matched_boxes import MatchedBoxes
+from panendofm.challenge.profile import BoxProfile, MaskProfile, Metrics
 from panendofm.challenge.profiles.coco import coco_metrics
 from panendofm.scoring.classification.rates import Floats
 from panendofm.scoring.detection.average_precision import BoxRules, iou_steps
@@ -30,12 +31,17 @@ def _mask_score(means: Metrics) -> Floats:
 
 PROFILES = (
     BoxProfile(
-        "endocv2020",
-        "all points, IoU .25:.05:.75, one pixel more a side; score = 0.6 mAP + 0.4 IoU",
+        name="endocv2020",
+        about="all points, IoU .25:.05:.75, one pixel more a side; score = 0.6 mAP + 0.4 IoU",
         # The script adds a pixel to each side and lets a taken box make the next detection wrong.
-        BoxRules(iou_steps(0.25, 0.75), "all points", free_boxes=False, limit=None, extra_px=1.0),
-        _box_metrics,
+        rules=BoxRules(iou_steps(0.25, 0.75), "all points", free_boxes=False, limit=None, extra_px=1.0),
+        metrics=_box_metrics,
         ranking=("score", "map", "iou_of_all_boxes"),
     ),
-    MaskProfile("endocv2020", "mean of Dice, F2, precision and recall; empties by our rule", EmptyRules(), _mask_score),
+    MaskProfile(
+        name="endocv2020",
+        about="mean of Dice, F2, precision and recall; empties by our rule",
+        empties=EmptyRules(),
+        score=_mask_score,
+    ),
 )

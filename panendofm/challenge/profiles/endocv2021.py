@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from panendofm.challenge.profile import BoxProfile, MaskProfile, MatchedBoxes, Metrics
+from panendofm.challenge.matched_boxes import MatchedBoxes
+from panendofm.challenge.profile import BoxProfile, MaskProfile, Metrics
 from panendofm.challenge.profiles.coco import coco_metrics
 from panendofm.scoring.classification.rates import Floats
 from panendofm.scoring.detection.average_precision import AREAS, COCO, mean_of_classes
@@ -22,16 +23,16 @@ def _mask_score(means: Metrics) -> Floats:
 
 PROFILES = (
     BoxProfile(
-        "endocv2021",
-        "COCO's AP, also by box area (100², 200²); score is the mean of the four",
-        COCO,
-        _box_metrics,
+        name="endocv2021",
+        about="COCO's AP, also by box area (100², 200²); score is the mean of the four",
+        rules=COCO,
+        metrics=_box_metrics,
         ranking=("score_d", "map", "map_50"),
     ),
     MaskProfile(
-        "endocv2021",
-        "mean of Dice, precision, recall and 1 − Hausdorff; precision is 1 when nothing is predicted",
-        EmptyRules(precision_of_nothing=1.0),
-        _mask_score,
+        name="endocv2021",
+        about="mean of Dice, precision, recall and 1 − Hausdorff; precision is 1 when nothing is predicted",
+        empties=EmptyRules(precision_of_nothing=1.0),
+        score=_mask_score,
     ),
 )

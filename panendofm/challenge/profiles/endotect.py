@@ -7,11 +7,11 @@ from panendofm.challenge.profiles.medico import medico2018
 from panendofm.scoring.masks import EmptyRules
 
 PROFILES = (
-    LabelProfile("endotect", "macro averages, undefined as 0, multi-class MCC", medico2018),
+    LabelProfile(name="endotect", about="macro averages, undefined as 0, multi-class MCC", metrics=medico2018),
     MaskProfile(
-        "endotect",
-        "mean IoU over images; a correct «nothing» counts as 0",
-        EmptyRules(correct_nothing=0.0),
-        lambda means: means["iou"],
+        name="endotect",
+        about="mean IoU over images; a correct «nothing» counts as 0",
+        empties=EmptyRules(correct_nothing=0.0),
+        score=lambda means: means["iou"],
     ),
 )

@@ -7,10 +7,10 @@ from panendofm.scoring.masks import EmptyRules
 
 PROFILES = (
     MaskProfile(
-        "house",
-        "mean Dice over images; a correct «nothing» counts as 1",
-        EmptyRules(),
-        lambda means: means["dice"],
+        name="house",
+        about="mean Dice over images; a correct «nothing» counts as 1",
+        empties=EmptyRules(),
+        score=lambda means: means["dice"],
         default=True,
     ),
 )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.challenge.files.frames import FrameSet
-from panendofm.challenge.score.results import Centers, Generalization
+from panendofm.challenge.score.results import Centers
 from panendofm.scoring.statistics.estimates import defined
 from panendofm.scoring.statistics.generalization import generalization
 
@@ -25,7 +25,7 @@ def center_scores(
         seen_value = value_where(~inside)
         unseen_value = value_where(inside)
         if not np.isnan(seen_value) and not np.isnan(unseen_value):
-            gap = Generalization(seen_value, unseen_value, *generalization(seen_value, unseen_value))
+            gap = generalization(seen_value, unseen_value)
     return Centers(
         metric=metric,
         values={name: defined(value_where(frames.inside(name))) for name in frames.centers},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,16 +11,13 @@ from panendofm.atlas import load_mappings
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
 from panendofm.challenge.profile import LabelProfile, profiles_of
 from panendofm.challenge.score.results import (
-    ClassCounts,
     ConfidenceScores,
-    Groups,
     HouseScores,
     LabelClass,
     LabelProfileScores,
     LabelScores,
     LevelScores,
     MacroMean,
-    SpeedScores,
     SubsetScores,
 )
 from panendofm.scoring.classification import averages
@@ -28,8 +27,8 @@ from panendofm.scoring.classification.rates import Floats
 from panendofm.scoring.classification.risk_coverage import area_under_risk, risk_at_coverage
 from panendofm.scoring.statistics.binomial import wilson
 from panendofm.scoring.statistics.config import BootstrapConfig
-from panendofm.scoring.statistics.estimates import defined, estimate, value_and_replicate_weights
-from panendofm.scoring.statistics.speed import fps_replicates, speed_of
+from panendofm.scoring.statistics.estimates import Estimate, defined, estimate, value_and_replicate_weights
+from panendofm.scoring.statistics.speed import Speed, fps_replicates, speed_of
 
 COVERAGES = (0.5, 0.8, 0.9, 1.0)
 _MACRO_MEANS = ("recall", "precision", "specificity", "f1")
@@ -49,30 +48,32 @@ def score_labels(truth: Truth, answers: Answers, bootstrap: BootstrapConfig) -> 
     weights = value_and_replicate_weights(truth.groups, bootstrap)
     confusions = confusion_of(truth, answers, weights)  # [1 + R, C, C]
     level = bootstrap.confidence
+    speed, fps = _speed(answers, weights, level)
     return LabelScores(
         n=len(truth),
         missing_counted_as_wrong=int((answers.label == MISSING).sum()),
         classes=list(truth.classes),
-        groups=Groups(truth.group_kind, int(truth.groups.max()) + 1),
+        groups=int(truth.groups.max()) + 1,
+        group_kind=truth.group_kind,
         confusion=confusions[0].astype(int).tolist(),
-        profiles={
-            name: _profile(profile, confusions, level) for name, profile in profiles_of(LabelProfile).items()
-        },
+        profiles={name: _profile(profile, confusions, level) for name, profile in profiles_of(LabelProfile).items()},
         house=_house(confusions, level),
         per_class=_per_class(truth, confusions[0], level),
         confidence=_confidence(answers, answers.label == truth.label, weights, level),
-        speed=_speed(answers, weights, level),
+        speed=speed,
+        fps=fps,
         levels=_levels(truth, answers),
         centers=_centers(truth, answers),
     )
 
 
 def _profile(profile: LabelProfile, confusions: Floats, level: float) -> LabelProfileScores:
-    counts = profile.counts(confusions[0])
+    counts = averages.summed(averages.one_against_rest(confusions[0]))
+    over = len(confusions[0]) if profile.counts_are_means else 1
     return LabelProfileScores(
         about=profile.about,
         metrics={name: estimate(values, level) for name, values in profile.metrics(confusions).items()},
-        counts=ClassCounts(float(counts.tp), float(counts.tn), float(counts.fp), float(counts.fn)),
+        counts={name: float(count) / over for name, count in vars(counts).items()},
     )
 
 
@@ -98,16 +99,9 @@ def _per_class(truth: Truth, confusion: Floats, level: float) -> dict[str, Label
     result = {}
     for c, name in enumerate(truth.classes):
         tp, fp, fn, tn = (int(part[c]) for part in (counts.tp, counts.fp, counts.fn, counts.tn))
-        result[name] = LabelClass(
-            images=tp + fn,
-            tp=tp,
-            fp=fp,
-            fn=fn,
-            tn=tn,
-            recall_interval=wilson(tp, tp + fn, level),
-            precision_interval=wilson(tp, tp + fp, level),
-            **{rate: defined(values[c]) for rate, values in every.items()},
-        )
+        rates = {rate: defined(values[c]) for rate, values in every.items()}
+        intervals = (wilson(tp, tp + fn, level), wilson(tp, tp + fp, level))
+        result[name] = LabelClass(tp + fn, tp, fp, fn, tn, rates, *intervals)
     return result
 
 
@@ -124,23 +118,16 @@ def _confidence(answers: Answers, correct: NDArray[np.bool_], weights: Floats, l
     )
 
 
-def _speed(answers: Answers, weights: Floats, level: float) -> SpeedScores | None:
+def _speed(answers: Answers, weights: Floats, level: float) -> tuple[Speed | None, Estimate | None]:
     if answers.time_ms is None:
-        return None
+        return None, None
     known = ~np.isnan(answers.time_ms)
     times = answers.time_ms[known]
-    speed = speed_of(times)
     drawn = weights[:, known]
     # A replicate may hold missing answers alone, which have no time.
     drawn = drawn[drawn.sum(axis=1) > 0]
-    return SpeedScores(
-        fps=estimate(fps_replicates(times, drawn), level),
-        mean_ms=speed.mean_ms,
-        median_ms=speed.median_ms,
-        p95_ms=speed.p95_ms,
-        real_time=speed.real_time(),
-        believable=speed.believable,
-    )
+    speed = speed_of(times)
+    return speed, replace(estimate(fps_replicates(times, drawn), level), value=speed.fps)
 
 
 def _levels(truth: Truth, answers: Answers) -> LevelScores | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -11,20 +11,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame
-from panendofm.challenge.files.frames import FrameSet
-from panendofm.challenge.files.names import Key
+from panendofm.challenge.files.frames import FindingPair
 from panendofm.challenge.profile import MaskProfile, profiles_of
 from panendofm.challenge.score.centers import center_scores
-from panendofm.challenge.score.results import (
-    CorrectNothing,
-    FrameVerdicts,
-    Groups,
-    MaskClass,
-    MaskScores,
-    MeanIou,
-    ProfileScores,
-    SizeDice,
-)
+from panendofm.challenge.score.results import MaskClass, MaskScores, ProfileScores, SizeDice
 from panendofm.runtime.console import track
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.classification import rates
@@ -100,43 +90,38 @@ def _polygon(file: FindingsFile, finding: Finding, size: tuple[int, int] | None)
 
 
 def score_masks(
-    truth: FindingsFile,
-    prediction: FindingsFile,
-    frames: FrameSet,
-    answers: Mapping[Key, Frame],
-    classes: tuple[str, ...],
+    pair: FindingPair,
     profile: MaskProfile,
     bootstrap: BootstrapConfig,
     unseen_center: str | None = None,
     mm_per_px: float | None = None,
 ) -> MaskScores:
-    metrics: dict[str, list[MaskMetrics]] = {name: [] for name in classes}
-    longest: dict[str, list[float | None]] = {name: [] for name in classes}
+    frames = pair.frames
+    metrics: dict[str, list[MaskMetrics]] = {name: [] for name in pair.classes}
+    longest: dict[str, list[float | None]] = {name: [] for name in pair.classes}
     confusions = []
-    rows = list(zip(frames.frames, (answers[key] for key in frames.keys), strict=True))
+    rows = list(zip(frames.frames, pair.told, strict=True))
     for frame, told in track(rows, "masks", len(rows), "frames"):
-        pairs = _pairs(truth, prediction, frame, told, classes)
-        for name, (true, own) in pairs.items():
+        masks = _masks_of(pair, frame, told)
+        for name, (true, own) in masks.items():
             metrics[name].append(mask_metrics(true, own, profile.empties))
             size = size_of(true)
             longest[name].append(size.longest_px / float(np.hypot(*true.shape)) if size else None)
-        confusions.append(_confusion(pairs))
+        confusions.append(_confusion(masks))
     weights = value_and_replicate_weights(frames.groups, bootstrap)
     level = bootstrap.confidence
+    profiles = profiles_of(MaskProfile)
     means = {name: _means(found, weights) for name, found in metrics.items()}
     # What each challenge would rank by, all under the chosen rules for empty masks.
-    rankings = {
-        name: {p.name: p.score(of_class) for p in profiles_of(MaskProfile).values()} for name, of_class in means.items()
-    }
+    rankings = {name: {n: p.score(of_class) for n, p in profiles.items()} for name, of_class in means.items()}
+    overall = {n: mean_of_classes([of_class[n] for of_class in rankings.values()]) for n in profiles}
     dice = np.mean([[m.dice for m in found] for found in metrics.values()], axis=0)
     return MaskScores(
         n=len(frames),
-        classes=list(classes),
-        groups=Groups(frames.group_kind, int(frames.groups.max()) + 1),
-        profiles={
-            name: ProfileScores(p.about, {"score": estimate(mean_of_classes([r[name] for r in rankings.values()]), level)})
-            for name, p in profiles_of(MaskProfile).items()
-        },
+        classes=list(pair.classes),
+        groups=int(frames.groups.max()) + 1,
+        group_kind=frames.group_kind,
+        profiles={n: ProfileScores(p.about, {"score": estimate(overall[n], level)}) for n, p in profiles.items()},
         per_class={
             name: _class(found, means[name], rankings[name], longest[name], weights, level)
             for name, found in metrics.items()
@@ -147,25 +132,22 @@ def score_masks(
     )
 
 
-def _pairs(
-    truth: FindingsFile, prediction: FindingsFile, frame: Frame, told: Frame, classes: Sequence[str]
-) -> dict[str, tuple[Mask, Mask]]:
+def _masks_of(pair: FindingPair, frame: Frame, told: Frame) -> dict[str, tuple[Mask, Mask]]:
     """True and predicted mask of each class; a class that nobody marked is empty on that side."""
     size = frame.size or told.size
-    found: dict[str, list[Mask | None]] = {}
-    for name in classes:
-        true, size = mask_of(truth, frame, name, size)
-        own, size = mask_of(prediction, told, name, size)
-        found[name] = [true, own]
+    found: dict[str, tuple[Mask | None, Mask | None]] = {}
+    for name in pair.classes:
+        true, size = mask_of(pair.truth, frame, name, size)
+        own, size = mask_of(pair.prediction, told, name, size)
+        found[name] = (true, own)
     if size is None:
         raise UserError(
-            f"{truth.path}, line {frame.line}: neither side has a mask of {frame.file}, so its size is not known; add "
-            "width and height to the truth."
+            f"{pair.truth.path}, line {frame.line}: neither side has a mask of {frame.file}, so its size is not known; "
+            "add width and height to the truth."
         )
     empty = np.zeros((size[1], size[0]), bool)
     return {
-        name: (true if true is not None else empty, own if own is not None else empty)
-        for name, (true, own) in found.items()
+        name: (empty if true is None else true, empty if own is None else own) for name, (true, own) in found.items()
     }
 
 
@@ -179,13 +161,13 @@ def _confusion(pairs: dict[str, tuple[Mask, Mask]]) -> NDArray[np.float64]:
     return class_confusion(sides[0], sides[1], len(pairs) + 1)
 
 
-def _mean_iou(confusions: list[Floats]) -> MeanIou:
+def _mean_iou(confusions: list[Floats]) -> dict[str, float | None]:
     ious = class_ious(np.sum(confusions, axis=0))
-    return MeanIou(
-        pooled=defined(_mean(ious)),
-        pooled_without_background=defined(_mean(ious[1:])),
-        mean_of_images=defined(float(np.mean([_mean(class_ious(c)) for c in confusions]))),
-    )
+    return {
+        "pooled": defined(_mean(ious)),
+        "pooled_without_background": defined(_mean(ious[1:])),
+        "mean_of_images": defined(float(np.mean([_mean(class_ious(c)) for c in confusions]))),
+    }
 
 
 def _mean(values: Floats) -> float:
@@ -219,15 +201,11 @@ def _class(
         mean_over_images={name: estimate(values, level) for name, values in means.items()},
         mean_over_images_with_a_finding={name: estimate(values, level) for name, values in positive.items()},
         pooled_pixels={name: estimate(values, level) for name, values in pooled(found, weights).items()},
-        correct_nothing=CorrectNothing(
-            images_without_finding=int((~with_finding).sum()),
-            left_empty=int(np.nansum(left_empty)),
-            rate=estimate(mean_replicates(left_empty, weights), level),
-        ),
-        frame_verdicts=FrameVerdicts(
-            sensitivity=defined(float(rates.recall(counts))),
-            specificity=defined(float(rates.specificity(counts))),
-        ),
+        images_without_finding=int((~with_finding).sum()),
+        left_empty=int(np.nansum(left_empty)),
+        correct_nothing=estimate(mean_replicates(left_empty, weights), level),
+        frame_sensitivity=defined(float(rates.recall(counts))),
+        frame_specificity=defined(float(rates.specificity(counts))),
         ranking={name: estimate(values, level) for name, values in rankings.items()},
         by_size=_by_size(found, longest),
     )

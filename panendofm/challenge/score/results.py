@@ -10,59 +10,32 @@ from pydantic import Field
 
 from panendofm.challenge.timing import Timing
 from panendofm.records.documents import read_document, write_document
-from panendofm.runtime.files import sha256_of
+from panendofm.scoring.detection.video import LatencySummary
 from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.estimates import Estimate
+from panendofm.scoring.statistics.generalization import Generalization
+from panendofm.scoring.statistics.speed import Speed
 
 RESULTS = "results.json"
+Estimates = dict[str, Estimate]
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Provenance:
-    """Which files were compared: names without folders, and checksums."""
-
-    truth: str
-    truth_sha256: str
-    submission: str
-    submission_sha256: str
-
-    @staticmethod
-    def of(truth: Path, submission: Path) -> Provenance:
-        return Provenance(truth.name, sha256_of(truth), submission.name, sha256_of(submission))
-
-
-@dataclass(frozen=True)
 class Submission:
-    """Who answered, and how the answers were scored."""
+    """Who answered, and how the answers were scored. Of files there are names without folders, and checksums."""
 
     team: str
     task: str
     run: str
     profile: str
-    provenance: Provenance
+    truth: str
+    truth_sha256: str
+    file: str
+    file_sha256: str
     bootstrap: BootstrapConfig
     training_images: int | None
     organizer: bool
-
-
-@dataclass(frozen=True)
-class Groups:
-    """What the bootstrap drew: patients, videos, groups or images."""
-
-    kind: str
-    count: int
-
-
-@dataclass(frozen=True)
-class Generalization:
-    """A center that was not in training against the others."""
-
-    seen: float
-    unseen: float
-    gap: float
-    deviation: float
-    official_deviation: float
 
 
 @dataclass(frozen=True)
@@ -70,25 +43,20 @@ class ProfileScores:
     """The metrics of one challenge."""
 
     about: str
-    metrics: dict[str, Estimate]
+    metrics: Estimates
 
 
-# Labels
-
-
-@dataclass(frozen=True)
-class ClassCounts:
-    """Sums or means over classes, as the challenge prints them."""
-
-    tp: float
-    tn: float
-    fp: float
-    fn: float
+@dataclass(frozen=True, kw_only=True)
+class _Scores:
+    n: int  # images, or frames
+    classes: list[str]
+    groups: int  # what the bootstrap drew, and of which kind: patients, videos, groups or images
+    group_kind: str
 
 
 @dataclass(frozen=True)
 class LabelProfileScores(ProfileScores):
-    counts: ClassCounts
+    counts: dict[str, float]  # tp, fp, fn, tn: sums or means over classes, as the challenge prints them
 
 
 @dataclass(frozen=True)
@@ -117,20 +85,9 @@ class LabelClass:
     fp: int
     fn: int
     tn: int
-    recall: float | None
-    precision: float | None
-    specificity: float | None
-    npv: float | None
-    accuracy: float | None
-    f1: float | None
-    f2: float | None
-    mcc: float | None
+    rates: dict[str, float | None]
     recall_interval: Interval | None
     precision_interval: Interval | None
-
-    @property
-    def evaluable(self) -> bool:
-        return self.images > 0
 
 
 @dataclass(frozen=True)
@@ -140,21 +97,8 @@ class ConfidenceScores:
     expected_calibration_error: float | None
     mean_confidence: float | None
     brier_of_the_answer: float | None
-    risk_at_coverage: dict[str, Estimate]
+    risk_at_coverage: Estimates
     area_under_risk_coverage: float
-
-
-@dataclass(frozen=True)
-class SpeedScores:
-    """From the times that the submission states."""
-
-    fps: Estimate
-    mean_ms: float
-    median_ms: float
-    p95_ms: float
-    real_time: dict[str, bool]
-    believable: bool
-    source: str = "self-reported"
 
 
 @dataclass(frozen=True)
@@ -168,76 +112,32 @@ class LevelScores:
 
 @dataclass(frozen=True)
 class SubsetScores:
-    """The score of some of the images."""
+    """Some of the images."""
 
     images: int
     correct: float
     mcc: float
 
 
-@dataclass(frozen=True)
-class WithoutListed(SubsetScores):
-    left_out: int
-
-
-@dataclass(frozen=True)
-class LabelScores:
-    n: int
+@dataclass(frozen=True, kw_only=True)
+class LabelScores(_Scores):
     missing_counted_as_wrong: int
-    classes: list[str]
-    groups: Groups
     confusion: list[list[int]]  # [truth][answer], with one column more where answers are missing
     profiles: dict[str, LabelProfileScores]
     house: HouseScores
     per_class: dict[str, LabelClass]
     confidence: ConfidenceScores
-    speed: SpeedScores | None
+    speed: Speed | None  # from the times that the submission states
+    fps: Estimate | None
     levels: LevelScores | None
     centers: dict[str, SubsetScores]
     measured: Timing | None = None
-    without_listed: WithoutListed | None = None
+    without_listed: SubsetScores | None = None
     type: Literal["classification"] = "classification"
 
     @property
     def answer_columns(self) -> list[str]:
         return [*self.classes, *(["(missing)"] if self.missing_counted_as_wrong else [])]
-
-
-# Boxes
-
-
-@dataclass(frozen=True)
-class BoxProfileScores(ProfileScores):
-    classes_with_truth: int
-    ap: dict[str, dict[str, float | None]]  # by class and IoU threshold
-
-
-@dataclass(frozen=True)
-class BoxRates:
-    tp: int
-    fp: int
-    fn: int
-    metrics: dict[str, Estimate]
-    mean_iou_of_true_positives: float | None
-
-
-@dataclass(frozen=True)
-class FrameRates:
-    tp: int
-    fp: int
-    fn: int
-    tn: int
-    metrics: dict[str, Estimate]
-
-
-@dataclass(frozen=True)
-class BoxClass:
-    """At the confidence threshold and IoU 0.5."""
-
-    boxes: BoxRates
-    frames_presence: FrameRates
-    frames_presence_and_place: FrameRates
-    froc: dict[str, Estimate]  # sensitivity by false boxes a frame
 
 
 @dataclass(frozen=True)
@@ -248,6 +148,32 @@ class Centers:
     values: dict[str, float | None]
     frames: dict[str, int]
     generalization: Generalization | None
+
+
+@dataclass(frozen=True)
+class BoxProfileScores(ProfileScores):
+    classes_with_truth: int
+    ap: dict[str, dict[str, float | None]]  # by class and IoU threshold
+
+
+@dataclass(frozen=True)
+class CountedRates:
+    tp: int
+    fp: int
+    fn: int
+    tn: int  # always 0 for boxes: nobody can count those that were rightly not drawn
+    metrics: Estimates
+
+
+@dataclass(frozen=True)
+class BoxClass:
+    """At the confidence threshold and IoU 0.5."""
+
+    boxes: CountedRates
+    mean_iou_of_true_positives: float | None
+    frames_presence: CountedRates
+    frames_presence_and_place: CountedRates
+    froc: Estimates  # sensitivity by false boxes a frame
 
 
 @dataclass(frozen=True)
@@ -267,19 +193,7 @@ class PatientScores:
 
 
 @dataclass(frozen=True)
-class Latency:
-    """From an object's first frame to its first true detection."""
-
-    objects: int
-    found: int
-    missed: int
-    mean_frames: float | None
-    median_frames: float | None
-    mean_seconds: float | None
-
-
-@dataclass(frozen=True)
-class Jitter:
+class VideoJitter:
     """Steps of detected centers between frames, and what of them is not true motion."""
 
     steps: int
@@ -291,18 +205,16 @@ class Jitter:
 class VideoScores:
     videos: int
     frames: int
-    latency: Latency | None
-    jitter: Jitter | None
+    latency: LatencySummary | None
+    mean_latency_seconds: float | None
+    jitter: VideoJitter | None
     alarms_per_minute: float | None
 
 
-@dataclass(frozen=True)
-class BoxScores:
-    n: int
-    classes: list[str]
+@dataclass(frozen=True, kw_only=True)
+class BoxScores(_Scores):
     true_boxes: dict[str, int]
     boxes: dict[str, int]
-    groups: Groups
     confidence_threshold: float
     profiles: dict[str, BoxProfileScores]
     per_class: dict[str, BoxClass]
@@ -313,25 +225,6 @@ class BoxScores:
     type: Literal["detection"] = "detection"
 
 
-# Masks
-
-
-@dataclass(frozen=True)
-class CorrectNothing:
-    """Images without a finding that were left empty."""
-
-    images_without_finding: int
-    left_empty: int
-    rate: Estimate
-
-
-@dataclass(frozen=True)
-class FrameVerdicts:
-    sensitivity: float | None
-    specificity: float | None
-    rule: str = "40% of the finding's pixels marked"
-
-
 @dataclass(frozen=True)
 class SizeDice:
     images: int
@@ -340,30 +233,25 @@ class SizeDice:
 
 @dataclass(frozen=True)
 class MaskClass:
-    mean_over_images: dict[str, Estimate]
-    mean_over_images_with_a_finding: dict[str, Estimate]
-    pooled_pixels: dict[str, Estimate]
-    correct_nothing: CorrectNothing
-    frame_verdicts: FrameVerdicts
-    ranking: dict[str, Estimate]  # the score of each challenge, by its name
+    """Frames are found by DAGI's rule: 40% of the finding's pixels marked."""
+
+    mean_over_images: Estimates
+    mean_over_images_with_a_finding: Estimates
+    pooled_pixels: Estimates
+    images_without_finding: int
+    left_empty: int
+    correct_nothing: Estimate
+    frame_sensitivity: float | None
+    frame_specificity: float | None
+    ranking: Estimates  # the score of each challenge, by its name
     by_size: dict[str, SizeDice]
 
 
-@dataclass(frozen=True)
-class MeanIou:
-    pooled: float | None
-    pooled_without_background: float | None
-    mean_of_images: float | None
-
-
-@dataclass(frozen=True)
-class MaskScores:
-    n: int
-    classes: list[str]
-    groups: Groups
+@dataclass(frozen=True, kw_only=True)
+class MaskScores(_Scores):
     profiles: dict[str, ProfileScores]  # the score of each challenge, as a mean over classes
     per_class: dict[str, MaskClass]
-    mean_iou_of_classes: MeanIou
+    mean_iou_of_classes: dict[str, float | None]
     centers: Centers | None
     mm_per_px: float | None
     type: Literal["segmentation"] = "segmentation"
@@ -382,7 +270,7 @@ class Results:
     format: Literal[2] = 2
 
     @property
-    def metrics(self) -> dict[str, Estimate]:
+    def metrics(self) -> Estimates:
         """In the averages of the chosen profile."""
         return self.scores.profiles[self.submission.profile].metrics
 

@@ -8,12 +8,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from panendofm.challenge.files.finding_model import Finding, Frame
-from panendofm.challenge.files.frames import FrameSet
+from panendofm.challenge.files.frames import FindingPair, FrameSet
 from panendofm.challenge.files.names import Key
-from panendofm.challenge.score.results import Jitter, Latency, PatientScores, VideoScores
+from panendofm.challenge.score.results import PatientScores, VideoJitter, VideoScores
 from panendofm.scoring.detection.boxes import Matches
 from panendofm.scoring.detection.patients import Lesion, Patient, patient_metrics
-from panendofm.scoring.detection.video import alarms_per_minute, centroid_jitter, detection_latency, latency_summary
+from panendofm.scoring.detection.video import (
+    LatencySummary,
+    alarms_per_minute,
+    centroid_jitter,
+    detection_latency,
+    latency_summary,
+)
 from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.estimates import estimate, value_and_replicate_weights
 
@@ -70,25 +76,29 @@ def patient_scores(
 
 
 def video_scores(
-    frames: FrameSet, told: list[Frame], at_half: dict[str, Matches], confidence: float, fps: float | None
+    pair: FindingPair, at_half: dict[str, Matches], confidence: float, fps: float | None
 ) -> VideoScores | None:
     """Latency, jitter and alarms of files with several frames."""
+    keys = pair.frames.keys
     of_file: dict[str, list[int]] = defaultdict(list)
-    for i, (name, _) in enumerate(frames.keys):
+    for i, (name, _) in enumerate(keys):
         of_file[name].append(i)
-    videos = [sorted(rows, key=lambda i: frames.keys[i][1]) for rows in of_file.values() if len(rows) > 1]
+    videos = [sorted(rows, key=lambda i: keys[i][1]) for rows in of_file.values() if len(rows) > 1]
     if not videos:
         return None
+    latency = _latency(pair.frames, at_half, confidence)
+    mean_frames = latency.mean_frames if latency else None
     return VideoScores(
         videos=len(videos),
         frames=sum(len(rows) for rows in videos),
-        latency=_latency(frames, at_half, confidence, fps),
-        jitter=_jitter(frames, told, videos, confidence),
-        alarms_per_minute=_alarms_per_minute(frames, videos, at_half, confidence, fps) if fps else None,
+        latency=latency,
+        mean_latency_seconds=mean_frames / fps if fps and mean_frames is not None else None,
+        jitter=_jitter(pair, videos, confidence),
+        alarms_per_minute=_alarms_per_minute(pair.frames, videos, at_half, confidence, fps) if fps else None,
     )
 
 
-def _latency(frames: FrameSet, at_half: dict[str, Matches], confidence: float, fps: float | None) -> Latency | None:
+def _latency(frames: FrameSet, at_half: dict[str, Matches], confidence: float) -> LatencySummary | None:
     """Over the objects of the truth that have an identity over frames."""
     seen: dict[tuple[str, str], list[int]] = defaultdict(list)
     hit: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -98,17 +108,8 @@ def _latency(frames: FrameSet, at_half: dict[str, Matches], confidence: float, f
                 seen[name, finding.object].append(frame_number)
                 if found:
                     hit[name, finding.object].append(frame_number)
-    if not seen:
-        return None
-    summary = latency_summary([detection_latency([(f, f) for f in visible], hit[name]) for name, visible in seen.items()])
-    return Latency(
-        objects=summary.objects,
-        found=summary.found,
-        missed=summary.missed,
-        mean_frames=summary.mean_frames,
-        median_frames=summary.median_frames,
-        mean_seconds=summary.mean_frames / fps if fps and summary.mean_frames is not None else None,
-    )
+    latencies = [detection_latency([(f, f) for f in visible], hit[name]) for name, visible in seen.items()]
+    return latency_summary(latencies) if latencies else None
 
 
 def _alarms_per_minute(
@@ -126,26 +127,25 @@ def _alarms_per_minute(
     return alarms / minutes
 
 
-def _jitter(frames: FrameSet, told: list[Frame], videos: list[list[int]], confidence: float) -> Jitter | None:
+def _jitter(pair: FindingPair, videos: list[list[int]], confidence: float) -> VideoJitter | None:
     """Steps of the detected centers in pixels."""
+    true_frames = pair.frames.frames
     steps = residual_steps = 0
     moved_px = residual_px = 0.0
     for rows in videos:
-        numbers = [frames.keys[i][1] for i in rows]
-        size = frames.frames[rows[0]].size or (1, 1)
-        for category in {finding.category for i in rows for finding in told[i].findings}:
-            detected = _box_centers([told[i] for i in rows], numbers, category, confidence)
-            true = _box_centers([frames.frames[i] for i in rows], numbers, category, 0.0)
+        numbers = [pair.frames.keys[i][1] for i in rows]
+        size = true_frames[rows[0]].size or (1, 1)
+        for category in {finding.category for i in rows for finding in pair.told[i].findings}:
+            detected = _box_centers([pair.told[i] for i in rows], numbers, category, confidence)
+            true = _box_centers([true_frames[i] for i in rows], numbers, category, 0.0)
             jitter = centroid_jitter(detected, size, true)
-            if jitter.mean_px is not None:
-                steps += jitter.steps
-                moved_px += jitter.mean_px * jitter.steps
-            if jitter.mean_residual_px is not None:
-                residual_steps += jitter.residual_steps
-                residual_px += jitter.mean_residual_px * jitter.residual_steps
+            steps += jitter.steps
+            moved_px += (jitter.mean_px or 0.0) * jitter.steps
+            residual_steps += jitter.residual_steps
+            residual_px += (jitter.mean_residual_px or 0.0) * jitter.residual_steps
     if not steps:
         return None
-    return Jitter(steps, moved_px / steps, residual_px / residual_steps if residual_steps else None)
+    return VideoJitter(steps, moved_px / steps, residual_px / residual_steps if residual_steps else None)
 
 
 def _box_centers(

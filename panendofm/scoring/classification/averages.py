@@ -53,7 +53,7 @@ def all_class_rates(confusion: Floats) -> dict[str, Floats]:
 
 def micro(confusion: Floats) -> dict[str, Floats]:
     every = rates.all_rates(summed(one_against_rest(confusion)))
-    return {name: every[name] for name in ("recall", "precision", "f1", "specificity", "accuracy")}
+    return {name: every[name] for name in METRICS if name != "mcc"}
 
 
 def square_mcc(confusion: Floats) -> Floats:

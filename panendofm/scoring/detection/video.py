@@ -28,20 +28,16 @@ def detection_latency(visible: Sequence[tuple[int, int]], true_detections: Seque
 class LatencySummary:
     objects: int
     found: int
+    missed: int
     mean_frames: float | None
     median_frames: float | None
-
-    @property
-    def missed(self) -> int:
-        return self.objects - self.found
 
 
 def latency_summary(latencies: Sequence[int | None]) -> LatencySummary:
     """A missed object is counted and not in the mean, which would otherwise reward missing the late ones."""
     found = np.array([x for x in latencies if x is not None], np.float64)
-    if not len(found):
-        return LatencySummary(len(latencies), 0, None, None)
-    return LatencySummary(len(latencies), len(found), float(found.mean()), float(np.median(found)))
+    mean, median = (float(found.mean()), float(np.median(found))) if len(found) else (None, None)
+    return LatencySummary(len(latencies), len(found), len(latencies) - len(found), mean, median)
 
 
 @dataclass(frozen=True)

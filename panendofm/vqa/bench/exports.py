@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_directory, write_text
 from panendofm.scoring.answers.replies import LETTERS
@@ -70,12 +69,11 @@ def _text(value: Any) -> str:
 def _vlmevalkit(bench: Bench, folder: Path) -> None:
     choices = Bench(bench.folder, bench.manifest, [i for i in bench.items if i.kind == "choice"], bench.checksum)
     rows = tsv_rows(choices)
-    text = io.StringIO()
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, columns, delimiter="\t", lineterminator="\n", restval="")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(folder / f"{bench.manifest['name']}.tsv", text.getvalue())
+    cells = [[row.get(name, "") for name in columns] for row in rows]
+    # VLMEvalKit shows the cells to models as they stand.
+    table = csv_text(columns, cells, delimiter="\t", verbatim=True)
+    write_text(folder / f"{bench.manifest['name']}.tsv", table)
 
 
 _TASK_YAML = """# lmms-eval --tasks {name} --include_path THIS_FOLDER
