@@ -28,7 +28,9 @@ from panendofm.linear_probe.dense.maps import MapMaker, Maps, feature_maps, maps
 from panendofm.linear_probe.dense.predictor import COMPONENTS, predict_picture
 from panendofm.linear_probe.dense.results.page import write_results
 from panendofm.linear_probe.dense.run import DenseBenchmark, run_dense, train_heads
+from panendofm.records.documents import as_document
 from panendofm.scoring.detection.boxes import box_iou
+from panendofm.scoring.statistics.config import BootstrapConfig
 
 FIT = FitConfig(strengths=[1e-4, 1e-2], decoder_steps=60, published_steps=150, batch_pictures=8)
 

@@ -10,6 +10,7 @@ import pytest
 
 from panendofm.linear_probe.dense.config import DenseConfig
 from panendofm.linear_probe.dense.run import run_dense
+from panendofm.records.documents import as_document
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 SHARED = Path(os.environ.get("ENDOSCOPY_DATA", REPOSITORY.parent / "shared" / "data"))

@@ -155,7 +155,7 @@ def test_logs_of_a_resumed_run_go_on_where_they_were(shards: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_watcher_in_another_process_stops_the_run(shards: Path, tmp_path: Path) -> None:
-    """`python -m eval_knn RUN watch=true` scores checkpoints as they come; the trainer reads its results and ends early."""
+    """`python -m eval_knn RUN watch=true` scores checkpoints as they come; the trainer reads the results and ends."""
     classes, run = write_classes(tmp_path / "classes"), tmp_path / "run"
     patience = {
         "monitor__mode": "watch",
