@@ -50,7 +50,7 @@ def test_copies_and_contradictions_are_found(corpus: Path) -> None:
         "nerthus": 3,
     }
     (pair,) = overlaps(atlas.rows)
-    assert (pair["identical_files"], pair["alike_groups"]) == (2, 3)
+    assert (pair.identical_files, pair.alike_groups) == (2, 3)
     assert conflicts(atlas.rows) == {("hyperkvasir barretts", "kvasir esophagitis"): 1}
     assert alike_conflicts(atlas.rows) == 0  # the contradicting files are equal, the alike ones agree
     by_name = {Path(row.path).name: row for row in atlas.rows}

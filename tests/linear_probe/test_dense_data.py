@@ -38,7 +38,7 @@ def test_a_missing_mask_and_one_of_another_size_are_named_or_left_out(tmp_path: 
     with pytest.raises(UserError, match=r"p01\.png: it has no mask"):
         read_dense_images([str(data)])
     cv2.imwrite(str(data / "masks" / "p01.png"), np.zeros((45, 60), np.uint8))
-    with pytest.raises(UserError, match=r"p01\.png: the mask is 60 × 45, its picture 120 × 90"):
+    with pytest.raises(UserError, match=r"p01\.png: the mask is 60 × 45, its image 120 × 90"):
         read_dense_images([str(data)])
     (data / "masks" / "p03.png").write_bytes(b"no picture")
     left = read_dense_images([str(data)], unusable="leave-out")
@@ -68,15 +68,15 @@ def test_datasets_of_masks_and_boxes(tmp_path: Path) -> None:
 
 
 def polypgen(folder: Path) -> Path:
-    for centre in (1, 2, 3):
+    for center in (1, 2, 3):
         for part in ("images", "masks"):
-            (folder / f"data_C{centre}" / f"{part}_C{centre}").mkdir(parents=True)
+            (folder / f"data_C{center}" / f"{part}_C{center}").mkdir(parents=True)
         for number in range(10):
-            picture, mask = blob(96 + 8 * centre, 72, 100 * centre + number)
-            cv2.imwrite(str(folder / f"data_C{centre}" / f"images_C{centre}" / f"c{centre}_{number}.jpg"), picture)
-            name = f"c{centre}_{number}_mask.jpg"
-            cv2.imwrite(str(folder / f"data_C{centre}" / f"masks_C{centre}" / name), mask)
-    # One picture of the first centre is also filed under the third.
+            picture, mask = blob(96 + 8 * center, 72, 100 * center + number)
+            cv2.imwrite(str(folder / f"data_C{center}" / f"images_C{center}" / f"c{center}_{number}.jpg"), picture)
+            name = f"c{center}_{number}_mask.jpg"
+            cv2.imwrite(str(folder / f"data_C{center}" / f"masks_C{center}" / name), mask)
+    # One picture of the first center is also filed under the third.
     for part, end in (("images", ""), ("masks", "_mask")):
         source = folder / "data_C1" / f"{part}_C1" / f"c1_0{end}.jpg"
         shifted = cv2.convertScaleAbs(cv2.imread(str(source)), alpha=0.99 if part == "images" else 1.0)
@@ -84,10 +84,10 @@ def polypgen(folder: Path) -> Path:
     return folder
 
 
-def test_each_centre_is_left_out_once(tmp_path: Path) -> None:
+def test_each_center_is_left_out_once(tmp_path: Path) -> None:
     config = DenseConfig(data=[str(polypgen(tmp_path / "PolypGen"))], split_by="leave-one-center-out")
     plan = make_plan(config)
-    assert [fold.name for fold in plan.folds] == [f"without centre {c}" for c in "123"]
+    assert [fold.name for fold in plan.folds] == [f"without center {c}" for c in "123"]
     for fold in plan.folds:
         ((name, test),) = fold.tests.items()
         assert {plan.images[i].center for i in test} == {name[-1]}
@@ -170,7 +170,7 @@ def test_the_official_box_file_is_the_truth_of_detection(tmp_path: Path, capsys:
     assert found["p1"] == [(0, 0, 20, 20)]
     np.testing.assert_allclose(found["p2"], [(20, 10, 50, 40)], atol=2)
     said = capsys.readouterr().out
-    assert "kavsir_bboxes.json: the boxes of 2 pictures do not fit their masks, p1 first" in said
+    assert "kavsir_bboxes.json: the boxes of 2 images do not fit their masks, p1 first" in said
     entries["p0"] = {"height": 60, "width": 80, "bbox": [{"label": "polyp", "xmin": 5}]}
     with pytest.raises(UserError, match=r"kavsir_bboxes\.json: the entry of p0 needs"):
         read()

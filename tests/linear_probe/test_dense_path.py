@@ -17,22 +17,23 @@ from dense_sets import ODD_SIZES, oracle, write_set
 import panendofm.linear_probe.dense.run as dense_run
 from panendofm.backbone.networks import find_networks
 from panendofm.imaging.images import open_image
-from panendofm.linear_probe.dense.config import CENTRE, DenseConfig, FitConfig
+from panendofm.linear_probe.dense.config import CENTER, DenseConfig, FitConfig
 from panendofm.linear_probe.dense.data.images import Truth, read_truth
 from panendofm.linear_probe.dense.data.splits import make_plan
 from panendofm.linear_probe.dense.geometry import boxes_of_parts, cut, enlarge, shares_on_grid
-from panendofm.linear_probe.dense.heads.detection_head import centre_targets, decode, suppress
+from panendofm.linear_probe.dense.heads.detection_head import center_targets, decode, suppress
 from panendofm.linear_probe.dense.heads.head_file import load_dense_head, save_dense_head
 from panendofm.linear_probe.dense.heads.layers import LinearHead
 from panendofm.linear_probe.dense.maps import MapMaker, Maps, feature_maps, maps_of_image
-from panendofm.linear_probe.dense.predictor import COMPONENTS, predict_picture
+from panendofm.linear_probe.dense.predictor import COMPONENTS, predict_image
 from panendofm.linear_probe.dense.results.page import write_results
 from panendofm.linear_probe.dense.run import DenseBenchmark, run_dense, train_heads
 from panendofm.records.documents import as_document
+from panendofm.records.probe import ProbeFolder
 from panendofm.scoring.detection.boxes import box_iou
 from panendofm.scoring.statistics.config import BootstrapConfig
 
-FIT = FitConfig(strengths=[1e-4, 1e-2], decoder_steps=60, published_steps=150, batch_pictures=8)
+FIT = FitConfig(strengths=[1e-4, 1e-2], decoder_steps=60, published_steps=150, batch_images=8)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[DenseBenchmark, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense_run, "find_networks", lambda words: [oracle()])
         benchmark = run_dense(["oracle"], config)
-    write_results(benchmark, out)
+    write_results(benchmark, ProbeFolder(out))
     return benchmark, out
 
 
@@ -90,14 +91,14 @@ def test_stored_heads_answer_as_trained_ones(finished: tuple[DenseBenchmark, Pat
     stored = load_dense_head(out / "heads" / "oracle" / "dense.safetensors")
     (outcome,) = benchmark.outcomes
     maker = MapMaker(oracle(), 384, torch.device("cpu"))
-    assert maker.layout == stored.layout
+    assert maker.layout == stored.info.layout
     result = next(r for r in outcome.images["blobs"] if r.has_finding)
     picture = benchmark.plan.images[result.row]
     image = open_image(picture.path)
-    told = predict_picture(stored.heads, maps_of_image(maker, image), stored.layout.grid, image.height, image.width)
+    told = predict_image(stored.heads, maps_of_image(maker, image), stored.info.layout.grid, image.height, image.width)
     written = out / "predictions" / "oracle" / "blobs" / "masks" / picture.name
     assert np.array_equal(told.masks[0], cv2.imread(str(written), cv2.IMREAD_GRAYSCALE) == 255)
-    assert told.boxes[COMPONENTS] and told.boxes[CENTRE]
+    assert told.boxes[COMPONENTS] and told.boxes[CENTER]
 
 
 @pytest.mark.parametrize("kind", ["linear", "decoder", "published"])
@@ -112,11 +113,11 @@ def test_every_head_learns_and_survives_its_file(
     assert outcome.heads.kind == kind and outcome.heads.detect_with == COMPONENTS
     assert outcome.results.tests["blobs"].segmentation.iou.value > 0.8
     stored = load_dense_head(tmp_path / "heads" / "oracle" / "dense.safetensors")
-    x = torch.rand(2, stored.layout.grid[0] * stored.layout.grid[1], 1)
-    again = stored.heads.segmentation.logits(x, stored.layout.grid)
-    assert torch.allclose(again, outcome.heads.segmentation.logits(x, stored.layout.grid), atol=1e-5)
+    x = torch.rand(2, stored.info.layout.grid[0] * stored.info.layout.grid[1], 1)
+    again = stored.heads.segmentation.logits(x, stored.info.layout.grid)
+    assert torch.allclose(again, outcome.heads.segmentation.logits(x, stored.info.layout.grid), atol=1e-5)
     if kind == "decoder":
-        save_dense_head(tmp_path / "again.safetensors", stored.heads, stored.classes, oracle(), stored.layout)
+        save_dense_head(tmp_path / "again.safetensors", stored.heads, stored.info.classes, oracle(), stored.info.layout)
         assert load_dense_head(tmp_path / "again.safetensors").heads.kind == "decoder"
 
 
@@ -151,9 +152,9 @@ def test_small_parts_are_dropped_and_boxes_are_tight() -> None:
     assert [sure for _, sure in found] == pytest.approx([0.9, 0.6])
 
 
-def test_centre_targets_decode_to_the_boxes() -> None:
+def test_center_targets_decode_to_the_boxes() -> None:
     boxes = np.array([[0.10, 0.20, 0.30, 0.20], [0.55, 0.50, 0.25, 0.40]])
-    objectness, sides = centre_targets(boxes, (24, 24))
+    objectness, sides = center_targets(boxes, (24, 24))
     logits = np.log(np.clip(objectness, 1e-4, 1 - 1e-4) / (1 - np.clip(objectness, 1e-4, 1 - 1e-4)))
     outputs = torch.from_numpy(np.concatenate([logits[None], sides.T])).view(5, 24, 24)
     found = decode(outputs, (24, 24))

@@ -22,11 +22,12 @@ from panendofm.atlas.split import SPLITS, TEST, TRAIN, VALIDATION
 from panendofm.backbone import FeatureKind, Preprocessing
 from panendofm.backbone.networks import find_network
 from panendofm.linear_probe.__main__ import STAGE
+from panendofm.linear_probe.config import HeadConfig
 from panendofm.linear_probe.features import Columns
 from panendofm.linear_probe.heads.head_file import save_head
 from panendofm.linear_probe.heads.head_run import open_head
 from panendofm.linear_probe.heads.probe import Head
-from panendofm.linear_probe.inference.evidence import in_whole_picture, patch_evidence, weighted_centre
+from panendofm.linear_probe.inference.evidence import in_whole_image, patch_evidence, weighted_center
 from panendofm.linear_probe.results.label_fractions import UNUSED, training_subset
 from panendofm.linear_probe.tasks import Level, Task
 from panendofm.runtime.command_line import run_stage
@@ -86,7 +87,7 @@ def results(folder: str = "r") -> dict[str, Any]:
 def test_an_official_split_is_followed_and_what_crosses_it_is_named(run: Run, data: Path) -> None:
     code, printed = run("pixels", f"data={data / 'official.csv'}", "out=r", *SMALL, "label_fractions=[0.1,0.5,1]")
     assert code == 0, printed
-    assert "2 groups cross it with 2 test pictures" in printed
+    assert "2 groups cross it with 2 test images" in printed
     report = json.loads(Path("r/official.split.json").read_text())
     assert report["official"] and report["validation_taken_from_training"]
     # 6 of each class are test; the twin counts there once, so 18.
@@ -148,7 +149,7 @@ def test_smaller_training_subsets_lie_inside_larger_ones() -> None:
     [
         ("file,label,split\n{0},a,dev\n", "line 2: the split is 'dev'"),
         ("file,label,split\n{0},a,train\n{1},b,\n", "line 3: the split is empty"),
-        ("file,label,split\n{0},a,train\n{1},b,train\n", "no picture for test"),
+        ("file,label,split\n{0},a,train\n{1},b,train\n", "no image for test"),
     ],
     ids=["word", "empty", "side"],
 )
@@ -253,20 +254,20 @@ def test_places_follow_the_evidence(tmp_path: Path) -> None:
     task = Task("t", "t", ("dark", "bright"), (Level("", 0, 2),), True, np.zeros(0, np.int64), np.zeros((0, 2), bool))
     path = tmp_path / "h.safetensors"
     save_head(path, made, task, network, FeatureKind())
-    run = open_head(path, None, "cpu")
+    run = open_head(path, HeadConfig(device="cpu"))
     corners = {"top-left": (0, 0), "top-right": (170, 0), "bottom-left": (0, 170), "bottom-right": (170, 170)}
     for name, (x, y) in corners.items():
         pixels = np.zeros((240, 240, 3), np.uint8)
         pixels[y + 20 : y + 50, x + 20 : x + 50] = 255
         evidence = patch_evidence(run, run.prepare([Image.fromarray(pixels)]))
         assert evidence is not None and evidence.shape == (1, 2, 16, 16)
-        centre = weighted_centre(evidence[0, 1])
+        centre = weighted_center(evidence[0, 1])
         assert centre is not None
-        assert zone(*in_whole_picture(centre, (240, 240), network.preprocessing)) == name
-    assert weighted_centre(torch.zeros(4, 4)) is None
-    wide = in_whole_picture((0.5, 0.5), (400, 200), Preprocessing(resize_px=100, crop_px=80))
+        assert zone(*in_whole_image(centre, (240, 240), network.preprocessing)) == name
+    assert weighted_center(torch.zeros(4, 4)) is None
+    wide = in_whole_image((0.5, 0.5), (400, 200), Preprocessing(resize_px=100, crop_px=80))
     assert wide == pytest.approx((0.5, 0.5))
-    edge = in_whole_picture((0.0, 0.0), (400, 200), Preprocessing(resize_px=100, crop_px=80))
+    edge = in_whole_image((0.0, 0.0), (400, 200), Preprocessing(resize_px=100, crop_px=80))
     assert edge == pytest.approx((60 / 200, 10 / 100))
 
 

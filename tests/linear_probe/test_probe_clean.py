@@ -39,7 +39,7 @@ def test_training_and_use_see_the_same_pictures(clean: bool, tmp_path: Path) -> 
     head = Head("h", Columns("cls", 0, WIDTH), torch.zeros(WIDTH, 1), torch.zeros(1), 0.5, 0.5)
     save_head(tmp_path / "h.safetensors", head, task, PIXELS, FeatureKind(), clean)
     stored = load_head(tmp_path / "h.safetensors")
-    assert stored.clean is clean
+    assert stored.info.clean is clean
     run = HeadRun(stored, PIXELS, PIXELS.load(), torch.device("cpu"))
     torch.testing.assert_close(run.features(run.prepare([tmp_path / "a.png"])), trained_on)
     shown = Image.fromarray(Cleaner()(picture) if clean else picture)

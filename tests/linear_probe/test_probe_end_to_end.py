@@ -19,6 +19,7 @@ from panendofm.atlas.__main__ import STAGE as ATLAS
 from panendofm.backbone import FeatureKind
 from panendofm.backbone.networks import find_network
 from panendofm.linear_probe.__main__ import STAGE as PROBE
+from panendofm.linear_probe.config import HeadConfig
 from panendofm.linear_probe.features import Columns, of_one_block
 from panendofm.linear_probe.heads.head_file import load_head
 from panendofm.linear_probe.heads.head_run import open_head
@@ -80,7 +81,7 @@ def test_atlas_probe_and_prediction(run: Run, kvasir: Path) -> None:
 
     code, printed = run("pixels", "untrained:vit_test", "task=gi-tree,esophagus-disease,bbps", "out=r", *SMALL)
     assert code == 0, printed
-    assert "task bbps can't be evaluated: no picture has a label of this task" in printed
+    assert "task bbps can't be evaluated: no image has a label of this task" in printed
     results = json.loads(Path("r/results.json").read_text())
     assert [model["name"] for model in results["models"]] == ["pixels", "untrained-vit_test"]
     assert set(results["results"]) == {"gi-tree"}  # esophagitis is the only esophagus disease here
@@ -201,11 +202,11 @@ def test_any_block_is_probed_and_its_head_reads_that_block_again(run: Run, kvasi
     code, printed = run("untrained:vit_test", *keys, "out=one", "block=2", "pooling=mean")
     assert code == 0 and "mean patch, block 2 of 3, lr 0.01" in printed
     head = load_head(Path("one/heads/untrained-vit_test/kvasir.safetensors"))
-    logits = (tokens[1].patches.mean(1) @ head.weight + head.bias) / head.temperature
+    logits = (tokens[1].patches.mean(1) @ head.weight + head.bias) / head.info.temperature
     assert run("predict", "one/heads/untrained-vit_test/kvasir.safetensors", str(picture), "out=p.csv")[0] == 0
     (row,) = read_csv("p.csv")
     assert float(row["confidence"]) == pytest.approx(float(logits.sigmoid().max()), abs=1e-3)
-    opened = open_head(Path("one/heads/untrained-vit_test/kvasir.safetensors"), None, "cpu")
+    opened = open_head(Path("one/heads/untrained-vit_test/kvasir.safetensors"), HeadConfig(device="cpu"))
     evidence = patch_evidence(opened, image)
     grid = tokens[1].patches.mT.reshape(1, -1, *evidence.shape[-2:])  # type: ignore[union-attr]
     values = torch.einsum("bdhw,dc->bchw", grid, head.weight)
@@ -218,7 +219,7 @@ def test_any_block_is_probed_and_its_head_reads_that_block_again(run: Run, kvasi
     assert found["chosen"]["validation_auc"] == max(t["validation_auc"] for t in found["tried"])
     stored = load_head(Path("auto/heads/untrained-vit_test/kvasir.safetensors"))
     number = int(found["chosen"]["head"].split("block ")[1].split()[0])
-    assert stored.kind.blocks == (number - 4,) and stored.columns.stop <= 2 * tokens[0].cls.shape[1]
+    assert stored.info.kind.blocks == (number - 4,) and stored.info.columns.stop <= 2 * tokens[0].cls.shape[1]
     code, printed = run("pixels", *keys, "out=none", "block=2")
     assert code == 2 and "pixels has no blocks" in printed
 

@@ -61,6 +61,7 @@ class Outcome:
     """A network on a fold: its results, and what pages and paired tests are made of."""
 
     results: NetworkResults
+    heads: DenseHeads
     scored: dict[str, ScoredSet]  # by test set
     images: dict[str, list[ImageResult]]
 
@@ -162,7 +163,7 @@ def _run(
         tried=[TriedHead(one.kind, one.description, one.validation_iou) for one in tried],
         tests={name: one.results for name, one in scored.items()},
     )
-    return Outcome(results, scored, images)
+    return Outcome(results, heads, scored, images)
 
 
 def train_heads(
