@@ -250,7 +250,7 @@ def test_a_stored_head_computes_its_own_block_alone() -> None:
     ],
 )
 def test_mistakes_are_one_sentence(words: tuple[str, ...], message: str, run: Run, kvasir: Path) -> None:
-    if "a.parquet" in words:
+    if "data=a.parquet" in words:
         run("atlas", str(kvasir), "out=a.parquet")
     code, printed = run(*(word.replace("DATA", str(kvasir)) for word in words))
     errors = [line for line in printed.splitlines() if line.startswith("error:")]
