@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -19,8 +19,8 @@ import numpy as np
 from panendofm.challenge.config import MergeConfig
 from panendofm.challenge.files.annotations import Act, Log, append, read_log
 from panendofm.challenge.files.names import Key
+from panendofm.challenge.shown import items_of, plain_text
 from panendofm.records.documents import read_document, write_document
-from panendofm.reports.numbers import number
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.csv_files import csv_text, exact
 from panendofm.runtime.files import make_directory, sha256_of, write_text
@@ -91,8 +91,8 @@ def merge(path: Path, out: Path, date: str) -> GoldDocument:
     write_text(out / "gold.csv", _gold_table(gold))
     write_document(out / "gold.json", document)
     table("waiting for", ["step", "objects"], [[step, str(count)] for step, count in waiting.items()])
-    for name, value in vars(document.agreement).items():
-        say(f"{name.replace('_', ' ')}: {number(value, 4) if value is None or isinstance(value, float) else value}")
+    for name, value in items_of(document.agreement).items():
+        say(f"{name}: {plain_text(value)}")
     for warning in warnings:
         warn(warning)
     say(f"{len(new)} merged now, {len(gold)} gold → {out / 'gold.csv'}; log checksum {document.log_sha256[:16]}")
@@ -111,21 +111,22 @@ def _gold_table(gold: Sequence[Act]) -> str:
     return csv_text(("file", "frame", "label"), [[act.file, act.frame, act.category] for act in gold])
 
 
-def _independent(log: Log) -> dict[Key, list[Act]]:
-    """Acts that no later act has used yet, by frame; after «back» a doctor's new act starts a new round."""
-    used = {source for act in log.acts for source in act.sources}
+def _independent(log: Log, without: Collection[str] = ()) -> Iterable[list[Act]]:
+    """What doctors did on their own, frame by frame."""
     frames: dict[Key, list[Act]] = defaultdict(list)
     for act in log.acts:
-        if act.step == "independent" and act.serial not in used:
+        if act.step == "independent" and act.serial not in without:
             frames[act.key].append(act)
-    return frames
+    return frames.values()
 
 
 def merges_due(log: Log, date: str) -> list[Act]:
     """A `cross` row for every object of every frame whose independent acts are not merged yet."""
     taken = {act.serial for act in log.acts}
+    # Acts that no later one has used: after «back» a doctor's new act starts a new round.
+    used = {source for act in log.acts for source in act.sources}
     new: list[Act] = []
-    for acts in _independent(log).values():
+    for acts in _independent(log, without=used):
         # Masks are drawn and reviewed by the doctors themselves: nobody averages outlines.
         if any(act.mask for act in acts):
             continue
@@ -176,21 +177,17 @@ def _merged(group: Sequence[Act], serial: str, date: str) -> Act:
         how = "majority"
         agreed = label is not None
         category = label or ""
-    return Act(
-        line=0,
+    return replace(
+        first,
         serial=serial,
-        file=first.file,
-        frame=first.frame,
         category=category,
         box=box,
-        mask="",
         step="cross",
         annotator=MERGER,
         sources=sources,
         merge=how if agreed else "",
         decision="" if agreed else "arbitrate",
         date=date,
-        optional=first.optional,
     )
 
 
@@ -228,13 +225,9 @@ def _annotators(act: Act, by_serial: dict[str, Act]) -> set[str]:
 
 
 def agreement(log: Log) -> Agreement:
-    frames: dict[Key, list[Act]] = defaultdict(list)
-    for act in log.acts:
-        if act.step == "independent":
-            frames[act.key].append(act)
     labels: list[dict[str, str]] = []
     ious: list[float] = []
-    for acts in frames.values():
+    for acts in _independent(log):
         for group in _objects(acts):
             if group[0].box is None:
                 labels.append({act.annotator: act.category for act in group})

@@ -163,6 +163,10 @@ def test_other_profiles_and_kinds_are_refused(tmp_path: Path, capsys: pytest.Cap
     assert "score all by one profile" in capsys.readouterr().err
     assert challenge("rank", tmp_path / "b", "task=efficiency") == 2
     assert "task=efficiency ranks classification" in capsys.readouterr().err
+    assert challenge("rank", tmp_path / "b", "published=medico2018_classification") == 2
+    assert "that table has no map" in capsys.readouterr().err
+    assert challenge("rank", tmp_path / "b", "published=medico2018_clasification") == 2
+    assert "did you mean 'medico2018_classification'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -173,8 +177,9 @@ def test_other_profiles_and_kinds_are_refused(tmp_path: Path, capsys: pytest.Cap
         lambda text: text.replace('"format": 2', '"format": 1'),
         lambda text: text.replace('"type": "classification"', '"type": "poetry"'),
         lambda text: text.replace('"mcc_multiclass": ', '"mcc_multiclass": "x", "old": '),
+        lambda text: text.replace('"profile": "medico2018"', '"profile": "medico2081"'),
     ],
-    ids=["torn", "other", "format", "type", "value"],
+    ids=["torn", "other", "format", "type", "value", "profile"],
 )
 def test_damaged_results_answer_in_one_sentence(
     damage: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -190,6 +195,17 @@ def test_damaged_results_answer_in_one_sentence(
         assert challenge(verb, tmp_path / "a", *([f"out={tmp_path / 'r'}"] if verb == "record" else [])) == 2
         message = capsys.readouterr().err
         assert str(path) in message and message.count("\n") == 1 and "Traceback" not in message
+
+
+def test_a_damaged_answers_file_is_named_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    truth = labels_truth(tmp_path / "truth.csv")
+    for seed in (1, 2):
+        file = answers(tmp_path / f"{seed}.csv", 0.9, 9.0, seed)
+        assert challenge("score", file, f"truth={truth}", f"out={tmp_path / str(seed)}", "bootstrap.replicates=5") == 0
+    path = tmp_path / "2" / "answers.csv"
+    path.write_text(path.read_text().replace("\n3,0,1,", "\n3,0,one,"))
+    assert challenge("rank", tmp_path / "1", tmp_path / "2") == 2
+    assert f"{path}, line 5: the group 'one'" in capsys.readouterr().err
 
 
 def test_damaged_reports_answer_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,7 +131,7 @@ def test_refused_json_and_figures_that_do_not_fit(tmp_path: Path, capsys: pytest
     file, predictions = tmp_path / "p.json", GOLDEN["detection"]["predictions"]
     classes = {"id": "x", "type": "detection", "classes": ["polyp"]}
     cases = [
-        (as_json(predictions, format=2), "'format' is 2"),
+        (as_json(predictions, format=2), "'format': Input should be 1"),
         (as_json(predictions, task=classes), "unknown category 'instrument'"),
         (as_json({n: [] for n in predictions}, task=classes), "'instrument' is on one side only"),
         (as_json(predictions)[:-3], "not valid JSON"),

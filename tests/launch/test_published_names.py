@@ -76,7 +76,7 @@ def test_published_files_hold_no_name_path_or_host(tmp_path: Path, stage: Callab
     stage(LINEAR_PROBE, "pixels", run, f"data={data}", f"out={published / 'probe'}")
     (root / "truth.csv").write_text("".join(f"p{i}.jpg,{'ab'[i % 2]}\n" for i in range(8)))
     (root / "sub.csv").write_text("".join(f"p{i}.jpg,a,0.5\n" for i in range(8)))
-    told = ("--truth", root / "truth.csv", "--out", published / "score")
+    told = (f"truth={root / 'truth.csv'}", f"out={published / 'score'}")
     stage(CHALLENGE, "score", root / "sub.csv", *told)
     shutil.copy(write_report(run), published)
     shutil.copytree(run / "eval", published / "eval", ignore=shutil.ignore_patterns(".*"))  # locks of this moment

@@ -50,7 +50,7 @@ def rank(folders: Sequence[Path], config: RankConfig) -> Ranking:
     profile = _profile(folders[0], results[0])
     scored = [_scored(folder, found, profile, config) for folder, found in zip(folders, results, strict=True)]
     _check(scored, config)
-    published = _published(config.published) if config.published else None
+    published = _published(config.published, profile.ranking[0]) if config.published else None
     is_clinical = config.task == "clinical"
     document = Ranking(
         task=config.task or profile.kind,
@@ -75,17 +75,17 @@ def rank(folders: Sequence[Path], config: RankConfig) -> Ranking:
 
 def _profile(folder: Path, results: Results) -> Profile:
     found = registered_profiles().get((results.scores.type, results.submission.profile))
-    if found is None:
-        raise UserError(
-            f"{folder}: it was scored by {results.submission.profile}, which is not known here; score again."
-        )
+    if found is None or not set(found.ranking) <= set(results.metrics):
+        raise UserError(f"{folder}: its profile {results.submission.profile} is not that of today; score again.")
     return found
 
 
-def _published(name: str) -> PublishedTable:
+def _published(name: str, rank_by: str) -> PublishedTable:
     tables = {table.name: table for profile in registered_profiles().values() for table in profile.published}
     if name not in tables:
         raise UserError(f"published={name}: there is no such table; {nearest(name, tables)}")
+    if not all(rank_by in row.metrics for row in tables[name].rows):
+        raise UserError(f"published={name}: that table has no {rank_by}, which ranks here; leave it out.")
     return tables[name]
 
 
@@ -110,21 +110,17 @@ def _scored(folder: Path, results: Results, profile: Profile, config: RankConfig
             "score all by one profile."
         )
     metrics = {name: metric.value for name, metric in results.metrics.items()}
-    main_metric = metrics[profile.ranking[0]]
-    return Scored(
-        folder,
-        results,
-        Entry(
-            team=own.team,
-            score=main_metric if main_metric is not None else 0.0,
-            recall=metrics.get("recall"),
-            specificity=metrics.get("specificity"),
-            fps=fps,
-            training_images=own.training_images,
-            run=own.run,
-            organizer=own.organizer,
-        ),
+    entry = Entry(
+        team=own.team,
+        score=metrics[profile.ranking[0]] or 0.0,  # not defined: nothing was found
+        recall=metrics.get("recall"),
+        specificity=metrics.get("specificity"),
+        fps=fps,
+        training_images=own.training_images,
+        run=own.run,
+        organizer=own.organizer,
     )
+    return Scored(folder, results, entry)
 
 
 def _check(scored: Sequence[Scored], config: RankConfig) -> None:

@@ -42,7 +42,8 @@ def score_boxes(
     level = bootstrap.confidence
     # Boxes, frames, centers and patients are always judged by COCO's matches at IoU 0.5.
     coco = find_profile(BoxProfile, None)
-    matched = {p.name: MatchedBoxes(p.rules, boxes, weights) for p in (coco, profile)}
+    chosen = {coco.name: coco, profile.name: profile}  # one, where they are the same
+    matched = {name: MatchedBoxes(p.rules, boxes, weights) for name, p in chosen.items()}
     at_half = {name: matches[0.5] for name, matches in matched[coco.name].matches.items()}
     return BoxScores(
         n=len(frames),
@@ -52,7 +53,7 @@ def score_boxes(
         true_boxes={name: len(truth) for name, (truth, _) in boxes.items()},
         boxes={name: len(detections) for name, (_, detections) in boxes.items()},
         confidence_threshold=confidence,
-        profiles={p.name: _profile(p, matched[p.name], boxes, level) for p in (coco, profile)},
+        profiles={name: _profile(p, matched[name], boxes, level) for name, p in chosen.items()},
         per_class={name: _per_class(matches, confidence, weights, level) for name, matches in at_half.items()},
         centers=center_scores("map", matched[coco.name].mean_ap_where, frames, unseen_center),
         by_size=_by_size(frames.frames, boxes, at_half),

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
 
-from panendofm.challenge.files.finding_model import Box, Finding, Frame
+from panendofm.challenge.files.finding_model import Box, Frame
 from panendofm.challenge.files.frames import FindingPair
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
 from panendofm.imaging.images import IMAGE_SUFFIXES, UnreadableImageError, open_image
 from panendofm.reports import PageImage
-from panendofm.scoring.classification.rates import Floats
 from panendofm.scoring.detection.boxes import box_iou
 
 GALLERY = 20
@@ -66,60 +64,36 @@ def label_errors(truth: Truth, answers: Answers, images: Path | None) -> list[Pa
     return errors
 
 
-@dataclass(frozen=True)
-class _FrameErrors:
-    """What is wrong with one category of a frame."""
-
-    category: str
-    missed: int
-    false_confidences: list[float]
-    true: Frame
-    told: Frame
-
-    @property
-    def weight(self) -> float:
-        return self.missed + sum(self.false_confidences)
-
-    @property
-    def caption(self) -> str:
-        missed = [f"{self.missed} missed"] if self.missed else []
-        false = [f"{len(self.false_confidences)} false"] if self.false_confidences else []
-        return f"{self.category}: {', '.join(missed + false)}; {Path(self.true.file).name}"
-
-
 def box_errors(pair: FindingPair, images: Path | None, confidence: float) -> list[PageImage]:
     """Frames with the most missed boxes and the surest false ones; truth green, told red."""
     if images is None:
         return []
-    found = [
-        _frame_errors(category, true, told, confidence)
-        for true, told in zip(pair.frames.frames, pair.told, strict=True)
-        for category in pair.classes
-    ]
-    worst = sorted((errors for errors in found if errors.weight), key=lambda errors: -errors.weight)[:GALLERY]
-    return [PageImage(_drawn(images, errors, confidence), errors.caption) for errors in worst]
+    found: list[tuple[float, str, Frame, Frame]] = []
+    for true, told in zip(pair.frames.frames, pair.told, strict=True):
+        for category in pair.classes:
+            missed, false = _errors(category, true, told, confidence)
+            parts = [f"{missed} missed"] if missed else []
+            parts += [f"{len(false)} false"] if false else []
+            if parts:
+                found.append(
+                    (missed + sum(false), f"{category}: {', '.join(parts)}; {Path(true.file).name}", true, told)
+                )
+    found.sort(key=lambda errors: -errors[0])
+    errors = []
+    for _, caption, true, told in found[:GALLERY]:
+        boxes = [*_drawn(true, _TRUE_COLOR), *_drawn(told, _TOLD_COLOR, confidence)]
+        errors.append(PageImage(_thumbnail(images, true.file, boxes), caption))
+    return errors
 
 
-def _frame_errors(category: str, true: Frame, told: Frame, confidence: float) -> _FrameErrors:
-    real = [f for f in true.findings if f.category == category and f.box]
+def _errors(category: str, true: Frame, told: Frame, confidence: float) -> tuple[int, list[float]]:
+    """How many boxes were missed, and the confidences of false ones."""
+    real = [f.box for f in true.findings if f.category == category and f.box]
     own = [f for f in told.findings if f.category == category and f.box and f.confidence >= confidence]
-    overlap = box_iou(_table(real), _table(own))
-    return _FrameErrors(
-        category=category,
-        missed=int((overlap.max(axis=1, initial=0) < 0.5).sum()),
-        false_confidences=[
-            f.confidence for f, column in zip(own, overlap.T, strict=True) if column.max(initial=0) < 0.5
-        ],
-        true=true,
-        told=told,
-    )
+    overlap = box_iou(real, [f.box for f in own if f.box])
+    missed = int((overlap.max(axis=1, initial=0) < 0.5).sum())
+    return missed, [f.confidence for f, best in zip(own, overlap.max(axis=0, initial=0), strict=True) if best < 0.5]
 
 
-def _table(findings: list[Finding]) -> Floats:
-    return np.array([f.box for f in findings], np.float64).reshape(-1, 4)
-
-
-def _drawn(images: Path, errors: _FrameErrors, confidence: float) -> bytes | None:
-    true = [(f.box, _TRUE_COLOR) for f in errors.true.findings if f.box]
-    told = [(f.box, _TOLD_COLOR) for f in errors.told.findings if f.box and f.confidence >= confidence]
-    return _thumbnail(images, errors.true.file, [*true, *told])
+def _drawn(frame: Frame, color: str, confidence: float = 0.0) -> list[tuple[Box, str]]:
+    return [(f.box, color) for f in frame.findings if f.box and f.confidence >= confidence]

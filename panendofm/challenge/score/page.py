@@ -40,7 +40,7 @@ def score_page(results: Results, profile: Profile, errors: list[PageImage]) -> s
         scores=scores,
         plain_text=plain_text,
         confidence=f"{own.bootstrap.confidence:.0%}",
-        chart=metric_chart(f"Profile {profile.name}", results.metrics),
+        chart=_metric_chart(f"Profile {profile.name}", results.metrics),
         published=_published(results, profile),
         errors=errors,
         files=Table(["what", "name", "SHA-256"], files, numeric=False),
@@ -48,7 +48,7 @@ def score_page(results: Results, profile: Profile, errors: list[PageImage]) -> s
     )
 
 
-def metric_chart(title: str, metrics: Mapping[str, Estimate]) -> Markup:
+def _metric_chart(title: str, metrics: Mapping[str, Estimate]) -> Markup:
     rows = [ForestRow(name, m.value, m.low, m.high) for name, m in metrics.items() if m.value is not None]
     return forest_chart(title, rows, digits=4)
 
@@ -163,6 +163,9 @@ def _mask_parts(scores: MaskScores) -> dict[str, object]:
         "errors_title": "",
         "classes": classes,
         "rankings": Table(["challenge", "its score", "value"], rankings, numeric=False),
+        "ranking_chart": _metric_chart(
+            "Scores of challenges", {n: p.metrics["score"] for n, p in scores.profiles.items()}
+        ),
         "centers": plain_table("what", scores.centers),
         "mean_iou": plain_table("what", scores.mean_iou_of_classes),
     }

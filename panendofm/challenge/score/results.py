@@ -10,6 +10,7 @@ from pydantic import Field
 
 from panendofm.challenge.timing import Timing
 from panendofm.records.documents import read_document, write_document
+from panendofm.runtime.errors import UserError
 from panendofm.scoring.detection.video import LatencySummary
 from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.estimates import Estimate
@@ -282,4 +283,9 @@ def write_results(out: Path, results: Results) -> None:
 def read_results(folder: Path) -> Results:
     """Of a folder that `challenge score` wrote, or of its results.json."""
     path = folder / RESULTS if folder.is_dir() else folder
-    return read_document(Results, path, "a file of results that 'challenge score' wrote")
+    results = read_document(Results, path, "a file of results that 'challenge score' wrote")
+    if results.submission.profile not in results.scores.profiles:
+        raise UserError(
+            f"cannot read {path}: it has no metrics of its profile {results.submission.profile}; score again."
+        )
+    return results

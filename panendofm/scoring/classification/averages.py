@@ -1,7 +1,7 @@
 """One number from C classes: micro, macro or pooled, from confusion matrices. Challenges choose among these.
 
-Matrices are [..., C, C], rows truth, so that one matrix and a thousand bootstrap draws take the same way. A column more
-stands for answers that are missing: they make a false negative of their class and a false positive of none.
+Matrices are [..., C, C], rows truth, so that one matrix and a thousand bootstrap replicates take the same way. A column
+more stands for answers that are missing: they make a false negative of their class and a false positive of none.
 """
 
 from __future__ import annotations

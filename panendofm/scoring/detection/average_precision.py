@@ -14,7 +14,7 @@ from panendofm.scoring.detection.boxes import Boxes, Floats, Matches, match_free
 Curve = Literal["101 points", "all points"]
 AREAS = {"small": (-1.0, 100.0**2), "medium": (100.0**2, 200.0**2), "large": (200.0**2, float("inf"))}
 _RECALLS = np.linspace(0.0, 1.0, 101)
-# Draws that are computed at once; bounds the memory at so many rows of one class's detections.
+# Replicates that are computed at once; bounds the memory at so many rows of one class's detections.
 _BLOCK = 50
 
 
@@ -54,7 +54,7 @@ def average_precision(matches: Matches, curve: Curve) -> float:
 
 
 def average_precision_replicates(matches: Matches, curve: Curve, weights: Floats) -> Floats:
-    """AP under each row of image weights [R, P]; NaN where a draw has no true box.
+    """AP under each row of image weights [R, P]; NaN where a replicate has no true box.
 
     Precision can only be highest at a true positive, so the curve is kept at these alone: false positives before each
     are added up.

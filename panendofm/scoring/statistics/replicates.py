@@ -17,7 +17,7 @@ def mean_replicates(values: Floats, weights: Floats) -> Floats:
 
 
 def macro_replicates(values: Floats, classes: Sequence[str], weights: Floats) -> Floats:
-    """Mean over classes of each one's weighted mean; a class that a draw lost is left out of it."""
+    """Mean over classes of each one's weighted mean; a class that a replicate lost is left out of it."""
     member = _members(classes, sorted(set(classes)))  # [N, C]
     return mean_over_defined(ratio(weights @ (member * values[:, None]), weights @ member))
 
