@@ -13,7 +13,7 @@ from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
 from pretrain.objective.config import ObjectiveConfig
 from pretrain.optimizer.config import OptimizerConfig, WarmStartConfig
 from pretrain.parallel.config import ShardingConfig
-from pretrain.schedules import ScheduleConfig, parse_duration
+from pretrain.schedules import ScheduleConfig, parse_duration, steps_of
 
 
 @dataclass
@@ -118,7 +118,7 @@ class RegressionGuardConfig:
 
 
 def _cleaned() -> EvalConfig:
-    """Pictures as training frames are: on Kvasir the position box stands on some classes and gives them away."""
+    """Images as training frames are: on Kvasir the position box stands on some classes and gives them away."""
     config = EvalConfig()
     config.data.clean = True
     return config
@@ -183,6 +183,13 @@ class PretrainConfig:
     def trained_objective(self) -> ObjectiveConfig:
         """The objective, with the warm start's anchor where there is one."""
         return self.warm_start.anchored(self.objective) if self.starts_warm else self.objective
+
+    def total_steps(self, corpus_images: int | None) -> int:
+        """The schedule's length, or where the run is to end before it."""
+        total = steps_of("schedule.total", self.schedule.total, self.batch.images, corpus_images)
+        if self.run.stop_at is None:
+            return total
+        return min(total, steps_of("run.stop_at", self.run.stop_at, self.batch.images, corpus_images))
 
     def check(self) -> None:
         self.model.vit()

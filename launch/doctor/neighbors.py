@@ -18,7 +18,7 @@ _QUERIES, _GALLERY, _WIDTH, _K = 200, 5_000, 64, 20
 _REMEDY = "install the locked version of faiss, and report it with doctor.json"
 
 
-def check_neighbours() -> Iterator[Row]:
+def check_neighbors() -> Iterator[Row]:
     gpus = int(faiss.get_num_gpus()) if hasattr(faiss, "StandardGpuResources") else 0
     where = f"FAISS on {gpus} GPUs" if gpus else "FAISS on the CPU"
     error = _golden_error()

@@ -12,12 +12,14 @@ from .build import (
 )
 from .config import NEAR_DUPLICATE_BITS, AtlasConfig, GallerySplitConfig, SplitConfig
 from .corpora import (
-    CORPORA,
-    OVERLAPS_BETWEEN_CORPORA,
-    OVERLAPS_WITH_EVALUATION,
+    Corpus,
+    FileRule,
     Overlap,
     datasets_seen,
+    load_corpora,
     nearest_name,
+    overlaps_between_corpora,
+    overlaps_with_evaluation,
     same_name,
 )
 from .gallery_split import GallerySplit, load_or_make_gallery_split
@@ -57,10 +59,7 @@ from .taxonomy import AMBIGUOUS, Label, Taxonomy, load_taxonomy
 
 __all__ = [
     "AMBIGUOUS",
-    "CORPORA",
     "NEAR_DUPLICATE_BITS",
-    "OVERLAPS_BETWEEN_CORPORA",
-    "OVERLAPS_WITH_EVALUATION",
     "SPLITS",
     "TEST",
     "TRAIN",
@@ -68,7 +67,9 @@ __all__ = [
     "Atlas",
     "AtlasConfig",
     "Box",
+    "Corpus",
     "Crossing",
+    "FileRule",
     "GallerySplit",
     "GallerySplitConfig",
     "Item",
@@ -101,6 +102,7 @@ __all__ = [
     "image_groups",
     "listed_boxes",
     "load_atlas",
+    "load_corpora",
     "load_mappings",
     "load_or_make_gallery_split",
     "load_or_make_split",
@@ -114,6 +116,8 @@ __all__ = [
     "official_split",
     "overlapping",
     "overlaps",
+    "overlaps_between_corpora",
+    "overlaps_with_evaluation",
     "read_labeled_images",
     "read_mask",
     "read_regions",

@@ -26,7 +26,7 @@ DEFAULT_METRIC = "top1_k20"
 OWN_OUTPUT = "output"  # features that the network gives by itself: no block or pooling was named
 _PREFIX = "knn_"
 _SELECTION = "knn_selection.json"
-_PICTURES = "_pictures"
+_IMAGES = "_pictures"
 
 Verdict = Literal["better beyond noise", "worse beyond noise", "no difference beyond noise"]
 WORSE: Verdict = "worse beyond noise"
@@ -217,15 +217,15 @@ def lone_evaluation_name(network: str, weights_sha256: str, features: str = OWN_
     return f"{_PREFIX}{safe_name(network)}_{weights_sha256[:8]}{read}.json"
 
 
-def pictures_folder(folder: Path, network: str) -> Path:
-    """Where the pictures of a network's evaluation go, beside its document."""
-    return folder / f"{_PREFIX}{safe_name(network)}{_PICTURES}"
+def images_folder(folder: Path, network: str) -> Path:
+    """Where the images of a network's evaluation go, beside its document."""
+    return folder / f"{_PREFIX}{safe_name(network)}{_IMAGES}"
 
 
-def picture_files(run: RunFolder, pattern: str) -> list[tuple[str, Path]]:
-    """(checkpoint, file) of the drawn pictures and pages of a run's evaluations."""
-    paths = sorted(run.evaluations.glob(f"{_PREFIX}*{_PICTURES}/{pattern}"))
-    return [(path.parent.name.removeprefix(_PREFIX).removesuffix(_PICTURES), path) for path in paths]
+def image_files(run: RunFolder, pattern: str) -> list[tuple[str, Path]]:
+    """(checkpoint, file) of the drawn images and pages of a run's evaluations."""
+    paths = sorted(run.evaluations.glob(f"{_PREFIX}*{_IMAGES}/{pattern}"))
+    return [(path.parent.name.removeprefix(_PREFIX).removesuffix(_IMAGES), path) for path in paths]
 
 
 def read_evaluation(path: Path) -> KnnDocument:

@@ -12,7 +12,7 @@ from panendofm.records.evaluation import evaluation_path, read_selection
 from panendofm.records.run import RunFolder, step_name
 from panendofm.runtime.console import warn
 from panendofm.runtime.files import TEMPORARY_MARK
-from pretrain.config import CheckpointConfig
+from pretrain.config import CheckpointConfig, PretrainConfig
 
 
 class Retention:
@@ -79,6 +79,26 @@ class Retention:
             return
         with claim(self.run, name, wait) as is_ours:
             yield is_ours
+
+
+def most_checkpoints(config: PretrainConfig, total_steps: int | None) -> int:
+    """How many checkpoints of a run lie on the disk at one time, at most: what `protected_steps` keeps, and a new one.
+
+    Without the number of steps those of `keep_every_steps` can't be counted and are left out.
+    """
+    own = config.checkpoint
+    being_written = 1
+    chosen_and_highest = 2
+    kept_for_good = 0
+    if own.keep_every_steps is not None and total_steps is not None:
+        kept_for_good = total_steps // own.keep_every_steps + 1
+    most = own.keep_last + being_written + chosen_and_highest + kept_for_good
+    if config.regression_guard.is_on(config.starts_warm):
+        most += 1  # the one to roll back to
+    if config.monitor.mode == "watch":
+        start = 0 if kept_for_good else 1
+        most += own.keep_unscored + start
+    return most
 
 
 def remove_checkpoint(path: Path) -> None:
