@@ -25,7 +25,7 @@ IMAGES = 4
 
 
 def draw_images(run: RunFolder) -> None:
-    """What `backbone show` draws of every kept checkpoint, and `eval_knn --pictures` on the chosen one."""
+    """What `backbone show` draws of every kept checkpoint, and `eval_knn plots=true` on the chosen one."""
     with tempfile.TemporaryDirectory() as scratch:
         images = _first_images(run, Path(scratch))
         make_directory(run.images)
