@@ -30,7 +30,7 @@ def metrics_at_k(
 ) -> MetricsAtK:
     """All metrics of class scores [Q, C]: metrics, intervals, recalls, confusion matrix.
 
-    `weights` [replicates, Q] are the bootstrap's; without replicates there are no intervals. `neighbours` is how many
+    `weights` [replicates, Q] are the bootstrap's; without replicates there are no intervals. `neighbors` is how many
     voted.
     """
     classes = scores.shape[1]

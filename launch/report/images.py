@@ -33,7 +33,7 @@ def draw_images(run: RunFolder) -> None:
             _draw_patches(run, images)
         selected, config = run.selected(), _evaluation_config(run, Path(scratch))
         if selected is not None and config is not None and read_selection(run) is not None:
-            _run(["eval_knn", str(selected), str(config), "--pictures"])
+            _run(["eval_knn", str(selected), str(config), "plots=true"])
 
 
 def _draw_patches(run: RunFolder, images: list[Path]) -> None:

@@ -1,4 +1,4 @@
-"""The pictures that tasks are made of: every content once, whatever number of files and datasets hold it."""
+"""The images that tasks are made of: every content once, whatever number of files and datasets hold it."""
 
 from __future__ import annotations
 

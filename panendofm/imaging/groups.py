@@ -1,4 +1,4 @@
-"""Which samples belong together: near-identical pictures, frames of one video, pictures of one patient.
+"""Which samples belong together: near-identical images, frames of one video, images of one patient.
 
 Groups are drawn whole by a bootstrap and never stand on both sides of a split.
 """

@@ -183,7 +183,7 @@ def test_the_model_card_tells_what_is_known(release: Path) -> None:
         "Training began with `dinov2_vitl14_pretrain.pth`.",
         "Endo of the University (Someone et al., 2020), from endo.\n\n3,450 frames, without labels:",
         "| hyperkvasir | CC BY 4.0 | 2,300 |\n| ers | not stated | 1,150 |",
-        "3,450 frames were compared with the pictures of evaluation sets, and 12 that show one of them were dropped "
+        "3,450 frames were compared with the images of evaluation sets, and 12 that show one of them were dropped "
         "before training: kvasir-dataset-v2 (8,000 images, 12 frames dropped).",
         "base_lr: 0.0002",
         '"kvasir-dataset-v2"',

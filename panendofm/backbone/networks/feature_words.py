@@ -1,4 +1,4 @@
-"""Which block's tokens are a picture's feature, and how they are pooled: the words `block` and `pooling` of all stages.
+"""Which block's tokens are an image's feature, and how they are pooled: the words `block` and `pooling` of all stages.
 
 block    last; a number from 1 (the first) or from -1 (the last); auto: the later half of the blocks are candidates
 pooling  cls: the cls token; mean: the mean patch token; both: one behind the other; auto: these three are candidates

@@ -1,6 +1,6 @@
-"""`show whole=true`: PCA and similarity of feature maps at the full resolution of each picture, nothing cut off.
+"""`show whole=true`: PCA and similarity of feature maps at the full resolution of each image, nothing cut off.
 
-The picture is squashed to a square for the network and its map is stretched back over the picture. A larger
+The image is squashed to a square for the network and its map is stretched back over the image. A larger
 `side_px` gives a finer map, where the network takes other sizes than its own.
 """
 
@@ -30,7 +30,7 @@ _GAP_PX = 8
 
 @torch.no_grad()
 def whole_map(network: Network, module: nn.Module, image: Image.Image, side_px: int) -> Tensor:
-    """The last feature map [C, h, w] of the whole picture."""
+    """The last feature map [C, h, w] of the whole image."""
     preprocessing = replace(network.preprocessing, resize_px=side_px, crop_px=side_px, squash=True)
     try:
         maps: list[Tensor] = module.feature_maps(preprocessing(image)[None])  # type: ignore[operator]
@@ -58,7 +58,7 @@ def show_whole(
     side_px: int | None = None,
     point: tuple[float, float] | None = None,
 ) -> None:
-    """A row per picture, each at its own size: the picture, PCA in colours and, for a given point, similarity to it."""
+    """A row per image, each at its own size: the image, PCA in colors and, for a given point, similarity to it."""
     if not network.outputs.maps:
         raise UserError(f"{network.name} gives one vector per image and no feature maps to show; name another network.")
     module = network.load()

@@ -35,7 +35,7 @@ def frames_at(path: Path, fps: float) -> Iterator[VideoFrame]:
     try:
         with av.open(str(path)) as container:
             if not container.streams.video:
-                raise UserError(f"cannot read the video {path}: there is no picture track in it.")
+                raise UserError(f"cannot read the video {path}: there is no video track in it.")
             start: float | None = None
             rate = container.streams.video[0].average_rate
             for number, frame in enumerate(container.decode(video=0)):
