@@ -23,8 +23,7 @@ from .corpora import (
     same_name,
 )
 from .gallery_split import GallerySplit, load_or_make_gallery_split
-from .groups import content_groups, image_groups
-from .labeled_images import Keys, LabeledImage, LabeledImages, read_labeled_images
+from .labeled_images import Keys, LabeledImage, LabeledImages, image_groups, read_labeled_images
 from .layouts import Item, read_table_of_files
 from .mapping import Mapping, load_mappings
 from .measurements import measure_all
@@ -92,7 +91,6 @@ __all__ = [
     "boxes_fit",
     "build_atlas",
     "conflicts",
-    "content_groups",
     "contradict",
     "custom_samples",
     "datasets_seen",

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from panendofm.atlas.config import NEAR_DUPLICATE_BITS
-from panendofm.atlas.groups import content_groups
 from panendofm.atlas.layouts import Found, Item, find_datasets, read_items, why_no_images
 from panendofm.atlas.mapping import Mapping, load_mappings
 from panendofm.atlas.measurements import Measured, measure_all
 from panendofm.atlas.taxonomy import Label
+from panendofm.imaging.groups import content_groups
 from panendofm.imaging.images import UnreadableImageError
 from panendofm.records.documents import as_document, parse_document
 from panendofm.runtime.console import track, warn

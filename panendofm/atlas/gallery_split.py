@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.atlas.config import GallerySplitConfig
-from panendofm.atlas.groups import image_groups
-from panendofm.atlas.labeled_images import LabeledImages
+from panendofm.atlas.labeled_images import LabeledImages, image_groups
 from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.console import say, warn
 from panendofm.runtime.errors import UserError

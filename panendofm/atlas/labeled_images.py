@@ -11,7 +11,7 @@ import io
 import json
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +24,7 @@ from PIL import Image
 
 from panendofm.atlas.layouts import Item, read_table_of_files
 from panendofm.imaging.frame_filters.clean import field_of_view_hash
+from panendofm.imaging.groups import content_groups, linked_groups
 from panendofm.imaging.images import IMAGE_SUFFIXES, UnreadableImageError, is_image, open_image
 from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.console import progress, warn
@@ -52,10 +53,6 @@ class LabeledImage:
     @property
     def label(self) -> str:
         return self.labels[0]
-
-    @property
-    def hash_bytes(self) -> bytes:
-        return bytes.fromhex(self.hash)
 
 
 class LabeledImages:
@@ -90,6 +87,17 @@ class LabeledImages:
         """Checksum of names, classes and contents, wherever the folder is."""
         lines = "".join(f"{r.name}\0{'|'.join(r.labels)}\0{r.sha256}\n" for r in self.records)
         return hashlib.sha256(lines.encode(errors="surrogateescape")).hexdigest()
+
+
+def image_links(images: Sequence[LabeledImage], max_bits: int) -> list[tuple[str, ...]]:
+    """Names of what ties an image to others; images that share one belong together."""
+    contents = content_groups([i.sha256 for i in images], [bytes.fromhex(i.hash) for i in images], max_bits)
+    return [(f"content {content}", *image.links) for image, content in zip(images, contents.tolist(), strict=True)]
+
+
+def image_groups(images: Sequence[LabeledImage], max_bits: int) -> NDArray[np.int64]:
+    """A number for every image: near-duplicates, and images that share a patient or video, have the same."""
+    return linked_groups(image_links(images, max_bits))
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ def test_principal_colours_separate_what_differs() -> None:
         (["embed", "WEIGHTS", "nowhere", "out=x.parquet"], "cannot read nowhere"),
         (
             ["embed", "WEIGHTS", "IMAGES", "out=x.parquet", "layers=9"],
-            "--layers 9: this backbone has 3",
+            "layers=9: this backbone has 3",
         ),
         (["embed", "WEIGHTS", "IMAGES", "out=x.parquet", "device=tpu9"], "'tpu9' is no device"),
         (["show", "WEIGTHS", "IMAGES"], "cannot load a network from WEIGTHS: it does not exist"),
@@ -237,5 +237,5 @@ def test_mistakes_get_one_sentence(weights: Path, images: Path, words: list[str]
 
 def test_a_start_without_its_share_is_refused(weights: Path, tmp_path: Path) -> None:
     done = run("export", weights, f"out={tmp_path / 'release'}", f"start={weights}")
-    assert done.returncode == 2 and "--average-with-start" in done.stderr
+    assert done.returncode == 2 and "average_with_start" in done.stderr
     assert not (tmp_path / "release").exists()

@@ -66,7 +66,7 @@ def test_the_command_writes_weights_that_every_stage_reads(
     again = load_backbone(out)
     assert again.preprocessing.crop_px == 56 and again.preprocessing.resize_px == 64
     assert features(again, pictures(9)).mean(dim=0).abs().max() < 1e-4
-    assert "the mean of 9 pictures held" in said and again.weights_sha256 in said
+    assert "the mean of 9 images held" in said and again.weights_sha256 in said
 
 
 @pytest.mark.parametrize("words", ["images=0", "crop_px=0", "crop_px=100"])

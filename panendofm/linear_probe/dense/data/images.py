@@ -19,7 +19,6 @@ from panendofm.atlas import (
     box_file,
     boxes_fit,
     build_atlas,
-    content_groups,
     has_regions,
     listed_boxes,
     load_atlas,
@@ -29,6 +28,7 @@ from panendofm.atlas import (
     read_mask,
     read_regions,
 )
+from panendofm.imaging.groups import content_groups
 from panendofm.runtime.console import warn
 from panendofm.runtime.errors import UserError
 
