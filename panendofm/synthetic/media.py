@@ -59,7 +59,9 @@ def _stream(
     encoder, pixel_format = ENCODERS[codec]
     stream = container.add_stream(encoder, rate=fps)
     assert isinstance(stream, av.VideoStream)
-    stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
+    stream.width = width
+    stream.height = height
+    stream.pix_fmt = pixel_format
     context = stream.codec_context
     context.thread_count = 1
     context.flags |= Flags.bitexact

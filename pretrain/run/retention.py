@@ -25,7 +25,10 @@ class Retention:
     def __init__(
         self, run: RunFolder, config: CheckpointConfig, selection: SelectionConfig | None = None, watched: bool = False
     ) -> None:
-        self.run, self.config, self.selection, self.watched = run, config, selection, watched
+        self.run = run
+        self.config = config
+        self.selection = selection
+        self.watched = watched
         self.last_good_step: int | None = None  # what a rollback would go to: kept, however old it is
 
     def protected_steps(self, steps: list[int]) -> set[int]:
