@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 
 from panendofm.challenge.config import TimeConfig, TimeUnit
-from panendofm.challenge.files.text_table import Table, milliseconds, read_table
+from panendofm.challenge.files.submissions import ANSWER_COLUMNS
+from panendofm.challenge.files.text_table import read_table
 from panendofm.imaging.images import is_image
 from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.console import say, warn
@@ -134,16 +135,12 @@ def _run(command: str, images: Path, timeout: float | None) -> tuple[float, byte
 
 def _reported(path: Path, time_unit: TimeUnit | None) -> float | None:
     """The mean time that the program's lines state; None when they state none."""
-    columns = ("file", "frame", "category", "label", "confidence", "time_ms", "time_s")
-    table = read_table(path, ",", ("file",), columns)
+    table = read_table(path, ",", ("file",), ANSWER_COLUMNS)
     if table.header is None:
         if len(table.rows[0].cells) != 4:
             return None
         if time_unit is None:
             raise UserError(f"{path}: its fourth column is a time without a unit; set time_unit=ms or time_unit=s.")
-        table = Table(path, ("file", "category", "confidence", f"time_{time_unit}"), table.rows)
-    for unit in ("ms", "s"):
-        place = table.column(f"time_{unit}")
-        if place is not None:
-            return float(np.mean([milliseconds(table, row, row.cells[place], unit) for row in table.rows]))
-    return None
+        table = table.named("file", "category", "confidence", f"time_{time_unit}")
+    unit = next((unit for unit in ("ms", "s") if table.has(f"time_{unit}")), None)
+    return float(np.mean([row.milliseconds(unit) for row in table.rows])) if unit else None

@@ -11,7 +11,7 @@ import difflib
 import io
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from panendofm.runtime.csv_files import unescaped
@@ -25,10 +25,54 @@ _RENAMED_COLUMNS = {"centre": "center"}
 
 @dataclass(frozen=True)
 class Row:
-    """Cells without the spaces around them, and the line that they stand on (from 1)."""
+    """Cells without the spaces around them, the line that they stand on (from 1), and the names of their columns."""
 
+    path: Path
     line: int
     cells: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+
+    def fail(self, what: str) -> UserError:
+        return UserError(f"{self.path}, line {self.line}: {what}")
+
+    def text(self, name: str) -> str:
+        """The cell of a named column; empty when the table doesn't have it."""
+        return self.cells[self.columns.index(name)] if name in self.columns else ""
+
+    def number(self, name: str, what: str) -> float:
+        return self.parse_number(self.text(name), what)
+
+    def parse_number(self, text: str, what: str) -> float:
+        """A finite number. Python's own extras (1_000, infinity) are refused: other readers would not take them."""
+        try:
+            value = float(text) if "_" not in text and text.isascii() else math.nan
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise self.fail(f"{what} '{text}' is no finite number; write it with a decimal point.")
+        return value
+
+    def whole_number(self, name: str, what: str) -> int:
+        value = self.number(name, what)
+        if value != int(value) or value < 0:
+            raise self.fail(f"{what} '{self.text(name)}' is no whole number of 0 or more.")
+        return int(value)
+
+    def frame(self) -> int:
+        """0 where the table names none: images have one frame."""
+        return self.whole_number("frame", "the frame") if self.text("frame") else 0
+
+    def confidence(self) -> float:
+        value = self.number("confidence", "the confidence")
+        if not 0 <= value <= 1:
+            raise self.fail(f"the confidence {self.text('confidence')} lies outside 0 to 1; give a probability.")
+        return value
+
+    def milliseconds(self, unit: str) -> float:
+        value = self.number(f"time_{unit}", "the time")
+        if value <= 0:
+            raise self.fail(f"the time {self.text(f'time_{unit}')} is not above 0; write the time that the image took.")
+        return value * (1000.0 if unit == "s" else 1.0)
 
 
 @dataclass(frozen=True)
@@ -37,17 +81,16 @@ class Table:
     header: tuple[str, ...] | None
     rows: tuple[Row, ...]
 
-    def fail(self, row: Row | int, what: str) -> UserError:
-        line = row.line if isinstance(row, Row) else row
-        return UserError(f"{self.path}, line {line}: {what}")
+    def has(self, name: str) -> bool:
+        return self.header is not None and name in self.header
 
-    def column(self, name: str) -> int | None:
-        return self.header.index(name) if self.header is not None and name in self.header else None
+    def fail(self, what: str) -> UserError:
+        """Something about the header."""
+        return UserError(f"{self.path}, line 1: {what}")
 
-    def cell(self, row: Row, name: str) -> str:
-        """The cell of a named column; empty when the table doesn't have it."""
-        place = self.column(name)
-        return "" if place is None else row.cells[place]
+    def named(self, *columns: str) -> Table:
+        """The table with names for its columns."""
+        return Table(self.path, columns, tuple(replace(row, columns=columns) for row in self.rows))
 
 
 def read_utf8(path: Path) -> str:
@@ -78,7 +121,7 @@ def read_table(path: Path, separator: str = ",", headers: Sequence[str] = (), kn
     first = rows[0]
     if len(first.cells) == 1:
         raise _one_column(path, first, separator)
-    header = None
+    header: tuple[str, ...] = ()
     if first.cells[0].lower() in headers:
         header = tuple(_RENAMED_COLUMNS.get(cell.lower(), cell.lower()) for cell in first.cells)
         _check_header(path, first, header, known)
@@ -91,7 +134,7 @@ def read_table(path: Path, separator: str = ",", headers: Sequence[str] = (), kn
             )
     if not rows:
         raise UserError(f"{path} holds a header and no line; write one line for each image.")
-    return Table(path, header, rows)
+    return Table(path, None, rows).named(*header) if header else Table(path, None, rows)
 
 
 def _rows(path: Path, text: str, separator: str) -> Iterable[Row]:
@@ -111,7 +154,7 @@ def _rows(path: Path, text: str, separator: str) -> Iterable[Row]:
         if odd is not None:
             raise UserError(f"{path}, line {line}: there is a control character in '{printable(odd)}'; remove it.")
         if any(cell.strip() for cell in cells):
-            yield Row(line, tuple(unescaped(cell.strip()) for cell in cells))
+            yield Row(path, line, tuple(unescaped(cell.strip()) for cell in cells))
         elif len(cells) > 1:
             raise UserError(f"{path}, line {line}: all its cells are empty; fill or remove the line.")
 
@@ -138,35 +181,3 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return f"did you mean '{match[0]}'?"
     shown = ", ".join(names[:20])
     return f"there are: {shown}{' …' if len(names) > 20 else ''}."
-
-
-def number(table: Table, row: Row, text: str, what: str) -> float:
-    """A finite number. Python's own extras (1_000, infinity) are refused: other readers would not take them."""
-    try:
-        value = float(text) if "_" not in text and text.isascii() else math.nan
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise table.fail(row, f"{what} '{text}' is no finite number; write it with a decimal point.")
-    return value
-
-
-def whole_number(table: Table, row: Row, text: str, what: str) -> int:
-    value = number(table, row, text, what)
-    if value != int(value) or value < 0:
-        raise table.fail(row, f"{what} '{text}' is no whole number of 0 or more.")
-    return int(value)
-
-
-def confidence(table: Table, row: Row, text: str) -> float:
-    value = number(table, row, text, "the confidence")
-    if not 0 <= value <= 1:
-        raise table.fail(row, f"the confidence {text} lies outside 0 to 1; give a probability.")
-    return value
-
-
-def milliseconds(table: Table, row: Row, text: str, unit: str) -> float:
-    value = number(table, row, text, "the time")
-    if value <= 0:
-        raise table.fail(row, f"the time {text} is not above 0; write the time that the image took.")
-    return value * (1000.0 if unit == "s" else 1.0)

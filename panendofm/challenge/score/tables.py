@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
-from panendofm.challenge.files.text_table import read_table, whole_number
+from panendofm.challenge.files.text_table import read_table
 from panendofm.challenge.score.results import LabelScores, Results
 from panendofm.runtime.csv_files import csv_text
 
@@ -88,9 +88,9 @@ class AnswerTable:
 
 def read_answer_table(folder: Path) -> AnswerTable:
     found = read_table(folder / ANSWERS, ",", ("file",), _ANSWER_COLUMNS)
-    groups = [whole_number(found, row, found.cell(row, "group"), "the group") for row in found.rows]
+    groups = [row.whole_number("group", "the group") for row in found.rows]
     return AnswerTable(
         np.array(groups, np.int64),
-        [found.cell(row, "truth") for row in found.rows],
-        [found.cell(row, "answer") for row in found.rows],
+        [row.text("truth") for row in found.rows],
+        [row.text("answer") for row in found.rows],
     )
