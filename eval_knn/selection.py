@@ -280,7 +280,7 @@ def _break_ties(history: Sequence[Evaluation], equals: list[int], config: Select
 
 
 def _means_over_k(evaluations: Sequence[Evaluation], kind: str) -> list[float]:
-    """The same figure for all numbers of neighbours that they share: two checkpoints rarely agree in every one."""
+    """The same metric for all numbers of neighbors that they share: two checkpoints rarely agree in every one."""
     shared = [name for name in evaluations[0].values if all(name in e.values for e in evaluations)]
     names = [name for name in shared if name.startswith(f"{kind}_k")]
     return [float(np.mean([_value(evaluation, name) for name in names])) for evaluation in evaluations]

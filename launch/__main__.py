@@ -115,7 +115,7 @@ COMMANDS = [
         _EVALUATION,
         _cluster_options,
     ),
-    Command("probe", "Probe released weights in a job.", _place("probe"), ("WEIGHTS…",), _PROBE, _cluster_options),
+    Command("probe", "Probe released weights in a job.", _place("probe"), ("NETWORK…",), _PROBE, _cluster_options),
     Command(
         "run",
         "The whole chain as jobs that wait for one another; again, it submits only what is missing.",

@@ -23,5 +23,5 @@ class ChainConfig:
     shard: PartConfig = option("Preparing the data.", PartConfig())
     pretrain: PartConfig = option("Training.", PartConfig())
     watch: PartConfig = option("The kNN monitor.", PartConfig())
-    export: list[str] = option("Further words for panendofm export, such as --licence apache-2.0.", [])
+    export: list[str] = option("Further keys for panendofm export, such as license=apache-2.0.", [])
     probe: PartConfig = option("Linear probes.", PartConfig())

@@ -92,7 +92,7 @@ def run_watch(arguments: argparse.Namespace, config: EvalConfig) -> None:
 
 def run_probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
     cluster = _cluster(arguments, "probe")
-    _start(probe_job(config, arguments.weights, cluster), cluster, arguments.dry_run)
+    _start(probe_job(config, arguments.network, cluster), cluster, arguments.dry_run)
 
 
 def run_doctor(arguments: argparse.Namespace, config: None) -> int:

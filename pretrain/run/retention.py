@@ -59,7 +59,7 @@ class Retention:
             warn(
                 f"{len(waiting)} checkpoints wait for their score ({step_name(waiting[-1])} to "
                 f"{step_name(waiting[0])}), more than checkpoint.keep_unscored={self.config.keep_unscored}: the oldest "
-                f"go unscored; start another watcher (python -m eval_knn --watch {self.run.path}), or raise the key."
+                f"go unscored; start another watcher (python -m eval_knn {self.run.path} watch=true), or raise the key."
             )
         return {*waiting[: self.config.keep_unscored], *(step for step in unscored if step == 0)}
 

@@ -54,7 +54,7 @@ def write_files(folder: Path, corpus: Path) -> tuple[Path, Path]:
             "set": [f"data.path={labelled}", "ks=[5,20]", f"cache={folder / 'cache'}", "bootstrap.replicates=50"]
         },
         "export": ["--format", "hub"],
-        "probe": {"set": [f"data={labelled}", "bootstrap_replicates=20"]},
+        "probe": {"set": [f"data={labelled}", "bootstrap.replicates=20"]},
     }
     files = folder / "chain.yaml", folder / "cluster.yaml"
     for path, content in zip(files, (chain, CLUSTER), strict=True):

@@ -70,10 +70,10 @@ def test_published_files_hold_no_name_path_or_host(tmp_path: Path, stage: Callab
     data = write_images(root / "kvasir-dataset-v2")
     run = write_run(root, data)
     small = ("bootstrap.replicates=20", "features.threads=1", "ks=[5,10]", "selection.metric=top1_k10")
-    stage(EVAL_KNN, run, f"data.path={data}", f"cache={root / 'cache'}", "--pictures", *small)
+    stage(EVAL_KNN, run, f"data.path={data}", f"cache={root / 'cache'}", "plots=true", *small)
     published = tmp_path / "published"
-    stage(BACKBONE, "export", run, "--to", published / "release", "--format", "hub")
-    stage(LINEAR_PROBE, "pixels", run, "--data", data, "--out", published / "probe")
+    stage(BACKBONE, "export", run, f"out={published / 'release'}", "formats=[hub]")
+    stage(LINEAR_PROBE, "pixels", run, f"data={data}", f"out={published / 'probe'}")
     (root / "truth.csv").write_text("".join(f"p{i}.jpg,{'ab'[i % 2]}\n" for i in range(8)))
     (root / "sub.csv").write_text("".join(f"p{i}.jpg,a,0.5\n" for i in range(8)))
     told = (f"truth={root / 'truth.csv'}", f"out={published / 'score'}")

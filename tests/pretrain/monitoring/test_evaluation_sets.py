@@ -215,8 +215,9 @@ def test_a_watcher_scores_all_sets_and_selects_as_the_training_does(
     watched = RunFolder(tmp_path / "run")
     run_ranks(words(watched.path, shards, data, monitor__mode="watch", checkpoint__every_steps=2), 1)
     assert watched.steps() == [6, 4, 2, 0] and not watched.evaluations.exists()
-    overrides = [f"watch.{name.replace('__', '.')}={value}" for name, value in sets_of(data).items()]
-    watch(watched.path, load_config(EvalConfig, None, [*overrides, "watch.idle_seconds=0", "watch.poll_seconds=0.1"]))
+    overrides = [f"watcher.{name.replace('__', '.')}={value}" for name, value in sets_of(data).items()]
+    overrides += ["watcher.idle_seconds=0", "watcher.poll_seconds=0.1"]
+    watch(watched.path, load_config(EvalConfig, None, overrides))
     ours, theirs = read_selection(watched), read_selection(run)
     assert ours is not None and theirs is not None
     assert (ours.checkpoint, list(ours.vetoed)) == (theirs.checkpoint, list(theirs.vetoed))

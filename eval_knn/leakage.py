@@ -1,18 +1,18 @@
 """Could the network have seen the evaluation images while it was trained?
 
 Shards carry a certificate that lists the evaluation sets whose copies were kept out of them, and checkpoints and
-releases carry it on. A set is recognised by its content, not by its folder's name.
+releases carry it on. A set is recognized by its content, not by its folder's name.
 """
 
 from __future__ import annotations
 
-from eval_knn.data.labeled_images import LabelledImages
+from panendofm.atlas import LabeledImages
 from panendofm.backbone.networks import Network
 from panendofm.records.evaluation import LeakageNote
 from panendofm.records.shards import fingerprint
 
 
-def leakage_note(network: Network, images: LabelledImages) -> LeakageNote:
+def leakage_note(network: Network, images: LabeledImages) -> LeakageNote:
     """Whether these images were kept out, and one sentence about it."""
     name = images.root.resolve().name
     if network.baseline:
@@ -30,9 +30,9 @@ def leakage_note(network: Network, images: LabelledImages) -> LeakageNote:
         return LeakageNote(
             False,
             f"copies of a set called {name} were kept out of the training data, but its images were not all "
-            "the same as these; figures may be too high.",
+            "the same as these; metrics may be too high.",
         )
     listed = ", ".join(sorted(guarded.name for guarded in sets)) or "no set at all"
     return LeakageNote(
-        False, f"the training data was NOT guarded against {name} (only against {listed}); figures may be too high."
+        False, f"the training data was NOT guarded against {name} (only against {listed}); metrics may be too high."
     )
