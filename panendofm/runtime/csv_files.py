@@ -40,9 +40,9 @@ def read_csv(path: Path | str, needed: Sequence[str] = (), delimiter: str | None
     return rows
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], delimiter: str = ",") -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow([escaped(cell) for cell in header])
     writer.writerows([[escaped(cell) for cell in row] for row in rows])
     return text.getvalue()

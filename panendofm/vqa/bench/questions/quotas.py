@@ -1,4 +1,4 @@
-"""How many questions each entity of a task gets: equal shares, as far as there are pictures."""
+"""How many questions each entity of a task gets: equal shares, as far as there are images."""
 
 from __future__ import annotations
 
