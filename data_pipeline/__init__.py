@@ -1,6 +1,7 @@
 """Public endoscopy corpora to clean, de-identified, leak-checked WebDataset shards.
 
-    from data_pipeline import PipelineConfig, load_config, plan, shard, verify, report
+    from data_pipeline import PipelineConfig, plan, shard, verify, report
+    from panendofm import load_config
 
     config = load_config(PipelineConfig, "configs/corpora/panendo.yaml", ["out=/data/shards"])
     shard(config)

@@ -204,7 +204,7 @@ def _answered(folder: Path) -> list[Step]:
                 "panendofm",
                 "vqa",
                 "build",
-                _config("panendofm/vqa/gi_synthetic.yaml"),
+                _config("vqa/gi_synthetic.yaml"),
                 *truth,
                 "weights=pixels",
                 f"out={bench}",

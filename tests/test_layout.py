@@ -100,7 +100,11 @@ def test_only_records_knows_names_and_formats() -> None:
         if not name.startswith("panendofm/records/")
         for string in strings_of(tree)
         # A string with a space is a sentence for people.
-        if OWNED.search(string) and " " not in string.strip() and (name, string) not in NOT_OURS
+        if OWNED.search(string)
+        and " " not in string.strip()
+        and (name, string) not in NOT_OURS
+        # The group of dependencies that a stage names.
+        and not (name.endswith("__main__.py") and string == "eval")
     ]
     assert not offences, "\n".join(offences)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from picture_zoo import scene, write_zoo
 from PIL import Image
 
-from data_pipeline import PipelineConfig, load_config, plan
+from data_pipeline import PipelineConfig, plan
 from data_pipeline.screening.reading import SourceReader
 from eval_knn import EvalConfig, Evaluator
 from eval_knn.config import DataConfig
@@ -30,6 +30,7 @@ from panendofm.imaging.images import UnreadableImageError, decode_image
 from panendofm.linear_probe.dense.data.images import Picture
 from panendofm.linear_probe.dense.maps import MapMaker, feature_maps
 from panendofm.linear_probe.features import features_of
+from panendofm.runtime.config import load_config
 
 PIXELS = find_network("pixels")
 SIDE = 32

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from data_pipeline.config import RayConfig
-from panendofm.records.curation import CurationFolder
 from panendofm.runtime.config import option
+
+if TYPE_CHECKING:
+    from panendofm.records.curation import CurationFolder
 
 # Centroids that the coarsest level joins, at most: all distances among them are in memory.
 _MOST_JOINED_CENTROIDS = 4000
@@ -75,4 +78,7 @@ class CurateConfig:
 
     def folder(self, shards: Path) -> CurationFolder:
         shards = shards.absolute()
+        # Here, because it loads pyarrow, which `--help` does without.
+        from panendofm.records.curation import CurationFolder
+
         return CurationFolder(Path(self.out) if self.out is not None else shards.with_name(shards.name + "-curation"))

@@ -15,8 +15,17 @@ from data_pipeline.config import WORK, PipelineConfig
 from data_pipeline.sources import FoundFile, find_files
 from panendofm.imaging.frame_filters.layout import find_layout
 from panendofm.imaging.images import UnreadableImageError, decode_image, is_image, open_image
-from panendofm.imaging.leakage import FEW_VECTORS, WINDOWS, Guard, Thumbnail, build_guard, thumbnail_of, write_guard
-from panendofm.imaging.leakage.guard import GuardedImage, guarded_image
+from panendofm.imaging.leakage import (
+    FEW_VECTORS,
+    WINDOWS,
+    Guard,
+    GuardedImage,
+    Thumbnail,
+    build_guard,
+    guarded_image,
+    thumbnail_of,
+    write_guard,
+)
 from panendofm.records.shards import GuardedSet, fingerprint
 from panendofm.runtime.console import track, warn
 from panendofm.runtime.errors import UserError, naming_path

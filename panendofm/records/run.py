@@ -212,7 +212,9 @@ class RunFolder:
 def find_runs(root: Path) -> list[RunFolder]:
     """Runs at or below `root`: folders that have jobs or a training's metrics."""
     names = RunFolder(Path())
-    with_jobs = {path.parent for path in root.rglob(names.jobs.name) if path.is_dir() and any(path.iterdir())}
+    jobs = [path for path in root.rglob(names.jobs.name) if path.is_dir() and any(path.iterdir())]
+    # The copy of the code that a job keeps among its files has a package of that name, too.
+    with_jobs = {path.parent for path in jobs if names.jobs.name not in path.relative_to(root).parent.parts}
     trained = {path.parent for path in root.rglob(names.metrics.name)}
     return [RunFolder(path) for path in sorted(with_jobs | trained)]
 

@@ -1,4 +1,4 @@
-"""HTML pages that open without a network."""
+"""HTML pages that open without a network: one frame, templates, charts, and numbers as people read them."""
 
 import lazy_loader
 

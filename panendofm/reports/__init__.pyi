@@ -1,5 +1,12 @@
-from . import pages
+from . import charts, numbers, pages
+from .page import PageImage, Table, data_url, render_page
 
 __all__ = [
+    "PageImage",
+    "Table",
+    "charts",
+    "data_url",
+    "numbers",
     "pages",
+    "render_page",
 ]

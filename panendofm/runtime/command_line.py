@@ -112,7 +112,13 @@ def _summaries(commands: Sequence[Command]) -> list[str]:
 
 
 class _Parser(argparse.ArgumentParser):
+    keys: frozenset[str] = frozenset()
+
     def error(self, message: str) -> NoReturn:
+        for option, value in re.findall(r"--([\w.-]+)=?(\S*)", message):
+            key = option.replace("-", "_")
+            if key in self.keys:  # most programs write `--out DIR`
+                raise UserError(f"{self.prog}: write {key}={value or 'VALUE'} instead of --{option}.")
         raise UserError(f"{self.prog}: {message}; '{self.prog} --help' lists what it takes.")
 
 
@@ -126,6 +132,7 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.keys = frozenset(key.name for key in keys_of(schema)) if schema is not None else frozenset()
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     if command.options is not None:
         command.options(parser)

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_pipeline import PipelineConfig, load_config
+from data_pipeline import PipelineConfig
 from panendofm.records.shards import PrivateFolder
+from panendofm.runtime.config import load_config
 
 SYNTHETIC_YAML = Path(__file__).resolve().parents[2] / "configs" / "corpora" / "synthetic.yaml"
 KEY = bytes(range(32)).hex() + "\n"

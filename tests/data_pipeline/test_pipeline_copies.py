@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from data_pipeline import PipelineConfig, load_config, shard
+from data_pipeline import PipelineConfig, shard
 from data_pipeline.screening.alignment import aligned_share
 from data_pipeline.screening.config import DuplicatesConfig
 from panendofm.records.shards import PrivateFolder
+from panendofm.runtime.config import load_config
 from panendofm.synthetic.media import write_video
 
 FPS = 12

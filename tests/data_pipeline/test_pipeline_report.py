@@ -15,8 +15,9 @@ import simplejpeg
 from cleaned_pictures import recorded
 from PIL import Image
 
-from data_pipeline import PipelineConfig, load_config, report, shard
+from data_pipeline import PipelineConfig, report, shard
 from panendofm.records.shards import PrivateFolder
+from panendofm.runtime.config import load_config
 
 CORPORA = ("good", "spoiled", "written")
 

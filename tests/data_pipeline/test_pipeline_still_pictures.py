@@ -10,10 +10,11 @@ import simplejpeg
 from cleaned_pictures import recorded
 from PIL import Image
 
-from data_pipeline import PipelineConfig, load_config, plan
+from data_pipeline import PipelineConfig, plan
 from data_pipeline.screening.screen_sources import PART_FRAMES, process_unit
 from panendofm.imaging.frame_filters.clean import Cleaner
 from panendofm.imaging.leakage import build_guard
+from panendofm.runtime.config import load_config
 
 
 def test_cleaned_pictures_are_those_of_the_shards(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ import torch.multiprocessing
 
 from launch.doctor import ranks, training
 from launch.doctor.rows import Notes, Row
-from pretrain import PretrainConfig, World, joined_world
-from pretrain.parallel import build
+from pretrain import PretrainConfig, World, build, joined_world
 from pretrain.selftest import sharding_config, write_pictures
 
 Plant = Callable[[World], AbstractContextManager[Any]]

@@ -15,9 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 pytestmark = pytest.mark.slow
 
 
+# What the wheel may add to site-packages, beside its metadata.
+IMPORT_NAMES = {"data_pipeline", "eval_knn", "launch", "panendofm", "pretrain"}
+# Packages of others that carry names which our parts have, too.
+NAMESAKES = ("records", "scoring")
+
+
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter that has the wheel and the locked packages, but not the checkout."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     copy = folder / "source"  # the build leaves traces beside the sources
@@ -27,14 +32,44 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((ROOT / name).read_bytes())
     subprocess.run([*build, "--wheel-dir", folder, copy], check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    venv.create(folder / "venv", with_pip=False)
-    site = folder / "venv" / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel]
-    subprocess.run(install, check=True, capture_output=True)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def site_packages(environment: Path) -> Path:
+    return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+
+def install(environment: Path, *packages: str | Path) -> None:
+    """Into an empty environment, without what the packages need."""
+    venv.create(environment, with_pip=False)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site_packages(environment)]
+    subprocess.run([*command, *packages], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path) -> Path:
+    """An interpreter that has the wheel, two namesakes and the locked packages, but not the checkout."""
+    environment = wheel.parent / "whole"
+    install(environment, wheel, *NAMESAKES)
     # Named in a .pth file, the folder's own .pth files (the editable install of the checkout) are not read.
-    (site / "locked.pth").write_text(sysconfig.get_paths()["purelib"])
-    return folder / "venv" / "bin" / "python"
+    (site_packages(environment) / "locked.pth").write_text(sysconfig.get_paths()["purelib"])
+    return environment / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def base_python(wheel: Path) -> Path:
+    """An interpreter that has the wheel and its base dependencies alone, at the locked versions."""
+    environment = wheel.parent / "base"
+    venv.create(environment, with_pip=True)
+    interpreter = environment / "bin" / "python"
+    lock = ROOT / "requirements.lock"
+    pip = [interpreter, "-m", "pip", "install", "--quiet", "-c", lock]
+    (torch,) = (line for line in lock.read_text(encoding="utf-8").splitlines() if line.startswith("torch=="))
+    # torch by itself: the build that fits this machine may be offered under its exact version only.
+    subprocess.run([*pip, torch], check=True, capture_output=True)
+    subprocess.run([*pip, wheel], check=True, capture_output=True)
+    return interpreter
 
 
 def run(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -42,6 +77,57 @@ def run(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [python, *words], cwd=folder, env=clean, capture_output=True, text=True, timeout=1200, check=False
     )
+
+
+def test_the_wheel_claims_five_import_names(wheel: Path, tmp_path: Path) -> None:
+    install(tmp_path / "empty", wheel)
+    added = {path.name for path in site_packages(tmp_path / "empty").iterdir()} - {"bin"}
+    metadata = {name for name in added if name.endswith(".dist-info")}
+    assert len(metadata) == 1
+    assert added - metadata == IMPORT_NAMES
+
+
+def test_everything_imports_beside_packages_of_the_same_names(python: Path, tmp_path: Path) -> None:
+    code = f"""
+import importlib, pkgutil
+for name in {NAMESAKES!r}:
+    assert "panendofm" not in importlib.util.find_spec(name).origin
+count = 0
+for package in {sorted(IMPORT_NAMES)!r}:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        optional = module.name.endswith((".__main__", "with_torchcodec"))
+        if not optional:
+            importlib.import_module(module.name)
+            count += 1
+print(count)
+"""
+    done = run(python, tmp_path, "-c", "import importlib.util\n" + code)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 400
+
+
+@pytest.mark.timeout(1200)
+def test_base_dependencies_load_a_release_and_score_a_file(python: Path, base_python: Path, tmp_path: Path) -> None:
+    for words in (
+        ["backbone", "init", "vit_tiny_patch14", "--to", "start.safetensors"],
+        ["export", "start.safetensors", "--to", "release", "--format", "hub"],
+    ):
+        made = run(python, tmp_path, "-m", "panendofm", *words)
+        assert made.returncode == 0, made.stderr
+    code = "import panendofm, torch; loaded = panendofm.load_backbone('release'); "
+    code += "print(*loaded.model.eval()(torch.zeros(1, 3, 56, 56)).shape)"
+    loaded = run(base_python, tmp_path, "-c", code)
+    assert loaded.stdout.split() == ["1", "192"], loaded.stderr
+    (tmp_path / "truth.csv").write_text("image,label\n" + "".join(f"{i}.jpg,{'ab'[i % 2]}\n" for i in range(20)))
+    (tmp_path / "sub.csv").write_text("image,label\n" + "".join(f"{i}.jpg,{'ab'[i % 3 % 2]}\n" for i in range(20)))
+    words = ["challenge", "score", "sub.csv", "--truth", "truth.csv", "--profile", "medico2018", "--out", "scored"]
+    scored = run(base_python, tmp_path, "-m", "panendofm", *words)
+    assert scored.returncode == 0, scored.stderr
+    assert (tmp_path / "scored" / "index.html").is_file()
+    refused = run(base_python, tmp_path, "-m", "data_pipeline", "shard", "configs/corpora/synthetic.yaml", "out=shards")
+    assert refused.returncode == 2
+    (sentence,) = refused.stderr.splitlines()
+    assert "pip install 'panendofm[data]'" in sentence and "Traceback" not in sentence
 
 
 def test_the_wheel_brings_configs_and_data_files(python: Path, tmp_path: Path) -> None:

@@ -102,7 +102,14 @@ def test_pictures_are_predicted_as_files_that_challenge_reads(trained: tuple[Pat
         cv2.imwrite(str(tmp_path / f"t{number}.png"), blob(211, 149, 500 + number)[1])
         truth.append(f"{name},0,polyp,t{number}.png,")
     (tmp_path / "truth.csv").write_text("\n".join(truth) + "\n")
-    words = ["challenge", "score", str(tmp_path / "told" / "masks.csv"), "--truth", str(tmp_path / "truth.csv")]
+    words = [
+        "panendofm",
+        "challenge",
+        "score",
+        str(tmp_path / "told" / "masks.csv"),
+        "--truth",
+        str(tmp_path / "truth.csv"),
+    ]
     scored = subprocess.run(
         [sys.executable, "-m", *words, "--match", "path", "--out", str(tmp_path / "scored"), "--samples", "10"],
         capture_output=True, text=True, check=False,

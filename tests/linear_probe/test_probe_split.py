@@ -134,7 +134,8 @@ def _crossing(samples: list[Sample], sides: np.ndarray) -> int:
 
 
 def test_real_images_are_read_without_unmapped_labels_and_split_by_content(real_images: Path) -> None:
-    atlas = build_atlas([str(real_images)], NEAR_DUPLICATE_BITS)
+    folders = [str(real_images / name) for name in ("hyperkvasir", "kvasir8")]
+    atlas = build_atlas(folders, NEAR_DUPLICATE_BITS)
     assert atlas.info["unmapped"] == {} and atlas.info["unreadable"] == []
     assert set(atlas.info["absent"]) == set(load_mappings()) - {"hyperkvasir", "kvasir"}
     samples = samples_of(atlas.rows)

@@ -94,6 +94,11 @@ def test_an_unknown_verb_option_and_extra_word(stage: Path) -> None:
     assert_one_sentence(run(stage, "write", "a", "b.yaml", "c.yaml"), "two configs")
 
 
+def test_a_key_written_as_an_option(stage: Path, tmp_path: Path) -> None:
+    assert_one_sentence(run(stage, "write", "a", "--out", str(tmp_path)), "write out=VALUE instead of --out.")
+    assert_one_sentence(run(stage, "write", "a", "out=x", "--count=5"), "write count=5 instead of --count.")
+
+
 def test_a_read_only_output_folder(stage: Path, tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o555)

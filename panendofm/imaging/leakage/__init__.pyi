@@ -1,6 +1,6 @@
 from .compare import THUMBNAIL_PX, Thumbnail, thumbnail_of
 from .config import LeakageConfig
-from .guard import Guard, Match, build_guard
+from .guard import Guard, GuardedImage, Match, build_guard, guarded_image
 from .guard_folder import FEW_VECTORS, write_guard
 from .views import COVERED, WINDOWS
 
@@ -10,10 +10,12 @@ __all__ = [
     "THUMBNAIL_PX",
     "WINDOWS",
     "Guard",
+    "GuardedImage",
     "LeakageConfig",
     "Match",
     "Thumbnail",
     "build_guard",
+    "guarded_image",
     "thumbnail_of",
     "write_guard",
 ]

@@ -87,7 +87,9 @@ class BuildConfig:
     out: str = required("Folder of the new bench; it must not exist.")
     benchmark: str = option("Which benchmark to rebuild, such as endobench or gi_bench.", "endobench", was="profile")
     name: str = option("What the bench is called.", "endobench")
-    references: str = option("JSONL of reference texts: id (sha256 or file name), author, and a text for each code.", "")
+    references: str = option(
+        "JSONL of reference texts: id (sha256 or file name), author, and a text for each code.", ""
+    )
     regions: str = option("Regions besides those of the datasets: a JSONL list or a folder of LabelMe files.", "")
     all_regions_listed: bool = option("The list of regions names every polyp of an image: they may be counted.", False)
     annotations: str = option("JSONL of operations: file, operation, phase, step, action, instruments.", "")

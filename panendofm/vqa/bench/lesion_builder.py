@@ -132,9 +132,7 @@ class LesionBuilder:
             image = candidate.image
             references = self._references.get(image.sha256) or self._references.get(image.source) or {}
             referenced += bool(references)
-            case = Case(
-                candidate, facts[image.sha256], self._config, self._shown, references, self._left_out
-            )
+            case = Case(candidate, facts[image.sha256], self._config, self._shown, references, self._left_out)
             for question in self._questions:
                 item = question.make(case, _item(case, question))
                 if item is not None:

@@ -63,7 +63,11 @@ _QUESTIONS = (
         for_people="Draw a box around the lesion.",
         make=ask_box,
         examples=learn_box,
-        metrics=(mean("q2", "Q2 mIoU"), recall("q2_recall_0_5", "R@0.5", 0.5), recall("q2_recall_0_75", "R@0.75", 0.75)),
+        metrics=(
+            mean("q2", "Q2 mIoU"),
+            recall("q2_recall_0_5", "R@0.5", 0.5),
+            recall("q2_recall_0_75", "R@0.75", 0.75),
+        ),
     ),
     LesionQuestion(
         "Q3",

@@ -203,9 +203,7 @@ def _by_question(path: Path, bench: Bench) -> dict[tuple[str, Variant], Answer]:
 def unique_names(sets: Sequence[AnswerSet]) -> list[AnswerSet]:
     """Two runs of one model are told apart by their folders."""
     names = [one.name for one in sets]
-    return [
-        replace(one, name=f"{one.name} [{one.folder.name}]") if names.count(one.name) > 1 else one for one in sets
-    ]
+    return [replace(one, name=f"{one.name} [{one.folder.name}]") if names.count(one.name) > 1 else one for one in sets]
 
 
 def cost_of(answers: Sequence[Answer], prices: Prices) -> float | None:

@@ -103,9 +103,7 @@ class Exam:
             raise UserError("choose one of the options.")
         seconds = round(float(posted.get("seconds") or 0), 1)
         order = len(self.answered)
-        row = ReaderAnswer(
-            item.id, self.reader, self.group, response, seconds, order, self.bench.checksum, time_now()
-        )
+        row = ReaderAnswer(item.id, self.reader, self.group, response, seconds, order, self.bench.checksum, time_now())
         self.file.append(row)
         self.answered.add(item.id)
         return self.state()

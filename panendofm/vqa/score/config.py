@@ -65,7 +65,9 @@ class EncoderConfig:
 
     data: str = required("The atlas that the bench was built from, or another one with the same labels.")
     out: str = required("Folder for the answers.")
-    network: str = option("The network: a release, a run, or a network spec such as timm:NAME@FILE.", MISSING, was="weights")
+    network: str = option(
+        "The network: a release, a run, or a network spec such as timm:NAME@FILE.", MISSING, was="weights"
+    )
     regions: str = option("Regions besides those of the datasets: a JSONL list or a folder of LabelMe files.", "")
     head: Literal["linear", "nearest"] = option("linear: logistic regression; nearest: the most alike image.", "linear")
     strength: float = option("Inverse of the L2 penalty of the logistic regression.", 1.0)

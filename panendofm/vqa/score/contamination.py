@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from panendofm.imaging.frame_filters.config import FieldOfViewConfig
 from panendofm.imaging.frame_filters.field_of_view import detect_field_of_view
 from panendofm.imaging.images import UnreadableImageError, decode_image, is_image
-from panendofm.imaging.leakage import Guard, LeakageConfig, Thumbnail, build_guard, thumbnail_of
-from panendofm.imaging.leakage.guard import guarded_image
+from panendofm.imaging.leakage import Guard, LeakageConfig, Thumbnail, build_guard, guarded_image, thumbnail_of
 from panendofm.records.documents import read_document, write_document
 from panendofm.records.shards import ShardFolder, read_index
 from panendofm.runtime.console import say, track

@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from panendofm.backbone import Execution
+from pretrain import sharding
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.parameter_groups import set_step_values
-from pretrain.parallel import sharding
 from pretrain.parallel.world import joined_world
 
 ONE_RANK = {"step_sinkhorn_separate_heads": 1, "step_centering_shared_head_2steps": 2}

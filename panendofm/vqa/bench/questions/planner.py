@@ -83,9 +83,7 @@ class Planner:
     def _named(self, candidate: Candidate, question: ChoiceQuestion) -> Planned | None:
         """The entity beside others of its kind."""
         true = question.true(candidate.image) | {candidate.entity}
-        wrong = wrong_options(
-            candidate, true, question.alike, self.pools, load_vocabulary(), self.config.seed
-        )
+        wrong = wrong_options(candidate, true, question.alike, self.pools, load_vocabulary(), self.config.seed)
         if not wrong:
             self.left_out[f"{question.code}: no other option"] += 1
             return None

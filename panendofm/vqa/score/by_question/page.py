@@ -52,7 +52,9 @@ def page_of(
         if part is not None and part.rows
     ]
     boxes = [
-        _Titled(f"{question.code}: boxes", tables.boxes(results.full, question.code), _box_notes(results, question.code))
+        _Titled(
+            f"{question.code}: boxes", tables.boxes(results.full, question.code), _box_notes(results, question.code)
+        )
         for question in benchmark.questions
         if question.kind is BOX
     ]

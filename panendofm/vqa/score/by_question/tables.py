@@ -106,7 +106,11 @@ class Tables:
             cells = [name_of(row), _answered(row)]
             for code in boxes:
                 own = row.boxes.get(code)
-                cells += [number(own and own.valid_rate), number(own and own.over_valid), number(own and own.specificity)]
+                cells += [
+                    number(own and own.valid_rate),
+                    number(own and own.over_valid),
+                    number(own and own.specificity),
+                ]
             for code in texts:
                 cells.append(_shown(row.texts[code].median_characters if code in row.texts else None, 0))
             rows.append([*cells, _shown(row.seconds, 2), *_cost_cells(row)])
