@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -106,8 +106,8 @@ class Benchmark:
     builder: Callable[[Benchmark, BuildConfig, Counter[str]], Builder]
     examples: Callable[[Benchmark, Bench, Sequence[SourceImage]], list[Example]]
     leaderboard: Leaderboard
-    published: Published = Published()
-    rubric: Rubric = Rubric()  # by which texts are rated
+    published: Published = field(default_factory=Published)
+    rubric: Rubric = field(default_factory=Rubric)  # by which texts are rated
 
     def question(self, code: str) -> QuestionType:
         """The type of this code; of a code that was imported from elsewhere, a multiple-choice question."""

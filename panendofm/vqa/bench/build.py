@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 from collections import Counter, defaultdict
@@ -59,7 +60,7 @@ def build_bench(config: BuildConfig) -> None:
             config.name,
             benchmark.name,
             seed=config.seed,
-            config=replace(config, **dict.fromkeys(_PLACES, "")),
+            config=_without_places(config),
             inputs=_input_checksums(config),
             network=NetworkNote(network.name, network.weights_sha256),
             selection=selection.report,
@@ -73,6 +74,13 @@ def build_bench(config: BuildConfig) -> None:
     people = len({item.sha256 for item in items if item.human})
     for_people = f", {people} of them for people" if people else ""
     say(f"{len(items)} questions about {images} images{for_people} → {config.out}; reviewed: {review.reviewed}")
+
+
+def _without_places(config: BuildConfig) -> BuildConfig:
+    copied = copy.deepcopy(config)
+    for key in _PLACES:
+        setattr(copied, key, "")
+    return copied
 
 
 def _path(text: str) -> Path | None:

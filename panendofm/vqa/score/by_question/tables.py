@@ -14,7 +14,7 @@ from panendofm.scoring.statistics.intervals import with_interval
 from panendofm.vqa.benchmark import Benchmark
 from panendofm.vqa.reply_kinds import BOX
 from panendofm.vqa.score.by_question.readers import marks_of
-from panendofm.vqa.score.by_question.results import Agreement, Difference, Pair, Part, Row
+from panendofm.vqa.score.by_question.results import Agreement, BoxMetrics, Difference, Pair, Part, Row
 
 _CONVENTIONS = {"permille_yx": "permille, y first"}
 
@@ -60,7 +60,7 @@ class Tables:
     @property
     def titles(self) -> dict[str, str]:
         """Of all metrics, by name, in the order of columns."""
-        titles = {}
+        titles: dict[str, str] = {}
         for question in self.benchmark.questions:
             titles |= {metric.name: metric.title for metric in question.metrics}
             titles |= {plain.name: plain.title for plain in question.plain_metrics}
@@ -105,12 +105,8 @@ class Tables:
         for row in self.ranked(part):
             cells = [name_of(row), _answered(row)]
             for code in boxes:
-                own = row.boxes.get(code)
-                cells += [
-                    number(own and own.valid_rate),
-                    number(own and own.over_valid),
-                    number(own and own.specificity),
-                ]
+                own = row.boxes.get(code, BoxMetrics())
+                cells += [number(own.valid_rate), number(own.over_valid), number(own.specificity)]
             for code in texts:
                 cells.append(_shown(row.texts[code].median_characters if code in row.texts else None, 0))
             rows.append([*cells, _shown(row.seconds, 2), *_cost_cells(row)])
