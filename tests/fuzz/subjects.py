@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -53,9 +54,10 @@ from panendofm.records.shards import read_index
 from panendofm.runtime.config import CONFIGS, config_to_yaml, load_config
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_checksums, read_json_object, read_text, write_checksums
-from panendofm.vqa.bench.items import read_bench
-from panendofm.vqa.bench.questions.templates import load_templates
+from panendofm.vqa.bench.bench_folder import read_bench
+from panendofm.vqa.bench.questions.templates import read_templates
 from panendofm.vqa.bench.review import read_review
+from panendofm.vqa.benchmark import find_benchmark
 from panendofm.vqa.client.answers import read_answers
 from pretrain.config import PretrainConfig
 from pretrain.data.storage.shards import UnreadableSampleError, open_shards
@@ -210,6 +212,11 @@ def _answers(folder: Path) -> None:
     (folder / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def _wordings(folder: Path) -> None:
+    texts = {question.code: list(question.wordings) for question in find_benchmark("endobench").questions}
+    (folder / "t.yaml").write_text(yaml.safe_dump(texts, allow_unicode=True), encoding="utf-8")
+
+
 def _checkpoint(folder: Path) -> None:
     save_checkpoint(_small(), folder / "step_0000007")
 
@@ -354,8 +361,8 @@ SUBJECTS = [
     ),
     Subject(
         "templates",
-        lambda f: (f / "t.yaml").write_bytes(Path("panendofm/vqa/templates/endobench.yaml").read_bytes()),
-        lambda f: load_templates(str(f / "t.yaml")).texts,
+        _wordings,
+        lambda f: read_templates(str(f / "t.yaml")).texts,
         weight=2,
     ),
 ]
