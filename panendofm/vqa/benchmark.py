@@ -58,6 +58,30 @@ class QuestionType:
         """What options call an entity."""
         return entity
 
+    def draft(self, candidate: Candidate, prepared: Prepared, id_: str, text: str, template: str) -> Item:
+        """A question of this type, still without answer."""
+        image = candidate.image
+        return Item(
+            id=id_,
+            task=self.task,
+            subtask=self.code,
+            category=self.category,
+            scene=candidate.scene,
+            prompt_kind=self.prompt_kind,
+            kind=self.kind.name,
+            sha256=image.sha256,
+            group=image.group,
+            image="",
+            width=prepared.size[0],
+            height=prepared.size[1],
+            question=text,
+            entity=candidate.entity,
+            dataset="+".join(image.datasets),
+            source=image.source,
+            question_original=text,
+            template=template,
+        )
+
 
 @dataclass(frozen=True)
 class Example:

@@ -23,13 +23,7 @@ from panendofm.vqa.people.judge import judge_texts
 from panendofm.vqa.people.rate import serve_rating
 from panendofm.vqa.people.readers import read_people
 from panendofm.vqa.score.accuracy.leaderboard import check_bench
-from panendofm.vqa.score.config import (
-    CheckConfig,
-    ContaminationConfig,
-    EncoderConfig,
-    ScoreConfig,
-    SynthesizeConfig,
-)
+from panendofm.vqa.score.config import CheckConfig, ContaminationConfig, EncoderConfig, ScoreConfig, SynthesizeConfig
 from panendofm.vqa.score.contamination import find_contamination
 from panendofm.vqa.synthesize import synthesize
 

@@ -25,7 +25,7 @@ from panendofm.vqa.bench.questions.candidates import Candidate
 from panendofm.vqa.bench.questions.distractors import refusal_of
 from panendofm.vqa.bench.questions.options import Pools, true_of
 from panendofm.vqa.bench.questions.planner import Planner
-from panendofm.vqa.bench.questions.quotas import water_filling
+from panendofm.vqa.bench.questions.select import water_filling
 from panendofm.vqa.bench.questions.templates import Templates
 from panendofm.vqa.bench.questions.types import ChoiceQuestion
 from panendofm.vqa.bench.questions.vocabulary import load_vocabulary

@@ -14,6 +14,7 @@ from panendofm.scoring.answers.replies import LETTERS
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.config import ExportConfig
 from panendofm.vqa.bench.items import write_items
+from panendofm.vqa.bench.questions.vocabulary import read_package_yaml
 from panendofm.vqa.reply_kinds import CHOICE
 
 PARQUET = "data/test-00000-of-00001.parquet"
@@ -78,66 +79,14 @@ def _vlmevalkit(bench: Bench, folder: Path) -> None:
     write_text(folder / f"{bench.manifest.name}.tsv", csv_text(columns, lines, delimiter="\t"))
 
 
-_TASK_YAML = """# lmms-eval --tasks {name} --include_path THIS_FOLDER
-task: {name}
-dataset_path: parquet
-dataset_kwargs:
-  data_files:
-    test: {parquet}
-test_split: test
-output_type: generate_until
-doc_to_visual: !function utils.doc_to_visual
-doc_to_text: !function utils.doc_to_text
-doc_to_target: answer
-process_results: !function utils.process_results
-generation_kwargs:
-  max_new_tokens: 1024
-  temperature: 0
-  do_sample: false
-metric_list:
-- metric: accuracy
-  aggregation: mean
-  higher_is_better: true
-metadata:
-- version: 1.0
-"""
-
-_UTILS = '''"""What lmms-eval calls for this task. Replies are read strictly: a letter alone, or «Answer: X»."""
-
-import re
-
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-def doc_to_visual(doc):
-    return [doc["image"].convert("RGB")]
-
-
-def doc_to_text(doc, lmms_eval_specific_kwargs=None):
-    options = [f"{letter}. {option}" for letter, option in zip(LETTERS, doc["options"])]
-    ending = "Choose the right answer from the options above. Reply with its letter alone."
-    return "\\n".join([doc["question"], *options, ending])
-
-
-def read_letter(reply, options):
-    found = re.findall(r"answer(?: is)?\\s*:?\\s*\\(?([A-Z])\\b", reply, re.IGNORECASE)
-    alone = re.fullmatch(r"\\W*([A-Za-z])\\W*", reply.strip())
-    letter = found[-1] if found else alone[1] if alone else ""
-    return letter.upper() if letter.upper() in LETTERS[: len(options)] else None
-
-
-def process_results(doc, results):
-    return {"accuracy": float(read_letter(results[0], doc["options"]) == doc["answer"])}
-'''
-
-
 def _lmms_eval(bench: Bench, folder: Path) -> None:
     (folder / "data").mkdir()
     choices = _choices(bench)
     write_items(choices.items, folder / PARQUET, _images(choices))
     name = "".join(c if c.isalnum() else "_" for c in bench.manifest.name)
-    write_text(folder / f"{name}.yaml", _TASK_YAML.format(name=name, parquet=PARQUET))
-    write_text(folder / "utils.py", _UTILS)
+    texts = read_package_yaml("templates", "lmms_eval.yaml")
+    write_text(folder / f"{name}.yaml", texts["task"].format(name=name, parquet=PARQUET))
+    write_text(folder / "utils.py", texts["utils"])
 
 
 def _jsonl(bench: Bench, folder: Path) -> None:

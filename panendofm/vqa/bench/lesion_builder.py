@@ -161,31 +161,11 @@ class LesionBuilder:
 
 def _item(case: Case, question: LesionQuestion) -> Item:
     """What all questions about an image have in common, and the wording."""
-    image = case.candidate.image
     width, height = case.prepared.size
     text = question.wording(case.lesions).replace("{width}", str(width)).replace("{height}", str(height))
-    return Item(
-        id=question_id(image.sha256, question.code, case.config.name),
-        task=question.task,
-        subtask=question.code,
-        category=question.category,
-        scene=case.candidate.scene,
-        prompt_kind=question.prompt_kind,
-        kind=question.kind.name,
-        sha256=image.sha256,
-        group=image.group,
-        image="",
-        width=width,
-        height=height,
-        question=text,
-        entity=case.candidate.entity,
-        dataset="+".join(image.datasets),
-        source=image.source,
-        question_original=text,
-        template=question.code,
-        system=case.lesions.texts.get("system", ""),
-        natural_order=True,
-    )
+    id_ = question_id(case.candidate.image.sha256, question.code, case.config.name)
+    item = question.draft(case.candidate, case.prepared, id_, text, question.code)
+    return replace(item, system=case.lesions.texts.get("system", ""), natural_order=True)
 
 
 def shows(image: SourceImage, lesion: LesionClass) -> bool:

@@ -84,11 +84,7 @@ _DIMENSIONS = (
     Dimension(
         "language",
         "language and readability",
-        (
-            "hard to follow, lay or wrong terms",
-            "clear, with some slips",
-            "terse and natural, as in good records",
-        ),
+        ("hard to follow, lay or wrong terms", "clear, with some slips", "terse and natural, as in good records"),
     ),
     Dimension(
         "evidence",

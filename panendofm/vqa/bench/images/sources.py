@@ -81,7 +81,7 @@ def read_sources(
     images = []
     for sha256, same in sorted(by_content.items()):
         if any(contradict(a.labels, b.labels) for a, b in combinations(same, 2)):
-            left_out["equal files are labelled differently"] += 1
+            left_out["equal files are labeled differently"] += 1
             continue
         images.append(_image(sha256, same, names[sha256], known, operations))
     return Sources(images, left_out)

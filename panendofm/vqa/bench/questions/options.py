@@ -76,12 +76,7 @@ def grades_of(image: SourceImage) -> set[str]:
 
 
 def wrong_options(
-    candidate: Candidate,
-    true: set[str],
-    steps: Sequence[Alike],
-    pools: Pools,
-    vocabulary: Vocabulary,
-    seed: int,
+    candidate: Candidate, true: set[str], steps: Sequence[Alike], pools: Pools, vocabulary: Vocabulary, seed: int
 ) -> list[str]:
     """Up to three entities that are of the answer's kind and not `true`; fewer where there are no more.
 

@@ -190,27 +190,11 @@ class Planner:
             options = [*wrong[:place], answer, *wrong[place:]]
         text, template = self._text(planned, regions, prepared)
         region_key = ",".join(str(v) for v in planned.target.box) if planned.target else candidate.detail
-        return Item(
-            id=question_id(candidate.image.sha256, question.code, region_key, template),
-            task=question.task,
-            subtask=question.code,
-            category=question.category,
-            scene=candidate.scene,
-            prompt_kind=question.prompt_kind,
-            kind=question.kind.name,
-            sha256=candidate.image.sha256,
-            group=candidate.image.group,
-            image="",
-            width=prepared.size[0],
-            height=prepared.size[1],
-            question=text,
+        id_ = question_id(candidate.image.sha256, question.code, region_key, template)
+        return replace(
+            question.draft(candidate, prepared, id_, text, template),
             options=tuple(options),
             answer=LETTERS[place],
-            entity=candidate.entity,
-            dataset="+".join(candidate.image.datasets),
-            source=candidate.image.source,
-            question_original=text,
-            template=template,
             regions=tuple(regions),
             natural_order=bool(planned.answer),
         )

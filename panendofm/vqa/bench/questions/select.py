@@ -13,7 +13,6 @@ from panendofm.scoring.features.k_center import covering_radius, k_center, outli
 from panendofm.vqa.bench.bench_folder import EntitySelection
 from panendofm.vqa.bench.keys import generator, keyed
 from panendofm.vqa.bench.questions.candidates import Candidate
-from panendofm.vqa.bench.questions.quotas import water_filling
 
 Features = dict[str, NDArray[np.float32]]  # by the image's checksum
 
@@ -78,3 +77,21 @@ class _Entity:
         groups = np.unique([member.image.group for member in self.members], return_inverse=True)[1]
         centers = k_center(self.vectors, count, groups)
         return [self.members[i] for i in centers.indices], centers.radius
+
+
+def water_filling(sizes: dict[str, int], cap: int | None = None, total: int | None = None) -> dict[str, int]:
+    """Raise all shares together until the total is reached; what exists and `cap` bound each of them.
+
+    What is left over by the last round goes to the first ones.
+    """
+    limits = {name: size if cap is None else min(size, cap) for name, size in sizes.items()}
+    left = sum(limits.values()) if total is None else min(total, sum(limits.values()))
+    shares = dict.fromkeys(sizes, 0)
+    while left:
+        rising = [name for name in sizes if shares[name] < limits[name]]
+        step = min(max(1, left // len(rising)), min(limits[name] - shares[name] for name in rising))
+        for name in rising:
+            share = min(step, left)
+            shares[name] += share
+            left -= share
+    return shares

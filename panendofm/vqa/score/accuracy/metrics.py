@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -117,30 +116,23 @@ def _repeats(questions: QuestionSet, contestant: Contestant) -> Repeats | None:
     return Repeats(shares, float(np.std(shares, ddof=1)))
 
 
-@dataclass(frozen=True)
-class _Pair:
-    a: str
-    b: str
-    difference: Floats
-
-
 def pair_tests(questions: QuestionSet, contestants: Sequence[Contestant]) -> list[PairTest]:
     rights = {contestant.name: right_of(questions, contestant.plain) for contestant in contestants}
-    pairs = [_Pair(a, b, rights[a] - rights[b]) for a, b in combinations(rights, 2)]
-    raw = {}
-    for pair in pairs:
-        if questions.single_groups:
-            p = mcnemar(int(np.sum(pair.difference > 0)), int(np.sum(pair.difference < 0)))
-        else:
-            p = sign_flip(group_sums(pair.difference, questions.groups))
-        raw[f"{pair.a}\n{pair.b}"] = p
+    differences = {(a, b): rights[a] - rights[b] for a, b in combinations(rights, 2)}
+    raw = {f"{a}\n{b}": _exact_test(questions, difference) for (a, b), difference in differences.items()}
     test = "McNemar" if questions.single_groups else "sign flip over groups"
     corrected = holm(raw)
     discovery = benjamini_hochberg(raw)
     found = []
-    for pair, (key, p) in zip(pairs, raw.items(), strict=True):
-        drawn = (questions.weights @ pair.difference) / questions.weights.sum(axis=1)
-        mean = float(pair.difference.mean())
-        interval = percentile_interval(drawn)
-        found.append(PairTest(pair.a, pair.b, mean, interval, test, p, corrected[key], discovery[key]))
+    for (a, b), difference in differences.items():
+        key = f"{a}\n{b}"
+        interval = percentile_interval((questions.weights @ difference) / questions.weights.sum(axis=1))
+        mean = float(difference.mean())
+        found.append(PairTest(a, b, mean, interval, test, raw[key], corrected[key], discovery[key]))
     return found
+
+
+def _exact_test(questions: QuestionSet, difference: Floats) -> float:
+    if questions.single_groups:
+        return mcnemar(int(np.sum(difference > 0)), int(np.sum(difference < 0)))
+    return sign_flip(group_sums(difference, questions.groups))

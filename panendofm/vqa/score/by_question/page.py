@@ -8,14 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from panendofm.reports import Table, render_page
-from panendofm.reports.charts import (
-    ForestRow,
-    Point,
-    forest_chart,
-    heatmap_chart,
-    radar_chart,
-    scatter_chart,
-)
+from panendofm.reports.charts import ForestRow, Point, forest_chart, heatmap_chart, radar_chart, scatter_chart
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.benchmark import Benchmark
 from panendofm.vqa.reply_kinds import BOX

@@ -10,14 +10,7 @@ import numpy as np
 from panendofm.scoring.statistics.intervals import percentile_interval
 from panendofm.scoring.statistics.paired_tests import holm, sign_flip
 from panendofm.vqa.client.answers import PEOPLE
-from panendofm.vqa.score.by_question.estimates import (
-    Columns,
-    difference,
-    estimate,
-    known_by_all,
-    known_items,
-    mean_of,
-)
+from panendofm.vqa.score.by_question.estimates import Columns, difference, estimate, known_by_all, known_items, mean_of
 from panendofm.vqa.score.by_question.results import BoxMetrics, Difference, MetricValue, PlainValue, Row
 from panendofm.vqa.score.metric import Metric
 from panendofm.vqa.score.sheets import Sheet

@@ -13,15 +13,7 @@ from panendofm.vqa.people.ratings import without_disclaimer
 from panendofm.vqa.reply_kinds import BOX
 from panendofm.vqa.score.by_question.boxes import box_metrics
 from panendofm.vqa.score.by_question.estimates import Columns, difference, estimate, known_items
-from panendofm.vqa.score.by_question.results import (
-    Blind,
-    ChainStep,
-    MetricValue,
-    PlainValue,
-    Repeats,
-    Row,
-    TextLengths,
-)
+from panendofm.vqa.score.by_question.results import Blind, ChainStep, MetricValue, PlainValue, Repeats, Row, TextLengths
 from panendofm.vqa.score.by_question.texts import is_chinese
 from panendofm.vqa.score.sheets import Contestant, Sheet, accounting
 
