@@ -48,23 +48,23 @@ def true_marks(item: Item) -> list[Mark]:
     return [Mark(box) for box in item.target_boxes]
 
 
-def drawn_image(bench: Bench, item: Item, marks: Sequence[Mark] = (), longest_px: int = 320) -> DrawnImage:
-    if not item.image:
-        return DrawnImage("", item.width, item.height, item.id)
-    image = decode_image(bench.image(item), item.image)
+def drawn_image(bench: Bench, item: Item, marks: Sequence[Mark] = (), longest_px: int | None = 320) -> DrawnImage:
+    """The image of a question; `longest_px` None: the file as it is."""
+    url = ""
+    if item.image and longest_px is None:
+        url = data_url(bench.image(item), item.media_type.partition("/")[2])
+    elif item.image:
+        url = data_url(_small_jpeg(bench.image(item), item.image, longest_px or 0), "jpeg")
+    return DrawnImage(url, item.width, item.height, item.id, marks)
+
+
+def _small_jpeg(content: bytes, name: str, longest_px: int) -> bytes:
+    image = decode_image(content, name)
     scale = min(1.0, longest_px / max(image.shape[:2]))
     if scale < 1:
         size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
         image = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
-    url = data_url(encode_jpeg(image, _QUALITY), "jpeg")
-    return DrawnImage(url, item.width, item.height, item.id, marks)
-
-
-def whole_image(bench: Bench, item: Item, marks: Sequence[Mark]) -> DrawnImage:
-    """The file as it is."""
-    content = bench.image(item) if item.image else b""
-    url = data_url(content, item.media_type.partition("/")[2]) if content else ""
-    return DrawnImage(url, item.width, item.height, item.id, marks)
+    return encode_jpeg(image, _QUALITY)
 
 
 def lettered_options(item: Item) -> list[tuple[str, str, bool]]:

@@ -148,7 +148,7 @@ class BoxKind(ReplyKind):
     def parse(self, item: Item, answer: Answer, parser: Parser) -> Reading:
         size = (item.width, item.height)
         found = read_boxes(answer.response, size, parser.box_convention, answer.finish_reason != "length")
-        overlap = iou_with_truth(item.target_boxes, found.boxes)
+        overlap = iou_with_truth(item.target_boxes, found.boxes) if item.targets else None
         return Reading(found.status, overlap, boxes=found.boxes, text=answer.response)
 
     def truth(self, item: Item) -> str:

@@ -200,9 +200,11 @@ def test_texts_of_a_new_type_have_references_and_ratings(
 # ------------------------------------------------------------------------------------------ what may know names
 
 
-def test_an_unknown_benchmark_and_unknown_tasks_are_refused() -> None:
+def test_an_unknown_benchmark_and_unknown_tasks_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="did you mean 'endobench'"):
         load_config(BuildConfig, None, ["data=x", "out=y", "benchmark=endobenhc"])
+    load_config(BuildConfig, None, ["data=x", "out=y", "benchmark=gi_bench", "lesions.texts.q44=Why?"])
+    assert "lesions.texts: nothing is worded by 'q44'" in capsys.readouterr().out
     with pytest.raises(UserError, match="there is no 'Q9'"):
         load_config(BuildConfig, None, ["data=x", "out=y", "benchmark=gi_bench", "tasks=[Q9]"])
 

@@ -18,7 +18,7 @@ import pytest
 from browser import Browser, browser, is_there
 from page_server import PageServer
 from vqa_answers import write_contestant
-from vqa_scores import score_questions
+from vqa_scores import score_choices, score_questions
 
 from panendofm.runtime.files import read_json_lines
 from panendofm.vqa.bench.bench_folder import Bench
@@ -234,7 +234,9 @@ def test_blind_rating_in_a_browser(
     assert [list(rating.values.values()) for rating in found] == [[5, 1, 2, 3, 4], [4] * 5, [3] * 5]
     assert {rating.rater for rating in found} == {"expert-1"}
     rows = score_questions(lesion_bench, folders, tmp_path / "out", 0, f"ratings={ratings}").full.rows
-    rated = [line["rating"] for line in read_json_lines(tmp_path / "out" / "parsed.jsonl") if line.get("rating")]
+    texts = {item.id for item in lesion_bench.items if item.kind == "text"}
+    parsed = [line for line in read_json_lines(tmp_path / "out" / "parsed.jsonl") if line["id"] in texts]
+    rated = [line["value"] for line in parsed if line["value"] is not None]
     assert sorted(rated) == [3, 3, 4] and any("q4" in row.metrics or "q5" in row.metrics for row in rows)
 
 
@@ -257,20 +259,21 @@ def test_raters_see_texts_in_orders_of_their_own(lesion_bench: Bench, tmp_path: 
 
 
 def test_pages_fit_narrow_and_wide_windows(
-    page: Browser, lesion_bench: Bench, tmp_path: Path, servers: list[PageServer]
+    page: Browser, lesion_bench: Bench, bench: Bench, tmp_path: Path, servers: list[PageServer]
 ) -> None:
     folder = write_contestant(tmp_path / "perfect", lesion_bench)
+    score_choices(bench, [write_contestant(tmp_path / "right", bench)], tmp_path / "choices", 0)
     write_review_page(lesion_bench, tmp_path / "review.html")
     score_questions(lesion_bench, [folder], tmp_path / "out", 0)
-    bench = str(lesion_bench.folder)
+    place = str(lesion_bench.folder)
     people, ratings = str(tmp_path / "people"), str(tmp_path / "ratings")
     for words in (
-        ("exam", bench, "reader=junior-1", "group=junior", f"people={people}"),
-        ("rate", bench, str(folder), "rater=expert-1", f"ratings={ratings}"),
+        ("exam", place, "reader=junior-1", "group=junior", f"people={people}"),
+        ("rate", place, str(folder), "rater=expert-1", f"ratings={ratings}"),
     ):
         servers.append(PageServer(*words))
     addresses = [server.address for server in servers]
-    addresses += [(tmp_path / name).as_uri() for name in ("review.html", "out/index.html")]
+    addresses += [(tmp_path / name).as_uri() for name in ("review.html", "out/index.html", "choices/index.html")]
     try:
         for address in addresses:
             page.open(address)

@@ -186,11 +186,11 @@ def test_blind_runs_show_what_the_picture_adds(lesion_bench: Bench, tmp_path: Pa
     parsed = list(read_json_lines(tmp_path / "out" / "parsed.jsonl"))
     assert len(parsed) == 2 * len(lesion_bench.items)
     by_task = {row["task"]: row for row in parsed if not row["variant"]["blind"]}
-    assert by_task["Q1"]["right"] and by_task["Q1"]["rule"] == "letter"
-    boxes = [row for row in parsed if row["task"] == "Q2" and row["iou"] is not None]
-    assert {row["iou"] for row in boxes if row["variant"]["blind"]} == {0.0}
-    assert {(row["iou"], row["status"]) for row in boxes if not row["variant"]["blind"]} == {(1.0, "ok")}
-    assert by_task["Q5"]["rating"] == 4 and by_task["Q5"]["text"] == "Biopsy."
+    assert by_task["Q1"]["value"] == 1 and by_task["Q1"]["rule"] == "letter"
+    boxes = [row for row in parsed if row["task"] == "Q2" and lesion_bench.by_id[row["id"]].targets]
+    assert {row["value"] for row in boxes if row["variant"]["blind"]} == {0.0}
+    assert {(row["value"], row["status"]) for row in boxes if not row["variant"]["blind"]} == {(1.0, "ok")}
+    assert by_task["Q5"]["value"] == 4 and by_task["Q5"]["text"] == "Biopsy."
 
 
 def test_replies_of_another_form_are_asked_again_when_that_is_wanted(lesion_bench: Bench, tmp_path: Path) -> None:

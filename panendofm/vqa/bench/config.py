@@ -7,9 +7,11 @@ from typing import Literal
 
 from panendofm.imaging.frame_filters.config import FieldOfViewConfig, QualityConfig
 from panendofm.runtime.config import option, required
+from panendofm.runtime.console import warn
 from panendofm.runtime.errors import UserError
 from panendofm.vqa.client.config import ApiConfig
 
+_OTHER_TEXTS = ("system", "none", "disclaimer")
 _MOST_LESIONS = 25  # letters end at Z, and one is for «none»
 
 
@@ -116,6 +118,11 @@ class BuildConfig:
         for name in self.tasks:
             if name not in names:
                 raise UserError(f"tasks: there is no '{name}'; there are: {', '.join(names)}.")
+        wordings = [f"{question.code.lower()}{ending}" for question in known for ending in ("", "_people")]
+        for name in self.lesions.texts:
+            if name not in (*wordings, *_OTHER_TEXTS):
+                there = ", ".join((*wordings, *_OTHER_TEXTS))
+                warn(f"lesions.texts: nothing is worded by '{name}'; there are: {there}.")
 
 
 @dataclass

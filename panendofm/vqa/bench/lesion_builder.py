@@ -53,16 +53,12 @@ Maker = Callable[[Case, Item], Item | None]  # completes what all questions of a
 Examples = Callable[[SourceImage, LesionClass, LesionNote], Sequence[tuple[str, Sequence[float] | None]]]
 
 
-def _no_examples(image: SourceImage, lesion: LesionClass, note: LesionNote) -> list[tuple[str, None]]:
-    return []
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LesionQuestion(QuestionType):
     """`make` says what is asked about an image, `examples` what an encoder learns from one: entities, with boxes."""
 
-    make: Maker = lambda case, item: item
-    examples: Examples = _no_examples
+    make: Maker
+    examples: Examples = lambda image, lesion, note: ()
 
     def wording(self, lesions: LesionConfig) -> str:
         text = lesions.texts.get(self.code.lower(), "") or "".join(self.wordings[:1])

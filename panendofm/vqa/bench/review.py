@@ -19,7 +19,7 @@ from panendofm.runtime.files import write_text
 from panendofm.scoring.answers.replies import LETTERS
 from panendofm.vqa.bench.bench_folder import Bench, ReviewNote
 from panendofm.vqa.bench.items import Item
-from panendofm.vqa.drawn_images import DrawnImage, lettered_options, true_marks, whole_image
+from panendofm.vqa.drawn_images import drawn_image, lettered_options, true_marks
 from panendofm.vqa.reply_kinds import BOX, kind_of
 
 COLUMNS = ("id", "decision", "answer", "note", "reviewer")
@@ -89,22 +89,6 @@ def apply_review(items: Sequence[Item], decisions: Sequence[Decision]) -> tuple[
     return kept, Review(reviewed, ReviewNote(reviewers, dropped, fixed, disagreements))
 
 
-@dataclass(frozen=True)
-class _Card:
-    item: Item
-    options: list[tuple[str, str, bool]]
-    truth: str  # what counts as right where there are no options to choose from
-    decisions: list[str]
-
-
-@dataclass(frozen=True)
-class _Block:
-    """An image with all its questions, and the true boxes of its box question."""
-
-    image: DrawnImage
-    cards: list[_Card]
-
-
 def write_review_page(bench: Bench, out: Path) -> None:
     """review.html shows every question with its image; its button saves what was decided as review.csv."""
     by_image: dict[str, list[Item]] = defaultdict(list)  # an image stands once, with all its questions
@@ -113,13 +97,20 @@ def write_review_page(bench: Bench, out: Path) -> None:
     blocks = []
     for items in by_image.values():
         marks = [mark for item in items if kind_of(item) is BOX for mark in true_marks(item)]
-        blocks.append(_Block(whole_image(bench, items[0], marks), [_card(item) for item in items]))
-    title = f"Review of {bench.manifest.name}"
-    page = render_page("panendofm.vqa", "review.html", title=title, questions=len(bench.items), blocks=blocks)
+        blocks.append((drawn_image(bench, items[0], marks, None), items))
+    page = render_page(
+        "panendofm.vqa",
+        "review.html",
+        title=f"Review of {bench.manifest.name}",
+        questions=len(bench.items),
+        blocks=blocks,
+        options=lettered_options,
+        truth=_truth,
+        decisions=_DECISIONS,
+    )
     write_text(out, page)
 
 
-def _card(item: Item) -> _Card:
-    decisions = [name for name in _DECISIONS if name != "fix" or item.options]
-    truth = "; ".join(str(list(box)) for box in item.target_boxes) if item.targets else kind_of(item).truth(item)
-    return _Card(item, lettered_options(item), truth, decisions)
+def _truth(item: Item) -> str:
+    """What counts as right where there are no options to choose from."""
+    return "; ".join(str(list(box)) for box in item.target_boxes) if item.targets else kind_of(item).truth(item)

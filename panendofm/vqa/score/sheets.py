@@ -172,47 +172,15 @@ def accounting(answers: AnswerSet) -> Accounting:
     )
 
 
-@dataclass(frozen=True)
-class ParsedReply:
-    """A line of parsed.jsonl: what was made of one reply. What a kind of reply has not is null."""
-
-    id: str
-    model: str
-    variant: Variant
-    task: str
-    status: str
-    rule: str
-    replied: str | None = None
-    chosen: str | None = None
-    right: bool | None = None
-    boxes: list[list[float]] | None = None
-    iou: float | None = None
-    text: str | None = None
-    rating: float | None = None
-
-
-def parsed_replies(bench: Bench, contestants: Sequence[Contestant]) -> list[ParsedReply]:
-    rows = []
-    for contestant in contestants:
-        for sheet in contestant.sheets.values():
-            for item in bench.items:
-                if sheet.asked(item):
-                    rows.append(_parsed(bench, sheet, item))
-    return rows
-
-
-def _parsed(bench: Bench, sheet: Sheet, item: Item) -> ParsedReply:
-    found = sheet.reading(item)
-    row = ParsedReply(item.id, sheet.name, sheet.variant, item.task, found.status, found.rule)
-    if item.options:
-        return replace(row, replied=found.replied, chosen=found.chosen, right=found.right)
-    if kind_of(item).rated:
-        return replace(row, text=without_disclaimer(found.text, bench), rating=sheet.ratings.get(item.id))
-    overlap = found.value if item.targets else None
-    return replace(row, boxes=[list(box) for box in found.boxes], iou=overlap)
-
-
 def write_parsed(out: Path, bench: Bench, contestants: Sequence[Contestant]) -> None:
-    """parsed.jsonl, one line a reply."""
-    lines = [json.dumps(as_document(row), ensure_ascii=False) + "\n" for row in parsed_replies(bench, contestants)]
+    """parsed.jsonl: what was made of each reply, and what it is worth."""
+    lines = []
+    for sheet in (sheet for contestant in contestants for sheet in contestant.sheets.values()):
+        for item in bench.items:
+            if sheet.asked(item):
+                reading = sheet.reading(item)
+                said = without_disclaimer(reading.text, bench)
+                own = as_document(replace(reading, value=sheet.value(item), text=said))
+                place = {"id": item.id, "model": sheet.name, "variant": vars(sheet.variant), "task": item.task}
+                lines.append(json.dumps({**place, **own}, ensure_ascii=False) + "\n")
     write_text(out / "parsed.jsonl", "".join(lines))

@@ -17,15 +17,11 @@ OptionsOf = Callable[[Candidate, Pools], Sequence[str]]
 _REGIONS = "regions"
 
 
-def _nothing(pool: str, images: object, vocabulary: object) -> tuple[Candidate, ...]:
-    return ()
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChoiceQuestion(QuestionType):
     """An entity of an image is asked for, beside others of its kind."""
 
-    find: Finder = _nothing  # type: ignore[assignment]
+    find: Finder
     options: OptionsOf | None = None  # all options in their natural order; None: the answer and wrong ones
     alike: tuple[Alike, ...] = (Alike(scene=True, place=True), Alike(scene=True))  # wrong options, the best first
     true: Callable[[SourceImage], set[str]] = true_of  # what can't be a wrong option
@@ -44,7 +40,7 @@ class ChoiceQuestion(QuestionType):
         return load_vocabulary().name(entity)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegionQuestion(ChoiceQuestion):
     """A marked or described region is to be named, or a named one is to be found among boxes.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from panendofm.reports import Table
 from panendofm.reports.numbers import number
 from panendofm.runtime.csv_files import csv_text
@@ -141,8 +143,7 @@ def latex(table: Table, caption: str) -> str:
     return "\n".join(lines)
 
 
-def _latex_cells(cells: object) -> str:
-    assert isinstance(cells, list | tuple)
+def _latex_cells(cells: Sequence[object]) -> str:
     return " & ".join(str(c).replace("&", r"\&").replace("_", r"\_").replace("%", r"\%") for c in cells) + r" \\"
 
 
