@@ -14,7 +14,7 @@ from launch.steps import Step
 from panendofm.linear_probe.dense.config import DenseConfig
 from panendofm.runtime.config import load_config
 from panendofm.vqa.bench.config import BuildConfig
-from panendofm.vqa.score.config import EncoderConfig, ScoreConfig, SynthesizeConfig
+from panendofm.vqa.score.config import EncoderConfig
 from pretrain import PretrainConfig
 
 
@@ -27,8 +27,6 @@ from pretrain import PretrainConfig
         ("dense", DenseConfig),
         ("build", BuildConfig),
         ("encoder", EncoderConfig),
-        ("synthesize", SynthesizeConfig),
-        ("score", ScoreConfig),
     ],
 )
 def test_the_demo_gives_its_stages_keys_that_they_have(
