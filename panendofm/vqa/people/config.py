@@ -19,27 +19,30 @@ class ExamConfig:
     port: int = option("Port on 127.0.0.1; 0 takes a free one.", 0)
 
 
-@dataclass
-class RateConfig:
+@dataclass(kw_only=True)
+class TextsConfig:
+    """Which texts are rated."""
+
+    people: str = option("Folder of readers' answers, to rate their texts too.", "")
+    human_subset: bool = option("Only images that people answer too.", False)
+    blind: bool = option("Texts that were written without the image too.", False)
+
+
+@dataclass(kw_only=True)
+class RateConfig(TextsConfig):
     """An expert who rates texts blindly on a page of this machine."""
 
     rater: str = required("A code such as expert-1, no name.")
     ratings: str = option("Folder for the ratings.", "ratings")
-    people: str = option("Folder of readers' answers, to rate their texts too.", "")
-    human_subset: bool = option("Only images that people answer too.", False)
-    blind: bool = option("Texts that were written without the image too.", False)
     port: int = option("Port on 127.0.0.1; 0 takes a free one.", 0)
 
 
-@dataclass
-class JudgeConfig:
+@dataclass(kw_only=True)
+class JudgeConfig(TextsConfig):
     """A model that rates texts."""
 
     ratings: str = required("Folder of the ratings.")
     max_tokens: int = option("Room for a rating.", 256)
-    people: str = option("Folder of readers' answers, to rate their texts too.", "")
-    human_subset: bool = option("Only images that people answer too.", False)
-    blind: bool = option("Texts that were written without the image too.", False)
     allow_self: bool = option("Let a contestant be the judge; it is said then.", False)
     no_reference: bool = option("Rate texts without a reference, without what needs one.", False)
     api: ApiConfig = field(default_factory=ApiConfig)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -13,7 +12,7 @@ from panendofm.reports.charts import ForestRow, forest_chart, heatmap_chart, rad
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.keys import keyed
-from panendofm.vqa.drawn_images import DrawnImage, drawn_image, lettered_options
+from panendofm.vqa.drawn_images import drawn_image, lettered_options
 from panendofm.vqa.score.accuracy.results import AccuracyResults
 from panendofm.vqa.score.accuracy.tables import (
     axis_table,
@@ -28,30 +27,11 @@ from panendofm.vqa.score.published import published_tables
 from panendofm.vqa.score.sheets import Contestant
 
 _EXAMPLES = 6  # of each question type
-_LONGEST_REPLY = 400
 _RADAR_LINES = 7
 
 
-@dataclass(frozen=True)
-class Reply:
-    name: str
-    text: str
-    verdict: str  # right or wrong
-    status: str
-
-
-@dataclass(frozen=True)
-class Card:
-    item: Item
-    image: DrawnImage
-    options: list[tuple[str, str, bool]]
-    replies: list[Reply]
-    verdict: str
-    seen: bool  # found elsewhere
-
-
 def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], contestants: Sequence[Contestant]) -> str:
-    cards = _cards(bench, results, items, contestants)
+    examples = _examples(items)
     return render_page(
         "panendofm.vqa",
         "accuracy.html",
@@ -72,10 +52,13 @@ def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], conte
         perturbed=perturbed_table(results),
         shortcuts=shortcut_table(results.shortcuts),
         contamination=contamination_table(results),
-        cards=cards,
+        examples=[(item, drawn_image(bench, item), lettered_options(item)) for item in examples],
+        contestants=contestants,
+        verdict=_verdict,
+        seen=set(results.contamination.seen_ids) if results.contamination is not None else set(),
         filters={
-            "task": sorted({card.item.task for card in cards}),
-            "scene": sorted({card.item.scene for card in cards}),
+            "task": sorted({item.task for item in examples}),
+            "scene": sorted({item.scene for item in examples}),
             "verdict": ["all right", "some wrong", "all wrong"],
         },
         published=results.published,
@@ -107,25 +90,14 @@ def _heatmap(results: AccuracyResults) -> Markup:
     return heatmap_chart("accuracy", [name for name, _ in ranked], codes, values)
 
 
-def _cards(
-    bench: Bench, results: AccuracyResults, items: Sequence[Item], contestants: Sequence[Contestant]
-) -> list[Card]:
-    seen = set(results.contamination.seen_ids) if results.contamination is not None else set()
+def _examples(items: Sequence[Item]) -> list[Item]:
+    """Some questions of each type."""
     by_type: dict[str, list[Item]] = defaultdict(list)
     for item in sorted(items, key=lambda item: keyed("example", item.id)):
         by_type[item.subtask].append(item)
-    chosen = [item for own in by_type.values() for item in own[:_EXAMPLES]]
-    return [_card(bench, item, contestants, item.id in seen) for item in chosen]
+    return [item for own in by_type.values() for item in own[:_EXAMPLES]]
 
 
-def _card(bench: Bench, item: Item, contestants: Sequence[Contestant], seen: bool) -> Card:
-    replies = []
-    for contestant in contestants:
-        reading = contestant.plain.reading(item)
-        answer = contestant.answers.answers.get((item.id, contestant.plain.variant))
-        text = (answer.error or answer.response) if answer is not None else ""
-        short = text if len(text) <= _LONGEST_REPLY else text[:_LONGEST_REPLY] + " …"
-        replies.append(Reply(contestant.name, short, "right" if reading.right else "wrong", reading.status))
-    rights = [reply.verdict == "right" for reply in replies]
-    verdict = "all right" if all(rights) else "some wrong" if any(rights) else "all wrong"
-    return Card(item, drawn_image(bench, item), lettered_options(item), replies, verdict, seen)
+def _verdict(item: Item, contestants: Sequence[Contestant]) -> str:
+    rights = [contestant.plain.reading(item).right for contestant in contestants]
+    return "all right" if all(rights) else "some wrong" if any(rights) else "all wrong"

@@ -16,32 +16,23 @@ from panendofm.vqa.reply_kinds import BOX
 from panendofm.vqa.score.by_question.estimates import columns_of
 from panendofm.vqa.score.sheets import Sheet
 
-_LONGEST_TEXT = 300
 _LONGEST_PX = 300
 _PER_CLASS = 2
 Overlays = list[tuple[str, list[tuple[DrawnImage, str]]]]  # contestant → images with notes
 
 
 @dataclass(frozen=True)
-class Cell:
-    text: str
-    verdict: str = ""  # right, wrong, or neither
-
-
-@dataclass(frozen=True)
-class Reply:
-    name: str
-    color: str
-    cells: list[Cell]
-    said: str
-
-
-@dataclass(frozen=True)
 class Card:
+    """An image with everybody's boxes, and its questions by code of their type."""
+
     site: str
     lesion: str
     image: DrawnImage
-    replies: list[Reply]
+    questions: dict[str, Item]
+
+    @property
+    def first(self) -> Item:
+        return _first(self.questions)
 
 
 def overlays(benchmark: Benchmark, bench: Bench, sheets: Sequence[Sheet]) -> Overlays:
@@ -65,7 +56,7 @@ def overlays(benchmark: Benchmark, bench: Bench, sheets: Sequence[Sheet]) -> Ove
     return found
 
 
-def example_cards(benchmark: Benchmark, bench: Bench, sheets: Sequence[Sheet]) -> list[Card]:
+def example_cards(bench: Bench, sheets: Sequence[Sheet]) -> list[Card]:
     """Some images of each class with all replies."""
     images = by_image(bench.items)
     by_class: dict[str, list[dict[str, Item]]] = defaultdict(list)
@@ -73,7 +64,7 @@ def example_cards(benchmark: Benchmark, bench: Bench, sheets: Sequence[Sheet]) -
     for sha256 in sorted(images, key=lambda sha: (not _first(images[sha]).human, keyed("example", sha))):
         by_class[_first(images[sha256]).entity].append(images[sha256])
     chosen = [questions for name in sorted(by_class) for questions in by_class[name][:_PER_CLASS]]
-    return [_card(benchmark, bench, questions, sheets) for questions in chosen]
+    return [_card(bench, questions, sheets) for questions in chosen]
 
 
 def _first(questions: dict[str, Item]) -> Item:
@@ -81,36 +72,22 @@ def _first(questions: dict[str, Item]) -> Item:
     return next(iter(questions.values()))
 
 
-def _card(benchmark: Benchmark, bench: Bench, questions: dict[str, Item], sheets: Sequence[Sheet]) -> Card:
+def _card(bench: Bench, questions: dict[str, Item], sheets: Sequence[Sheet]) -> Card:
     first = _first(questions)
     sites = bench.manifest.lesions.sites if bench.manifest.lesions else {}
-    marks = [mark for item in questions.values() if item.kind == BOX.name for mark in true_marks(item)]
-    replies = []
+    boxes = [item for item in questions.values() if item.kind == BOX.name]
+    marks = [mark for item in boxes for mark in true_marks(item)]
     for number, sheet in enumerate(sheets):
-        if not sheet.asked(first):
-            continue
-        color = color_of(number)
-        marks += [Mark(box, color, sheet.name, 1.0) for i in questions.values() for box in sheet.reading(i).boxes[:1]]
-        cells = []
-        texts = []
-        for question in benchmark.questions:
-            item = questions.get(question.code)
-            if question.kind.rated:
-                texts.append(_short(sheet.reading(item).text) if item else "")
-            else:
-                cells.append(_cell(sheet, item) if item else Cell("–"))
-        replies.append(Reply(sheet.name, color, cells, " · ".join(text for text in texts if text)))
+        for item in boxes:
+            marks += [Mark(box, color_of(number), sheet.name, 1.0) for box in sheet.reading(item).boxes[:1]]
     lesion = "no lesion" if first.entity == NEGATIVE else first.entity
     image = drawn_image(bench, first, marks, _LONGEST_PX)
-    return Card(sites.get(first.scene, first.scene), lesion, image, replies)
+    return Card(sites.get(first.scene, first.scene), lesion, image, questions)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"
-
-
-def _cell(sheet: Sheet, item: Item) -> Cell:
+def said(sheet: Sheet, item: Item) -> str:
+    """A reply in a few words: the chosen option, the overlap of a box, or why there is none."""
     reading = sheet.reading(item)
-    if item.options:
-        return Cell(sheet.chosen(item) or reading.status, "right" if reading.right else "wrong")
-    return Cell(f"{reading.value or 0.0:.2f}" if reading.boxes and item.targets else reading.status)
+    if reading.boxes and item.targets:
+        return f"{reading.value or 0.0:.2f}"
+    return sheet.chosen(item) or reading.status

@@ -9,10 +9,11 @@ from markupsafe import Markup
 
 from panendofm.reports import Table, render_page
 from panendofm.reports.charts import ForestRow, Point, forest_chart, heatmap_chart, radar_chart, scatter_chart
+from panendofm.reports.charts.svg import color_of
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.benchmark import Benchmark
 from panendofm.vqa.reply_kinds import BOX
-from panendofm.vqa.score.by_question.examples import example_cards, overlays
+from panendofm.vqa.score.by_question.examples import example_cards, overlays, said
 from panendofm.vqa.score.by_question.readers import MARKS
 from panendofm.vqa.score.by_question.results import Part, QuestionResults
 from panendofm.vqa.score.by_question.tables import Tables, agreement_table, name_of
@@ -51,7 +52,7 @@ def page_of(
         for question in benchmark.questions
         if question.kind is BOX
     ]
-    cards = example_cards(benchmark, bench, sheets)
+    cards = example_cards(bench, sheets)
     return render_page(
         "panendofm.vqa",
         "by_question.html",
@@ -75,7 +76,10 @@ def page_of(
         agreement=agreement_table(results.agreement),
         overlays=overlays(benchmark, bench, sheets),
         cards=cards,
-        columns=[question.title for question in benchmark.questions if not question.kind.rated],
+        sheets=[(sheet, color_of(number)) for number, sheet in enumerate(sheets)],
+        said=said,
+        replied=[question for question in benchmark.questions if not question.kind.rated],
+        written=[question for question in benchmark.questions if question.kind.rated],
         filters={"site": sorted({card.site for card in cards}), "class": sorted({card.lesion for card in cards})},
         published=results.published,
         published_on="images",
