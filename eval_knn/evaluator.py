@@ -172,7 +172,7 @@ class Evaluator:
             unit=True,
         )
         at_k: dict[str, FiguresAtK] = {}
-        weights = group_weights(query_groups, config.bootstrap.samples, config.bootstrap.seed)
+        weights = group_weights(query_groups, config.bootstrap.replicates, config.bootstrap.seed)
         for k in config.ks:
             at_k[str(k)] = figures(
                 scored.scores[k],

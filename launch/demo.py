@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from launch.steps import Lanes, Step, run_parts
+from panendofm.challenge import read_ranking
 from panendofm.records.probe import ProbeFolder
 from panendofm.records.release import ReleaseFolder
 from panendofm.records.run import RunFolder, step_name
@@ -153,24 +154,15 @@ def _challenge(folder: Path) -> list[Step]:
             Step(
                 f"score {name}",
                 (
-                    *(
-                        "panendofm",
-                        "challenge",
-                        "score",
-                        str(answers),
-                        "--truth",
-                        str(truth),
-                        "--profile",
-                        "medico2017",
-                    ),
-                    *("--team", name, "--images", str(labelled), "--out", str(place / name)),
+                    *("panendofm", "challenge", "score", str(answers), f"truth={truth}", "profile=medico2017"),
+                    *(f"team={name}", f"images={labelled}", f"out={place / name}"),
                 ),
                 place / name / "index.html",
             ),
         ]
     ranked = (
         *("panendofm", "challenge", "rank", str(place / release.name), str(place / "pixels")),
-        *("--published", "medico2017_efficiency", "--out", str(place / "ranking")),
+        *("published=medico2017_efficiency", f"out={place / 'ranking'}"),
     )
     return [*steps, Step("rank the two", ranked, place / "ranking" / "index.html")]
 
@@ -294,8 +286,8 @@ def _say_dense(place: Path) -> None:
 
 
 def _say_challenge(place: Path) -> None:
-    for row in read_json(place / "ranking" / "ranking.json")["rows"]:
-        say(f"challenge: rank {row['rank']}, {row['team']}, MCC {row['mcc']:.3f} at {row['fps']:.0f} pictures/s")
+    for row in read_ranking(place / "ranking").rows:
+        say(f"challenge: rank {row.rank}, {row.team}, MCC {row.metrics['mcc'].value:.3f} at {row.fps:.0f} images/s")
     found = read_json(place / "report" / "report.json")["against_truth"]
     say(f"video report: {found['events_found_at_iou_0.5']} of {found['events']} events found (temporal IoU ≥ 0.5)")
 

@@ -195,7 +195,7 @@ def test_names_that_are_no_text_get_through_the_commands(tmp_path: Path) -> None
     keys = pq.read_table(tmp_path / "f.parquet")["key"].to_pylist()
     assert rows == len(keys) == len(set(keys)) == len(images)
     config = EvalConfig(cache=str(tmp_path / "cache"), ks=[3])
-    config.data.path, config.split.leave_one_group_out, config.bootstrap.samples = str(tmp_path / "data"), True, 10
+    config.data.path, config.split.leave_one_group_out, config.bootstrap.replicates = str(tmp_path / "data"), True, 10
     config.selection.metric = "top1_k3"
     again = [Evaluator(config).split.groups.tolist() for _ in range(2)]
     assert again[0] == again[1] and len(again[0]) == len(images), "the stored split is read back"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from panendofm.records.curation import CurationFolder
 from panendofm.reports import pages
 from panendofm.runtime.config import load_config
 from panendofm.runtime.console import say
+from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_text
 
@@ -45,11 +44,8 @@ def look_up(shards: Path, examples: Sequence[Path], out: Path, most: int, curati
     of_examples = unit_rows(extract_features(network.load(), pictures, network.preprocessing).numpy())
     rows, similarity = most_similar(frames.features, of_examples, most)
     keys = [str(frames.keys[row]) for row in rows]
-    lines = io.StringIO()
-    table = csv.writer(lines, lineterminator="\n")
-    table.writerow(["key", "similarity"])
-    table.writerows([key, f"{value:.6f}"] for key, value in zip(keys, similarity.tolist(), strict=True))
-    write_text(out, lines.getvalue())
+    table = [(key, f"{value:.6f}") for key, value in zip(keys, similarity.tolist(), strict=True)]
+    write_text(out, csv_text(("key", "similarity"), table))
     write_text(out.with_suffix(".html"), _page(frames, examples, rows, similarity))
     say(f"the {len(keys)} frames that are most like the examples: {out}, with pictures in {out.with_suffix('.html')}")
     return keys

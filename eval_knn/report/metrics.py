@@ -11,7 +11,7 @@ from panendofm.scoring.classification.confusion import (
     confusion_matrix,
     rank_of_truth,
     recalls,
-    summarise,
+    summarize,
     weighted_confusions,
 )
 from panendofm.scoring.statistics.intervals import percentile_interval
@@ -39,7 +39,7 @@ def figures(
     in_top5 = (rank < 5).astype(np.float64)
     per_class = recalls(confusion)
     return FiguresAtK(
-        **{name: float(value) for name, value in summarise(confusion).items()},
+        **{name: float(value) for name, value in summarize(confusion).items()},
         top5=float(in_top5.mean()),
         recall={
             name: None if np.isnan(value) else float(value) for name, value in zip(class_names, per_class, strict=True)
@@ -58,7 +58,7 @@ def _intervals(
     drawn: dict[str, list[Floats]] = {name: [] for name in METRICS}
     for start in range(0, len(weights), _SAMPLES_AT_ONCE):
         some = weights[start : start + _SAMPLES_AT_ONCE]
-        for name, values in summarise(weighted_confusions(labels, predicted, classes, some)).items():
+        for name, values in summarize(weighted_confusions(labels, predicted, classes, some)).items():
             drawn[name].append(values)
         drawn["top5"].append(some @ in_top5 / some.sum(axis=1))
     return {name: percentile_interval(np.concatenate(drawn[name]), confidence) for name in METRICS}

@@ -17,6 +17,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from panendofm.runtime.config import config_to_yaml, keys_of, load_config
@@ -142,7 +143,7 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
     config: Any = None
     if schema is not None:
         overrides = [word for word in rest if _OVERRIDE.match(word)]
-        files = [word for word in rest if word.endswith((".yaml", ".yml")) and word not in overrides]
+        files = [word for word in rest if _names_a_config(word) and word not in overrides]
         if len(files) > 1:
             raise UserError(f"{program}: two configs were given ({files[0]} and {files[1]}); name one.")
         rest = [word for word in rest if word not in overrides and word not in files]
@@ -152,6 +153,11 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
     else:
         _bind(program, command, rest, arguments)
     return command.handler()(arguments, config)
+
+
+def _names_a_config(word: str) -> bool:
+    """A whole command line as one argument, such as `challenge time` takes, may end in the name of a YAML file, too."""
+    return word.endswith((".yaml", ".yml")) and (" " not in word or Path(word).is_file())
 
 
 def _usage(program: str, command: Command) -> str:

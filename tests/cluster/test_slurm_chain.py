@@ -49,7 +49,9 @@ def write_files(folder: Path, corpus: Path) -> tuple[Path, Path]:
             ],
         },
         "pretrain": {"set": [f"{name}={value}" for name, value in training.items()]},
-        "watch": {"set": [f"data.path={labelled}", "ks=[5,20]", f"cache={folder / 'cache'}", "bootstrap.samples=50"]},
+        "watch": {
+            "set": [f"data.path={labelled}", "ks=[5,20]", f"cache={folder / 'cache'}", "bootstrap.replicates=50"]
+        },
         "export": ["--format", "hub"],
         "probe": {"set": [f"data={labelled}", "bootstrap_replicates=20"]},
     }

@@ -88,7 +88,12 @@ Run = Callable[..., tuple[int, str]]
 @pytest.fixture
 def command(config: EvalConfig, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str]:
-        keys = [f"data.path={config.data.path}", f"cache={config.cache}", f"out={config.out}", "bootstrap.samples=20"]
+        keys = [
+            f"data.path={config.data.path}",
+            f"cache={config.cache}",
+            f"out={config.out}",
+            "bootstrap.replicates=20",
+        ]
         with pytest.raises(SystemExit) as end:
             run_stage(STAGE, [*words, *keys])
         printed = capsys.readouterr()

@@ -28,7 +28,12 @@ def command(config: EvalConfig, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command in this process and return its exit code, what it said and its error."""
 
     def run(*words: str | Path) -> tuple[int, str, str]:
-        keys = [f"data.path={config.data.path}", f"cache={config.cache}", f"out={config.out}", "bootstrap.samples=50"]
+        keys = [
+            f"data.path={config.data.path}",
+            f"cache={config.cache}",
+            f"out={config.out}",
+            "bootstrap.replicates=50",
+        ]
         given = [str(word) for word in words]
         keys = [key for key in keys if not any(word.startswith(key.split("=")[0] + "=") for word in given)]
         with pytest.raises(SystemExit) as end:

@@ -11,7 +11,7 @@ from sklearn import metrics
 
 from eval_knn.report.metrics import figures
 from panendofm.records.evaluation import METRICS, decode_ranks, encode_ranks
-from panendofm.scoring.classification.confusion import confusion_matrix, rank_of_truth, summarise
+from panendofm.scoring.classification.confusion import confusion_matrix, rank_of_truth, summarize
 from panendofm.scoring.statistics.intervals import group_weights
 
 NAMES = [f"class {i}" for i in range(8)]
@@ -55,7 +55,7 @@ def test_golden_top1_and_top5(golden: Path) -> None:
 
 def test_constant_prediction_has_mcc_zero() -> None:
     confusion = confusion_matrix(np.array([0, 1, 1]), np.array([1, 1, 1]), 2)
-    assert summarise(confusion)["mcc"] == 0.0
+    assert summarize(confusion)["mcc"] == 0.0
 
 
 def test_equal_scores_are_ranked_by_class_number() -> None:

@@ -54,7 +54,7 @@ def live_model() -> VisionTransformer:
 
 def small_config(data: str, cache: str) -> EvalConfig:
     config = EvalConfig()
-    config.data.path, config.cache, config.bootstrap.samples, config.features.batch_size = data, cache, 20, 8
+    config.data.path, config.cache, config.bootstrap.replicates, config.features.batch_size = data, cache, 20, 8
     return config
 
 
@@ -161,7 +161,7 @@ def test_identical_figures_for_identical_weights(
         out = tmp_path / f"out-{number}"
         keys = [f"data.path={labelled_folder}", f"cache={tmp_path / f'cache-{number}'}", f"out={out}"]
         with pytest.raises(SystemExit) as end:
-            run_stage(STAGE, [word, *keys, "bootstrap.samples=20"])
+            run_stage(STAGE, [word, *keys, "bootstrap.replicates=20"])
         assert end.value.code == 0
         documents.append(json.loads(next(out.glob("*.json")).read_text()))
         documents[-1]["data"]["split_file"] = ""

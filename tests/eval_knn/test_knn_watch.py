@@ -64,7 +64,7 @@ def train(run: Path) -> None:
 
 
 def start_watcher(run: Path, config: EvalConfig, log: Path) -> subprocess.Popen[bytes]:
-    keys = [f"data.path={config.data.path}", f"cache={config.cache}", "bootstrap.samples=50", "features.threads=1"]
+    keys = [f"data.path={config.data.path}", f"cache={config.cache}", "bootstrap.replicates=50", "features.threads=1"]
     words = ["--watch", str(run), *keys, "watch.poll_seconds=0.1", "data.clean=false"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     # A shell that runs the tests in the background makes them ignore Ctrl-C, which their children would inherit.

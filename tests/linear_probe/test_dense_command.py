@@ -102,20 +102,14 @@ def test_pictures_are_predicted_as_files_that_challenge_reads(trained: tuple[Pat
         cv2.imwrite(str(tmp_path / f"t{number}.png"), blob(211, 149, 500 + number)[1])
         truth.append(f"{name},0,polyp,t{number}.png,")
     (tmp_path / "truth.csv").write_text("\n".join(truth) + "\n")
-    words = [
-        "panendofm",
-        "challenge",
-        "score",
-        str(tmp_path / "told" / "masks.csv"),
-        "--truth",
-        str(tmp_path / "truth.csv"),
-    ]
+    words = ["panendofm.challenge", "score", str(tmp_path / "told" / "masks.csv"), f"truth={tmp_path / 'truth.csv'}"]
     scored = subprocess.run(
-        [sys.executable, "-m", *words, "--match", "path", "--out", str(tmp_path / "scored"), "--samples", "10"],
+        [sys.executable, "-m", *words, "match=path", f"out={tmp_path / 'scored'}", "bootstrap.replicates=10"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert scored.returncode == 0, scored.stderr
-    means = json.loads((tmp_path / "scored" / "results.json").read_text())["per_class"]["polyp"]["mean_over_pictures"]
+    scores = json.loads((tmp_path / "scored" / "results.json").read_text())["scores"]
+    means = scores["per_class"]["polyp"]["mean_over_images"]
     assert means["iou"]["value"] > 0.8
 
 

@@ -71,16 +71,17 @@ def test_challenge_score_gives_the_same_figures(finished: tuple[DenseBenchmark, 
     for name in ("masks", "detections"):
         command = [
             *(sys.executable, "-m", "panendofm.challenge", "score", str(out / f"predictions/oracle/blobs/{name}.csv")),
-            *("--truth", str(out / f"truth/blobs/{name}.csv"), "--out", str(tmp_path / name), "--samples", "200"),
+            *(f"truth={out}/truth/blobs/{name}.csv", f"out={tmp_path / name}", "bootstrap.replicates=200"),
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     own = values["segmentation"]["per_class"]["polyp"]
-    theirs = json.loads((tmp_path / "masks" / "results.json").read_text())["per_class"]["polyp"]
+    theirs = json.loads((tmp_path / "masks" / "results.json").read_text())["scores"]["per_class"]["polyp"]
     for mean in ("mean_over_pictures", "mean_over_pictures_with_a_finding"):
         for figure in ("iou", "dice", "hausdorff_95"):
-            assert theirs[mean][figure] == pytest.approx(own[mean][figure])
-    found = json.loads((tmp_path / "detections" / "results.json").read_text())["profiles"]["coco"]["figures"]
+            assert theirs[mean.replace("pictures", "images")][figure] == pytest.approx(own[mean][figure])
+    scores = json.loads((tmp_path / "detections" / "results.json").read_text())["scores"]
+    found = scores["profiles"]["coco"]["metrics"]
     assert found["map_50"] == pytest.approx(values["detection"][outcome.heads.detect_with]["map_50"], abs=1e-6)
 
 

@@ -29,7 +29,7 @@ from panendofm.runtime.console import say, track
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import safe_name
 from panendofm.runtime.names import without_folders
-from panendofm.scoring.masks import mask_figures
+from panendofm.scoring.masks import mask_metrics
 from panendofm.scoring.statistics.intervals import paired_p_value, with_interval
 from panendofm.scoring.statistics.paired_tests import holm
 
@@ -205,7 +205,7 @@ def _predict_set(
         _add_boxes(collected, place, truth, prediction.boxes)
         iou = None
         if picture.masked:
-            figures = [mask_figures(t, p) for t, p in zip(truth.masks, prediction.masks, strict=True)]
+            figures = [mask_metrics(t, p) for t, p in zip(truth.masks, prediction.masks, strict=True)]
             collected.masks.append(figures)
             collected.masked_rows.append(place)
             iou = float(np.mean([f.iou for f in figures]))

@@ -17,7 +17,7 @@ from panendofm.scoring.classification.metrics import (
     Targets,
     average_precision,
     brier_score,
-    class_figures,
+    class_metrics,
     expected_calibration_error,
     macro,
     roc_auc,
@@ -52,7 +52,7 @@ def evaluate(
     draws = macro_auc_replicates(side.targets, logits, weights, side.evaluable)
     areas = np.where(side.evaluable, roc_auc(side.targets, logits), np.nan)
     decisions = decide(task, logits)
-    figures = class_figures(side.targets, decisions)
+    figures = class_metrics(side.targets, decisions)
     precision = average_precision(side.targets, logits)
     rates = {name: getattr(figures, name) for name in ("sensitivity", "specificity", "ppv", "npv", "f1", "mcc")}
     per_class_draws = weighted_roc_auc(side.targets, logits, weights)

@@ -76,7 +76,8 @@ def _vlmevalkit(bench: Bench, folder: Path) -> None:
     rows = tsv_rows(_choices(bench))
     columns = list(dict.fromkeys(name for row in rows for name in row))
     lines = [[row.get(name, "") for name in columns] for row in rows]
-    write_text(folder / f"{bench.manifest.name}.tsv", csv_text(columns, lines, delimiter="\t"))
+    # VLMEvalKit shows the cells to models as they stand.
+    write_text(folder / f"{bench.manifest.name}.tsv", csv_text(columns, lines, delimiter="\t", verbatim=True))
 
 
 def _lmms_eval(bench: Bench, folder: Path) -> None:

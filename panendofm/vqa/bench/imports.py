@@ -20,7 +20,7 @@ from panendofm.imaging.frame_filters.clean import field_of_view_hash
 from panendofm.imaging.groups import near_duplicate_groups
 from panendofm.imaging.images import UnreadableImageError, decode_image
 from panendofm.runtime.console import say
-from panendofm.runtime.csv_files import read_csv, unescaped
+from panendofm.runtime.csv_files import read_csv
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_directory
 from panendofm.scoring.answers.replies import LETTERS
@@ -58,7 +58,7 @@ def _read(path: Path) -> list[dict[str, str]]:
     rows = read_csv(path, ("index", "image", "question", "A", "B", "answer"), delimiter="\t")
     if not rows:
         raise UserError(f"{path}: it holds no question.")
-    return [{name: unescaped(cell) for name, cell in row.items()} for row in rows]
+    return rows
 
 
 def _images(rows: list[dict[str, str]], path: Path) -> dict[str, bytes]:

@@ -18,7 +18,7 @@ from panendofm.linear_probe.dense.heads.layers import LinearHead, folded, standa
 from panendofm.linear_probe.dense.heads.segmentation import sampled_fields
 from panendofm.linear_probe.dense.maps import Maps
 from panendofm.linear_probe.heads.logistic import fit_logistic
-from panendofm.scoring.detection.average_precision import BOX_PROFILES, average_precision, match_class
+from panendofm.scoring.detection.average_precision import COCO, average_precision, match_class
 from panendofm.scoring.detection.boxes import Boxes, box_iou
 
 Floats = NDArray[np.float64]
@@ -159,7 +159,7 @@ def validation_map(
         for c in range(classes):
             found[c] += [(place, b, s) for b, s in decode(outputs[c * COLUMNS : (c + 1) * COLUMNS], maps.layout.grid)]
             true[c] += [(place, b, 1.0) for b in boxes[row][c]]
-    profile = BOX_PROFILES["coco"]
+    profile = COCO
     values = []
     for c in range(classes):
         matches = match_class(_boxes(true[c]), _boxes(found[c]), profile)

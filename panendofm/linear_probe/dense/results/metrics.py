@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.scoring.detection.average_precision import (
-    BOX_PROFILES,
+    COCO,
     average_precision,
     average_precision_replicates,
     match_class,
     mean_of_classes,
 )
 from panendofm.scoring.detection.boxes import Boxes
-from panendofm.scoring.masks import MaskFigures, pooled
+from panendofm.scoring.masks import MaskMetrics, pooled
 from panendofm.scoring.statistics.intervals import group_weights, percentile_interval
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ class Collected:
     """What is kept of each test picture while they are worked through."""
 
     classes: tuple[str, ...]
-    masks: list[list[MaskFigures]] = field(default_factory=list)  # [n][K]; only pictures whose dataset gives masks
+    masks: list[list[MaskMetrics]] = field(default_factory=list)  # [n][K]; only pictures whose dataset gives masks
     masked_rows: list[int] = field(default_factory=list)  # which of the test pictures those are
     true_boxes: list[list[tuple[int, Sequence[float], float]]] = field(default_factory=list)  # [K]
     found_boxes: dict[str, list[list[tuple[int, Sequence[float], float]]]] = field(default_factory=dict)
@@ -116,7 +116,7 @@ def _mean(values: Floats, weights: Floats) -> dict[str, float | None]:
 def _detection(
     collected: Collected, found: list[list[tuple[int, Sequence[float], float]]], weights: Floats
 ) -> tuple[dict[str, Any], Floats]:
-    profile = BOX_PROFILES["coco"]
+    profile = COCO
     per_class, drawn = {}, []
     means: list[float] = []
     for name, true, own in zip(collected.classes, collected.true_boxes, found, strict=True):

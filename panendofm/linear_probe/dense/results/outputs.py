@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from panendofm.imaging.images import is_image
 from panendofm.linear_probe.dense.data.images import Picture, Truth
 from panendofm.linear_probe.dense.predictor import Found
+from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_bytes, write_text
 
@@ -73,17 +72,10 @@ class FindingsWriter:
         tail = _OF_TRUTH if self.truth else ()
         confidence = () if self.truth else ("confidence",)
         if self._masks:
-            _write(self.folder / MASKS_NAME, ("file", "frame", "category", "mask", "polygon", *tail), self._masks)
+            columns = ("file", "frame", "category", "mask", "polygon", *tail)
+            write_text(self.folder / MASKS_NAME, csv_text(columns, self._masks))
         head = ("file", "frame", "category", *confidence, "x", "y", "w", "h", *tail)
-        _write(self.folder / DETECTIONS_NAME, head, self._boxes)
-
-
-def _write(path: Path, head: Sequence[str], rows: list[list[Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
+        write_text(self.folder / DETECTIONS_NAME, csv_text(head, self._boxes))
 
 
 def truth_findings(truth: Truth) -> list[Found]:
