@@ -58,7 +58,7 @@ from panendofm.vqa.bench.bench_folder import read_bench
 from panendofm.vqa.bench.questions.templates import read_templates
 from panendofm.vqa.bench.review import read_review
 from panendofm.vqa.benchmark import find_benchmark
-from panendofm.vqa.client.answers import read_answers
+from panendofm.vqa.client.answers import Prices, Run, read_answers, read_run, write_run
 from pretrain.config import PretrainConfig
 from pretrain.data.storage.shards import UnreadableSampleError, open_shards
 
@@ -351,6 +351,11 @@ SUBJECTS = [
         lambda f: len(read_bench(f / "b", verify=True).items),
         sealed=True,
         weight=4,
+    ),
+    Subject(
+        "run of answers",
+        lambda f: write_run(f, Run("0" * 64, "m", prices_per_million=Prices(1.0, 2.0))),
+        read_run,
     ),
     Subject("answers", _answers, lambda f: read_answers(f / "answers.jsonl"), weight=8),
     Subject(

@@ -209,6 +209,15 @@ def test_an_unknown_benchmark_and_unknown_tasks_are_refused(capsys: pytest.Captu
         load_config(BuildConfig, None, ["data=x", "out=y", "benchmark=gi_bench", "tasks=[Q9]"])
 
 
+def test_keys_under_their_earlier_names_are_read_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    old = ["profile=gi_bench", "weights=pixels", "pictures.crop=false", "lesions.q3_options=region", "device=null"]
+    config = load_config(BuildConfig, None, ["data=x", "out=y", *old])
+    assert (config.benchmark, config.network, config.images.crop) == ("gi_bench", "pixels", False)
+    assert config.lesions.diagnosis_options == "region" and config.device is None
+    said = capsys.readouterr().out
+    assert all(f"'{name}' is called" in said for name in ("profile", "weights", "pictures", "lesions.q3_options"))
+
+
 def test_nothing_but_declarations_knows_a_benchmark_or_a_question_type() -> None:
     """A name that is compared elsewhere would have to be changed with the declaration."""
     names = {find_benchmark(name).name for name in ("endobench", "gi_bench")}

@@ -96,7 +96,7 @@ class BuildConfig:
     all_regions_listed: bool = option("The list of regions names every polyp of an image: they may be counted.", False)
     annotations: str = option("JSONL of operations: file, operation, phase, step, action, instruments.", "")
     network: str = option("Network whose features choose the images; 'pixels' needs none.", "pixels", was="weights")
-    device: str = option("Where the network runs; auto takes a GPU when there is one.", "auto")
+    device: str | None = option("Where the network runs; auto takes a GPU when there is one.", "auto")
     cache: str = option("Folder of extracted features; empty: that of the user.", "")
     seed: int = option("Another seed gives other choices, wordings and distractors.", 0)
     tasks: list[str] = option("Tasks or question types to build; empty for all.", [])

@@ -41,7 +41,7 @@ class ApiConfig:
     price_input: float | None = option("Price of a million prompt tokens.", None)
     price_output: float | None = option("Price of a million reply tokens.", None)
     box_convention: str = option("Coordinates of the model's boxes: pixel, unit, permille or permille_yx.", "pixel")
-    device: str = option("Where a local model runs; auto takes a GPU when there is one.", "auto")
+    device: str | None = option("Where a local model runs; auto takes a GPU when there is one.", "auto")
 
     def check(self) -> None:
         from panendofm.scoring.answers.localization import CONVENTIONS  # brings SciPy, which --help does without

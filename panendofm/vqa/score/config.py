@@ -72,7 +72,7 @@ class EncoderConfig:
     head: Literal["linear", "nearest"] = option("linear: logistic regression; nearest: the most alike image.", "linear")
     strength: float = option("Inverse of the L2 penalty of the logistic regression.", 1.0)
     name: str = option("What tables call it; empty: the network's name and the head.", "")
-    device: str = option("Where the network runs; auto takes a GPU when there is one.", "auto")
+    device: str | None = option("Where the network runs; auto takes a GPU when there is one.", "auto")
     images: ImageConfig = option("What an image must be like.", ImageConfig(), was="pictures")
 
 
