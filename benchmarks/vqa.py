@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from panendofm.scoring.answers.replies import LETTERS
+from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.vqa.bench.bench_folder import Manifest, read_bench, write_bench
 from panendofm.vqa.bench.items import Item, question_id
 from panendofm.vqa.benchmark import find_benchmark
 from panendofm.vqa.client.answers import Answer, Variant
 from panendofm.vqa.commands import score_bench
-from panendofm.vqa.score.config import BootstrapConfig, ScoreConfig
+from panendofm.vqa.score.config import ScoreConfig
 
 QUESTIONS, CONTESTANTS, REPLICATES = 10_000, 3, 1000
 SCENES = ("GS", "CS", "CE", "SE")

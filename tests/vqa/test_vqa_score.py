@@ -22,6 +22,7 @@ from panendofm.records.shards import Manifest, ShardFolder, write_index
 from panendofm.runtime.config import load_config
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_checksums
+from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.vqa.bench.bench_folder import Bench, read_bench
 from panendofm.vqa.bench.config import ExportConfig, ImportConfig, RephraseConfig
 from panendofm.vqa.bench.exports import export_bench
@@ -33,7 +34,7 @@ from panendofm.vqa.benchmark import find_benchmark
 from panendofm.vqa.client.answers import Answer, Variant
 from panendofm.vqa.encoder import answer_with_encoder, fit_head
 from panendofm.vqa.score.accuracy.leaderboard import check_bench
-from panendofm.vqa.score.config import BootstrapConfig, CheckConfig, ContaminationConfig, EncoderConfig
+from panendofm.vqa.score.config import CheckConfig, ContaminationConfig, EncoderConfig
 from panendofm.vqa.score.contamination import find_contamination
 
 
@@ -78,6 +79,12 @@ def test_scores_of_made_up_contestants(bench: Bench, tmp_path: Path) -> None:
     chances = [1 / len(item.options) for item in bench.items]
     assert own["wrong"].all.chance == pytest.approx(np.mean(chances))
     assert all(pair.p_holm < 0.01 for pair in results.pairs)
+    # Another seed draws others, and a smaller share of them lies closer together.
+    words = ["bootstrap.seed=1", "bootstrap.confidence=0.5"]
+    narrow = score_choices(bench, [partly], tmp_path / "narrow", 200, *words).contestants["partly"].all.interval
+    wide = own["partly"].all.interval
+    assert narrow is not None and wide is not None and narrow.high - narrow.low < 0.6 * (wide.high - wide.low)
+    assert "Intervals: 50%" in (tmp_path / "narrow" / "index.html").read_text(encoding="utf-8")
     assert {pair.test for pair in results.pairs} == {"sign flip over groups"}
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "published, other questions" in page and "reviewed by physicians: 0" in page

@@ -53,7 +53,11 @@ def accuracy_of(correct: Floats, n_options: Integers, weights: Floats | None = N
 
 
 def accuracies_by(
-    correct: Floats, n_options: Integers, parts: dict[Name, NDArray[np.bool_]], weights: Floats | None = None
+    correct: Floats,
+    n_options: Integers,
+    parts: dict[Name, NDArray[np.bool_]],
+    weights: Floats | None = None,
+    confidence: float = 0.95,
 ) -> dict[Name, Accuracy]:
     """The same for parts of the questions (name → which of them [N]), with one pass over the weights [R, N]."""
     guess = 1 / np.asarray(n_options, np.float64)
@@ -71,7 +75,9 @@ def accuracies_by(
         several = chance < 1
         corrected = (share[several] - chance[several]) / (1 - chance[several])
         result[name] = replace(
-            metrics, interval=percentile_interval(share), chance_corrected_interval=percentile_interval(corrected)
+            metrics,
+            interval=percentile_interval(share, confidence),
+            chance_corrected_interval=percentile_interval(corrected, confidence),
         )
     return result
 

@@ -9,14 +9,8 @@ from omegaconf import MISSING
 
 from panendofm.runtime.config import option, required
 from panendofm.runtime.errors import UserError
+from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.vqa.bench.config import ImageConfig
-
-
-@dataclass
-class BootstrapConfig:
-    """Intervals are over whole groups of images that belong together."""
-
-    replicates: int = option("Bootstrap replicates; 0 leaves the intervals out.", 1000, low=0)
 
 
 @dataclass

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from panendofm.records.documents import as_document
 from panendofm.runtime.files import write_text
+from panendofm.scoring.answers.choices import Accuracy, Name, accuracies_by
 from panendofm.scoring.answers.replies import LETTERS
-from panendofm.scoring.statistics.intervals import group_weights
+from panendofm.scoring.statistics.config import BootstrapConfig
+from panendofm.scoring.statistics.intervals import Interval, group_weights, percentile_interval
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.client.answers import AnswerSet, Variant, cost_of
@@ -118,7 +120,7 @@ class QuestionSet:
     """Questions and their bootstrap replicates, which all contestants share: so differences are paired."""
 
     items: list[Item]
-    replicates: int = 0
+    bootstrap: BootstrapConfig = field(default_factory=lambda: BootstrapConfig(replicates=0))
 
     @cached_property
     def groups(self) -> NDArray[np.int64]:
@@ -127,7 +129,7 @@ class QuestionSet:
     @cached_property
     def weights(self) -> Floats:
         """How often each question is drawn [R, N], in whole groups."""
-        return group_weights(self.groups, self.replicates, 0)
+        return group_weights(self.groups, self.bootstrap.replicates, self.bootstrap.seed)
 
     @cached_property
     def n_options(self) -> NDArray[np.int64]:
@@ -136,6 +138,13 @@ class QuestionSet:
     @property
     def single_groups(self) -> bool:
         return len(np.unique(self.groups)) == len(self.groups)
+
+    def interval(self, replicates: Floats) -> Interval | None:
+        return percentile_interval(replicates, self.bootstrap.confidence)
+
+    def accuracies(self, right: Floats, parts: dict[Name, NDArray[np.bool_]]) -> dict[Name, Accuracy]:
+        """Of multiple-choice questions [N], part by part."""
+        return accuracies_by(right, self.n_options, parts, self.weights, self.bootstrap.confidence)
 
     def kept(self, where: NDArray[np.bool_]) -> list[Item]:
         return [item for item, use in zip(self.items, where, strict=True) if use]

@@ -10,7 +10,6 @@ import numpy as np
 
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.files import make_directory, write_text
-from panendofm.scoring.answers.choices import accuracies_by
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.benchmark import Benchmark
@@ -45,7 +44,7 @@ class AccuracyLeaderboard:
         contestants = [read_contestant(bench, own, config.parser) for own in sets]
         choices = _choices(bench)
         items = common_items(choices, contestants) if config.allow_partial else choices
-        questions = QuestionSet(items, config.bootstrap.replicates)
+        questions = QuestionSet(items, config.bootstrap)
         seen = None
         if config.contamination:
             seen = _contamination(bench, questions, contestants, Path(config.contamination))
@@ -57,7 +56,7 @@ class AccuracyLeaderboard:
             questions=len(items),
             questions_in_bench=len(choices),
             groups=len(np.unique(questions.groups)),
-            replicates=config.bootstrap.replicates,
+            bootstrap=config.bootstrap,
             parser=config.parser,
             contestants={own.name: contestant_result(questions, own) for own in contestants},
             pairs=pair_tests(questions, contestants),
@@ -79,7 +78,7 @@ def _choices(bench: Bench) -> list[Item]:
 def check_bench(bench: Bench, config: CheckConfig) -> int:
     """Say which shortcuts a bench leaves open; 1 when one is flagged."""
     items = _choices(bench)
-    rows = find_shortcuts(QuestionSet(items, config.bootstrap.replicates))
+    rows = find_shortcuts(QuestionSet(items, config.bootstrap))
     content = shortcut_table(rows)
     lines = [[str(cell) for cell in row] for row in content.rows]
     title = f"{bench.manifest.name}: {len(items)} questions, files as their checksums say"
@@ -103,7 +102,7 @@ def _contamination(
     accuracy = {}
     for contestant in contestants:
         right = right_of(questions, contestant.plain)
-        accuracy[contestant.name] = accuracies_by(right, questions.n_options, parts, questions.weights)
+        accuracy[contestant.name] = questions.accuracies(right, parts)
     ids = [item.id for item in questions.kept(seen)]
     return ContaminationResult(report.places, len(report.seen), len(ids), ids, accuracy)
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from panendofm.scoring.answers.choices import (
     RotatedQuestion,
     RotationMetrics,
-    accuracies_by,
     chance_level,
     image_gain,
     macro_average,
@@ -21,7 +20,7 @@ from panendofm.scoring.answers.choices import (
 )
 from panendofm.scoring.answers.replies import STATUSES
 from panendofm.scoring.statistics.binomial import wilson
-from panendofm.scoring.statistics.intervals import Interval, percentile_interval
+from panendofm.scoring.statistics.intervals import Interval
 from panendofm.scoring.statistics.paired_tests import benjamini_hochberg, group_sums, holm, mcnemar, sign_flip
 from panendofm.vqa.score.accuracy.results import BlindAccuracy, ContestantResult, PairTest, Perturbed, Repeats
 from panendofm.vqa.score.sheets import Contestant, Floats, QuestionSet, Sheet, accounting
@@ -44,7 +43,7 @@ def contestant_result(questions: QuestionSet, contestant: Contestant) -> Contest
     for axis in AXES:
         values = np.array([getattr(item, axis) for item in questions.items])
         parts |= {(axis, value): values == value for value in sorted(set(values.tolist()))}
-    found = accuracies_by(right, questions.n_options, parts, questions.weights)
+    found = questions.accuracies(right, parts)
     counts = Counter(contestant.plain.reading(item).status for item in questions.items)
     return ContestantResult(
         kind=contestant.kind,
@@ -93,7 +92,7 @@ def _blind(questions: QuestionSet, contestant: Contestant, right: Floats) -> Bli
     weights = questions.weights[:, asked]
     total = weights.sum(axis=1)
     drawn = total > 0
-    interval = percentile_interval((weights[drawn] @ (right[asked] - without)) / total[drawn])
+    interval = questions.interval((weights[drawn] @ (right[asked] - without)) / total[drawn])
     return BlindAccuracy(int(asked.sum()), float(without.mean()), chance, gain, interval, above)
 
 
@@ -126,7 +125,7 @@ def pair_tests(questions: QuestionSet, contestants: Sequence[Contestant]) -> lis
     found = []
     for (a, b), difference in differences.items():
         key = f"{a}\n{b}"
-        interval = percentile_interval((questions.weights @ difference) / questions.weights.sum(axis=1))
+        interval = questions.interval((questions.weights @ difference) / questions.weights.sum(axis=1))
         mean = float(difference.mean())
         found.append(PairTest(a, b, mean, interval, test, raw[key], corrected[key], discovery[key]))
     return found

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from panendofm.records.documents import read_document, write_document
 from panendofm.scoring.answers.choices import Accuracy, Robustness, RotationMetrics
+from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.intervals import Interval
 from panendofm.vqa.score.contamination import Place
 from panendofm.vqa.score.published import Published
@@ -105,7 +106,7 @@ class AccuracyResults:
     questions: int
     questions_in_bench: int
     groups: int
-    replicates: int
+    bootstrap: BootstrapConfig
     parser: str
     contestants: dict[str, ContestantResult]
     pairs: list[PairTest]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from panendofm.scoring.answers.choices import accuracies_by
 from panendofm.scoring.answers.replies import LETTERS
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.reply_kinds import Reading
@@ -42,7 +41,7 @@ def _results(questions: QuestionSet, name: str, choose: Choose) -> list[Shortcut
     answered = np.array([sheet.asked(item) for item in questions.items], bool)
     tasks = np.array([item.task for item in questions.items])
     parts = {task: answered & (tasks == task) for task in sorted(set(tasks[answered].tolist()))}
-    found = accuracies_by(right_of(questions, sheet), questions.n_options, parts, questions.weights)
+    found = questions.accuracies(right_of(questions, sheet), parts)
     rows = []
     for task, own in found.items():
         low = own.chance_corrected_interval.low if own.chance_corrected_interval else None

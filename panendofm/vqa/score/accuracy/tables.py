@@ -14,7 +14,8 @@ from panendofm.vqa.score.accuracy.results import AccuracyResults, ShortcutResult
 
 def leaderboard_table(results: AccuracyResults) -> Table:
     """The main table, best first."""
-    head = ["contestant", "n", "accuracy (95%)", "above chance", "macro", "rotation", "circular", "blind", "unreadable"]
+    accuracy = f"accuracy ({results.bootstrap.confidence:.0%})"
+    head = ["contestant", "n", accuracy, "above chance", "macro", "rotation", "circular", "blind", "unreadable"]
     rows = []
     for name, own in results.ranked:
         low, high = own.all.interval or (None, None)
@@ -74,7 +75,7 @@ def pair_table(results: AccuracyResults) -> Table:
         ]
         for pair in results.pairs
     ]
-    return Table(["pair", "difference", "95%", "test", "p", "p (Holm)"], rows)
+    return Table(["pair", "difference", f"{results.bootstrap.confidence:.0%}", "test", "p", "p (Holm)"], rows)
 
 
 def _p(value: float) -> str:

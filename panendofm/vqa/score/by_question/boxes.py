@@ -37,7 +37,7 @@ def box_metrics(sheet: Sheet, questions: QuestionSet, negatives: Sequence[Item])
         [item.target_boxes for item in items],
         [(item.width, item.height) for item in items],
         sheet.parser.box_convention,
-        group_weights(questions.groups, questions.replicates or _FEWEST_REPLICATES, 0),
+        group_weights(questions.groups, questions.bootstrap.replicates or _FEWEST_REPLICATES, questions.bootstrap.seed),
     )
     outlined = [item for item in items if all(len(region.polygon) >= 3 for region in item.targets)]
     said = {item.id: sheet.reading(item).boxes[:1] for item in outlined}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.intervals import Interval, percentile_interval
 from panendofm.scoring.statistics.replicates import reader_shares
 from panendofm.vqa.bench.items import NEGATIVE, Item
@@ -24,7 +25,7 @@ class Columns:
     questions: tuple[QuestionType, ...]
     positive: dict[str, QuestionSet]
     negative: dict[str, list[Item]]
-    replicates: int = 0
+    bootstrap: BootstrapConfig
 
     def items(self, code: str) -> list[Item]:
         return self.positive[code].items if code in self.positive else []
@@ -45,22 +46,23 @@ class Columns:
         for code, own in self.positive.items():
             items = [item for item in own.items if all(sheet.asked(item) for sheet in sheets)]
             if items:
-                kept[code] = QuestionSet(items, self.replicates)
+                kept[code] = QuestionSet(items, self.bootstrap)
         return replace(self, positive=kept)
 
     def readers(self, count: int) -> Floats:
         """What each of a group's readers counts in each replicate [R, count]."""
-        return reader_shares(count, self.replicates, 1)
+        return reader_shares(count, self.bootstrap.replicates, self.bootstrap.seed + 1)
 
 
-def columns_of(benchmark: Benchmark, items: Iterable[Item], replicates: int = 0) -> Columns:
+def columns_of(benchmark: Benchmark, items: Iterable[Item], bootstrap: BootstrapConfig | None = None) -> Columns:
+    own = bootstrap or BootstrapConfig(replicates=0)
     positive: dict[str, list[Item]] = {}
     negative: dict[str, list[Item]] = {}
     for item in items:
         side = negative if item.entity == NEGATIVE else positive
         side.setdefault(item.subtask, []).append(item)
-    sets = {code: QuestionSet(own, replicates) for code, own in positive.items()}
-    return Columns(benchmark.questions, sets, negative, replicates)
+    sets = {code: QuestionSet(asked, own) for code, asked in positive.items()}
+    return Columns(benchmark.questions, sets, negative, own)
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,11 @@ class Estimate:
     classes: int
     value: float
     drawn: Floats
+    confidence: float
 
     @property
     def interval(self) -> Interval | None:
-        return percentile_interval(self.drawn)
+        return percentile_interval(self.drawn, self.confidence)
 
 
 def known_values(sheet: Sheet, code: str, columns: Columns) -> NDArray[np.bool_]:
@@ -97,7 +100,8 @@ def estimate(
     # The first row is the metric itself, the others are the replicates.
     weights = np.concatenate([np.ones((1, len(items))), columns.positive[code].weights[:, known]])
     rows = metric.replicates(sheet, items, weights)
-    return Estimate(len(items), len({item.entity for item in items}), float(rows[0]), rows[1:])
+    classes = len({item.entity for item in items})
+    return Estimate(len(items), classes, float(rows[0]), rows[1:], columns.bootstrap.confidence)
 
 
 def known_items(sheet: Sheet, code: str, columns: Columns) -> list[Item]:

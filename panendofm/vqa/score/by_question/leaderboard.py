@@ -57,7 +57,7 @@ class QuestionLeaderboard:
             benchmark=benchmark.name,
             diagnosis_options=bench.manifest.lesions.diagnosis_options if bench.manifest.lesions else "",
             reviewed=bench.manifest.reviewed,
-            replicates=config.bootstrap.replicates,
+            bootstrap=config.bootstrap,
             rated_by=rated_by,
             judges_in_the_table=sorted({rating.rater for rating in ratings if rating.by_contestant}),
             agreement=agreement_of(ratings),
@@ -101,7 +101,7 @@ class _Scoring:
 
     def part(self, items: Sequence[Item], contestants: Sequence[Contestant]) -> Part:
         """The table of one set of questions: models, and readers with their groups."""
-        columns = columns_of(self.benchmark, items, self.config.bootstrap.replicates)
+        columns = columns_of(self.benchmark, items, self.config.bootstrap)
         rows = []
         for contestant in contestants:
             row = row_of(self.bench, contestant, columns)

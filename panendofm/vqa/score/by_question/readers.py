@@ -28,7 +28,7 @@ def group_row(name: str, readers: Sequence[Sheet], rows: Sequence[Row], columns:
         if not own:
             continue
         value, drawn = mean_of(own, columns)
-        interval = percentile_interval(drawn)
+        interval = percentile_interval(drawn, columns.bootstrap.confidence)
         by_reader = [reader.value for reader in own]
         group.metrics[metric.name] = MetricValue(own[0].n, own[0].classes, value, interval, by_reader)
         if metric.by_class is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from panendofm.records.documents import read_document, write_document
+from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.vqa.score.published import Published
 from panendofm.vqa.score.sheets import Accounting
 
@@ -171,7 +172,7 @@ class QuestionResults:
     benchmark: str
     diagnosis_options: str
     reviewed: int
-    replicates: int
+    bootstrap: BootstrapConfig
     rated_by: str
     judges_in_the_table: list[str]
     agreement: dict[str, dict[str, Agreement]]  # by dimension and rater
