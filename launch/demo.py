@@ -182,7 +182,7 @@ def _answered(folder: Path) -> list[Step]:
                 "build",
                 _config("vqa/gi_synthetic.yaml"),
                 *truth,
-                "weights=pixels",
+                "network=pixels",
                 f"out={bench}",
             ),
             bench,
@@ -190,12 +190,12 @@ def _answered(folder: Path) -> list[Step]:
         ),
         Step(
             "let the release answer",
-            (*("panendofm", "vqa", "encoder", str(bench), *truth), f"weights={release}", f"out={answers / 'release'}"),
+            (*("panendofm", "vqa", "encoder", str(bench), *truth), f"network={release}", f"out={answers / 'release'}"),
             answers / "release",
         ),
         Step(
             "make up contestants and readers",
-            ("panendofm", "vqa", "synthesize", str(bench), "--out", str(place)),
+            ("panendofm", "vqa", "synthesize", str(bench), f"out={place}"),
             place,
         ),
         Step(
@@ -208,7 +208,7 @@ def _answered(folder: Path) -> list[Step]:
                     str(bench),
                     *(str(answers / name) for name in ("release", "perfect", "shifted")),
                 ),
-                *("--people", str(place / "people"), "--out", str(results)),
+                *(f"people={place / 'people'}", f"out={results}"),
             ),
             results / "index.html",
         ),

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -54,10 +55,11 @@ from panendofm.records.shards import read_index
 from panendofm.runtime.config import CONFIGS, config_to_yaml, load_config
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_checksums, read_json_object, read_text, write_checksums
-from panendofm.vqa.bench.items import read_bench
-from panendofm.vqa.bench.questions.templates import load_templates
+from panendofm.vqa.bench.bench_folder import read_bench
+from panendofm.vqa.bench.questions.templates import read_templates
 from panendofm.vqa.bench.review import read_review
-from panendofm.vqa.client.answers import read_answers
+from panendofm.vqa.benchmark import find_benchmark
+from panendofm.vqa.client.answers import Prices, Run, read_answers, read_run, write_run
 from pretrain.config import PretrainConfig
 from pretrain.data.storage.shards import UnreadableSampleError, open_shards
 
@@ -211,6 +213,11 @@ def _answers(folder: Path) -> None:
     (folder / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def _wordings(folder: Path) -> None:
+    texts = {question.code: list(question.wordings) for question in find_benchmark("endobench").questions}
+    (folder / "t.yaml").write_text(yaml.safe_dump(texts, allow_unicode=True), encoding="utf-8")
+
+
 def _checkpoint(folder: Path) -> None:
     save_checkpoint(_small(), folder / "step_0000007")
 
@@ -346,6 +353,11 @@ SUBJECTS = [
         sealed=True,
         weight=4,
     ),
+    Subject(
+        "run of answers",
+        lambda f: write_run(f, Run("0" * 64, "m", prices_per_million=Prices(1.0, 2.0))),
+        read_run,
+    ),
     Subject("answers", _answers, lambda f: read_answers(f / "answers.jsonl"), weight=8),
     Subject(
         "review",
@@ -355,8 +367,8 @@ SUBJECTS = [
     ),
     Subject(
         "templates",
-        lambda f: (f / "t.yaml").write_bytes(Path("panendofm/vqa/templates/endobench.yaml").read_bytes()),
-        lambda f: load_templates(str(f / "t.yaml")).texts,
+        _wordings,
+        lambda f: read_templates(str(f / "t.yaml")).texts,
         weight=2,
     ),
 ]
