@@ -25,7 +25,7 @@ from panendofm.backbone import FeatureCache, extract_features
 from panendofm.backbone.embed import ImageList, embed
 from panendofm.backbone.networks import LAST, POOLINGS, find_network, reading_of
 from panendofm.imaging.images import UnreadableImageError, decode_image
-from panendofm.linear_probe.dense.data.images import Picture
+from panendofm.linear_probe.dense.data.images import DenseImage
 from panendofm.linear_probe.dense.maps import MapMaker, feature_maps
 from panendofm.linear_probe.features import features_of
 from panendofm.runtime.config import load_config
@@ -121,7 +121,7 @@ def by_dense(folder: Path) -> Seen:
     """Feature maps, which hold the colours of every field."""
 
     def maps_of(files: list[Path]) -> NDArray[np.generic]:
-        pictures = [Picture(str(file), ascii(file.name), b"", "zoo", 0, 0, None, ()) for file in files]
+        pictures = [DenseImage(str(file), ascii(file.name), b"", "zoo", 0, 0, None, ()) for file in files]
         return np.array(
             feature_maps([PIXELS], pictures, folder / "maps", SIDE, 16, torch.device("cpu"))["pixels"].values
         )

@@ -20,6 +20,7 @@ from panendofm.atlas.labeled_images import LabeledImages, image_groups
 from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.console import say, warn
 from panendofm.runtime.errors import UserError
+from panendofm.runtime.names import printable
 
 Integers = NDArray[np.int64]
 
@@ -60,7 +61,7 @@ class SplitEntry:
 class SplitFile:
     data_sha256: str
     settings: SplitSettings
-    images: dict[str, SplitEntry]  # by name
+    images: dict[str, SplitEntry]  # by printable name: JSON can't hold bytes that are no UTF-8
     format: int = _FORMAT
 
 
@@ -83,7 +84,7 @@ def make_gallery_split(images: LabeledImages, settings: SplitSettings) -> SplitF
     entries = {}
     for i, record in enumerate(images.records):
         side: Literal["gallery", "query"] = "gallery" if in_gallery[i] else "query"
-        entries[record.name] = SplitEntry(int(groups[i]), side, record.label)
+        entries[printable(record.name)] = SplitEntry(int(groups[i]), side, printable(record.label))
     return SplitFile(images.sha256, settings, entries)
 
 
@@ -118,8 +119,9 @@ def _digest(images: LabeledImages, settings: SplitSettings) -> str:
 
 def _from_file(images: LabeledImages, path: Path, wanted: SplitSettings, leave_one_group_out: bool) -> GallerySplit:
     stored = read_document(SplitFile, path, "a split file; remove it, or set split.file to another name")
-    missing = [record.name for record in images.records if record.name not in stored.images]
-    gone = sorted(set(stored.images) - {record.name for record in images.records})
+    names = [printable(record.name) for record in images.records]
+    missing = [name for name in names if name not in stored.images]
+    gone = sorted(set(stored.images) - set(names))
     if missing or gone or stored.data_sha256 != images.sha256:
         detail = (
             f"'{missing[0]}' is not in it" if missing else f"'{gone[0]}' is gone" if gone else "an image has changed"
@@ -130,7 +132,7 @@ def _from_file(images: LabeledImages, path: Path, wanted: SplitSettings, leave_o
         )
     if stored.settings != wanted:
         warn(f"the split file {path} was made with other settings than the config's; the file decides.")
-    entries = [stored.images[record.name] for record in images.records]
+    entries = [stored.images[name] for name in names]
     groups = np.array([entry.group for entry in entries], np.int64)
     in_gallery = np.array([entry.side == "gallery" for entry in entries])
     everything = np.arange(len(images))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from eval_knn.data.labeled_images import LabelledImages, find_images
-from eval_knn.data.leakage import leakage_note
-
-from eval_knn.config import DataConfig
+from eval_knn.leakage import leakage_note
+from panendofm.atlas import read_labeled_images
 from panendofm.backbone.networks import find_network
 from panendofm.records.evaluation import LeakageNote
 from panendofm.records.shards import Certificate, GuardedSet, fingerprint
@@ -23,7 +21,7 @@ def certificate(folder: Path, name: str) -> Certificate:
 
 
 def test_note(labelled_folder: Path, weights_file: Path, tmp_path: Path) -> None:
-    images: LabelledImages = find_images(DataConfig(str(labelled_folder)), tmp_path)
+    images = read_labeled_images(labelled_folder, tmp_path)
     network = find_network(str(weights_file), tmp_path)
     name = labelled_folder.name
     same_content = replace(network, certificate=certificate(labelled_folder, "kvasir under another name"))

@@ -301,7 +301,7 @@ SUBJECTS = [
     Subject(
         "JSON", _write("a.json", '{"a": [1, 2.5, {"b": "ä"}]}'), lambda f: read_json_object(f / "a.json"), weight=8
     ),
-    Subject("head", _head, lambda f: load_head(f / "head.safetensors").classes, weight=8),
+    Subject("head", _head, lambda f: load_head(f / "head.safetensors").info.classes, weight=8),
     Subject("atlas", _atlas, lambda f: len(load_atlas(f / "atlas.parquet").rows), weight=4),
     Subject(
         "mapping",

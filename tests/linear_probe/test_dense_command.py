@@ -135,7 +135,7 @@ def test_a_video_is_drawn_frame_by_frame(trained: tuple[Path, Path], tmp_path: P
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.mp4", "out.mp4"]
     (tmp_path / "no.mp4").write_bytes(b"nothing")
     assert "no.mp4" in run("predict", head, f"video={tmp_path / 'no.mp4'}", f"out={tmp_path / 'x.mp4'}", code=2).stderr
-    assert "either pictures or --video" in run("predict", head, code=2).stderr
+    assert "either images or video=FILE" in run("predict", head, code=2).stderr
 
 
 def test_what_does_not_fit_is_refused_in_one_sentence(trained: tuple[Path, Path], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from panendofm.linear_probe.results.tables import TextTable, markdown_table
 from panendofm.records.probe import ProbeFolder
 from panendofm.reports import PageImage, Table, render_page
 from panendofm.reports.charts import ForestRow, forest_chart
-from panendofm.reports.numbers import MISSING, estimate, number
+from panendofm.reports.numbers import MISSING, difference, number
 from panendofm.runtime.files import safe_name, write_text
 
 SHOWN = 6  # images of each kind
@@ -119,7 +119,7 @@ def _paired(results: DenseResults) -> Table:
         [
             test.test,
             f"{test.a} − {test.b}",
-            estimate(test.difference, test.low, test.high),
+            difference(test.difference, test.low, test.high),
             number(test.p_corrected, 4),
         ]
         for test in results.paired_tests
