@@ -29,11 +29,11 @@ demo: $(STAMP)  ## the whole pipeline on a small synthetic corpus
 	@$(BIN)/python -m launch demo
 
 warm-start: $(STAMP)  ## what continued pretraining keeps and loses, with and without the warm start
-	@$(BIN)/python -m benchmarks.warm_start
+	@$(BIN)/python -m experiments.warm_start
 
 DATA ?= data
 real-start: $(STAMP)  ## the same from real weights on real endoscopy, in the folder DATA (60 to 85 minutes)
-	@$(BIN)/python -m benchmarks.real_start $(DATA)
+	@$(BIN)/python -m experiments.real_start $(DATA)
 
 # Two workers with one thread each; tests of one file share its fixtures, so they stay together. In the order of their
 # names: with the files of most tests first, one long test would be left for the end, with an idle worker beside it.

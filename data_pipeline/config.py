@@ -11,7 +11,7 @@ from data_pipeline.screening.config import DuplicatesConfig
 from panendofm.imaging.frame_filters.config import FieldOfViewConfig, QualityConfig, TextConfig
 from panendofm.imaging.images import MAX_PIXELS
 from panendofm.imaging.leakage import LeakageConfig
-from panendofm.runtime.config import option, required
+from panendofm.runtime.config import option
 from panendofm.runtime.errors import UserError
 
 # Below the output's folder: what phase one has done and phase two takes up; gone when the set is finished.
@@ -22,9 +22,12 @@ WORK = "work"
 class CorpusConfig:
     """One corpus on disk."""
 
-    adapter: str = required("How its files are laid out: a name of the registry, e.g. ers or folder.")
-    root: str = required("Its folder; a relative one lies below data_root.")
-    licence: str | None = option("Licence of its pictures; null takes the registry's.", None)
+    adapter: str | None = option(
+        "How its files are laid out: the name of a public corpus, e.g. ers, or folder; null: as its own name says.",
+        None,
+    )
+    root: str | None = option("Its folder; a relative one lies below data_root. null: its own name.", None)
+    licence: str | None = option("Licence of its images; null takes the known one.", None)
     exclude_components: list[str] = option("Components (top folders) to leave out.", [])
 
 
@@ -33,12 +36,12 @@ class ScreenConfig:
     """Everything that is looked at in a frame."""
 
     max_megapixels: float = option(
-        "Pictures of more than so many million pixels are left out, unread.", MAX_PIXELS / 1e6, above=0, high=1000
+        "Images of more than so many million pixels are left out, unread.", MAX_PIXELS / 1e6, above=0, high=1000
     )
     probe_frames: int = option("Frames of a video or sequence from which its field of view is found.", 9, low=1)
     position_box: Literal["mask", "keep"] = option("The teal box of a position display: blank it, or keep it.", "mask")
     foreign: Literal["drop", "keep"] = option(
-        "Pictures whose colours are no endoscope's (paper, masks, screens, landscapes): drop them, or keep them.",
+        "Images whose colors are no endoscope's (paper, masks, screens, landscapes): drop them, or keep them.",
         "drop",
     )
     field_of_view: FieldOfViewConfig = field(default_factory=FieldOfViewConfig)
@@ -72,7 +75,7 @@ class RayConfig:
     workers: int = option("Tasks at a time; 0 is one per core of the machine or cluster.", 0, low=0)
     retries: int = option("How often a task is started again when its worker dies.", 3, low=0)
     object_store_mb: int = option("Shared memory of a local Ray, for the guarded images.", 200, low=80)
-    images_per_unit: int = option("Single pictures that make one unit of work.", 64, low=1)
+    images_per_unit: int = option("Single images that make one unit of work.", 64, low=1)
 
 
 @dataclass
@@ -104,7 +107,10 @@ class PipelineConfig:
         return self.out_dir.with_name(self.out_dir.name + "-private")
 
     def root_of(self, corpus: str) -> Path:
-        return (Path(self.data_root) / self.corpora[corpus].root).absolute()
+        return (Path(self.data_root) / (self.corpora[corpus].root or corpus)).absolute()
+
+    def adapter_of(self, corpus: str) -> str:
+        return self.corpora[corpus].adapter or corpus
 
     def check(self) -> None:
         if self.private_dir.is_relative_to(self.out_dir):

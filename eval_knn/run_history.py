@@ -16,6 +16,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from eval_knn.config import SelectionConfig
+from eval_knn.evaluation_sets import vetoed_checkpoints
 from eval_knn.evaluator import evaluation_of
 from eval_knn.selection import Choice, Evaluation, Stop, against_start, select, should_stop
 from panendofm.records.evaluation import (
@@ -35,11 +36,22 @@ from panendofm.runtime.locks import NO_FLOCK
 
 
 def read_history(run: RunFolder) -> list[Evaluation]:
-    return [evaluation_of(document) for document in read_evaluations(run)]
+    """The evaluations on the set that selects, with what the other sets veto."""
+    vetoed = vetoed_checkpoints(run)
+    history = [evaluation_of(document) for document in read_evaluations(run)]
+    return [replace(one, vetoed=vetoed.get(one.checkpoint, "")) for one in history]
 
 
-def record(run: RunFolder, document: KnnDocument, selection: SelectionConfig) -> tuple[Choice | None, Stop]:
-    """Store a result, point `best` at the chosen checkpoint, and say whether to stop. First rank only."""
+def record(
+    run: RunFolder, document: KnnDocument, selection: SelectionConfig, witnesses: Sequence[KnnDocument] = ()
+) -> tuple[Choice | None, Stop]:
+    """Store a checkpoint's results, point `best` at the chosen one, and say whether to stop. First rank only.
+
+    `document`: on the set that selects. It is written last: where it is, the others are too.
+    """
+    for witness in witnesses:
+        _refuse_incomparable(run, witness, witness.evaluation_set)
+        write_evaluation(evaluation_path(run, witness.checkpoint, witness.evaluation_set), witness)
     _refuse_incomparable(run, document)
     write_evaluation(evaluation_path(run, document.checkpoint), document)
     return update_best(run, selection)
@@ -69,14 +81,14 @@ def _own_rule(run: RunFolder, asked: SelectionConfig) -> SelectionConfig:
     if own != asked:
         say(
             f"{run.best} is chosen by the run's own rule ({own.metric}) and not by this command's selection; "
-            f"python -m eval_knn --watch {run.path} chooses by another."
+            f"python -m eval_knn {run.path} watch=true chooses by another."
         )
     return own
 
 
-def _refuse_incomparable(run: RunFolder, document: KnnDocument) -> None:
-    """All results of a run are measured in one way: selection compares them."""
-    for other in read_evaluations(run):
+def _refuse_incomparable(run: RunFolder, document: KnnDocument, witness: str | None = None) -> None:
+    """All results of a run on one set are measured in one way: selection compares them."""
+    for other in read_evaluations(run, witness):
         if other.data.split_sha256 != document.data.split_sha256:
             raise UserError(
                 f"{run.evaluations} holds results on another split, on other images or with another data.clean "
@@ -110,7 +122,8 @@ def update_best(run: RunFolder, selection: SelectionConfig) -> tuple[Choice | No
     with claim(run, "selection", wait=True):
         history, info = read_history(run), run.read_info()
         stop = should_stop(history, selection, 0 if info is None else info.patience_from_step)
-        kept = {e.checkpoint for e in history if is_whole_checkpoint(run.checkpoints / e.checkpoint)}
+        there = {e.checkpoint for e in history if is_whole_checkpoint(run.checkpoints / e.checkpoint)}
+        kept = {e.checkpoint for e in history if e.checkpoint in there and not e.vetoed}
         if not kept:
             return None, stop
         choice = select(history, selection, kept)
@@ -124,6 +137,8 @@ def update_best(run: RunFolder, selection: SelectionConfig) -> tuple[Choice | No
                 stop_why=stop.why,
                 evaluated=len(history),
                 against_start=against_start(history, selection),
+                evaluation_set=read_evaluations(run)[-1].evaluation_set,
+                vetoed={e.checkpoint: e.vetoed for e in history if e.vetoed},
             ),
         )
         target = (run.checkpoints / choice.evaluation.checkpoint).relative_to(run.path)

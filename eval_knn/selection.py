@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_knn.config import SelectionConfig
-from panendofm.records.evaluation import WORSE, AgainstStart, Verdict, decode_ranks, split_metric
+from panendofm.records.evaluation import WORSE, AgainstStart, FallRule, Verdict, decode_ranks, split_metric
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.statistics.intervals import Interval, group_weights, percentile_interval
 
@@ -32,6 +32,7 @@ class Evaluation:
     ranks: dict[str, str] = field(default_factory=dict)  # "20": one digit per query
     groups: tuple[int, ...] = ()  # near-duplicate group of each query; () when every query stands alone
     split_sha256: str = ""
+    vetoed: str = ""  # why it can't be chosen: it fell on another set
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,17 @@ def select(
     Everything is measured by the highest value of the whole history, also of checkpoints that are gone: were it only
     the highest that is left, a falling run could be followed down in steps that are each within the noise.
 
+    A checkpoint that another set vetoes is no candidate, and its value no measure.
+
     1. Those at most `equal_within` below the highest, and not below step 0 beyond noise. 2. Among these the tie-breaks
     decide, then the metric, then its mean over all k that were evaluated, at last the earlier checkpoint.
     """
     config = config or SelectionConfig()
     _check_history(history)
+    vetoed = [evaluation.checkpoint for evaluation in history if evaluation.vetoed]
+    history = [evaluation for evaluation in history if not evaluation.vetoed]
+    if not history:
+        raise UserError(f"nothing to select from: every evaluated checkpoint is vetoed ({', '.join(vetoed)}).")
     values = [_value(evaluation, config.metric) for evaluation in history]
     highest = int(np.argmax(values))
     present = [i for i, e in enumerate(history) if available is None or e.checkpoint in available]
@@ -119,6 +126,8 @@ def select(
         why += f" is the highest of {len(history)}" if len(history) > 1 else " is the only one"
     if highest not in present:
         why += f"; {history[highest].checkpoint} had {values[highest]:.4f} and is gone"
+    if vetoed:
+        why += f"; vetoed: {', '.join(vetoed)}"
     names = tuple(history[i].checkpoint for i in equals)
     comparisons = _compare_with_others(history, chosen, config)
     return Choice(chosen, history[chosen], why, names, history[highest].checkpoint, comparisons)
@@ -126,7 +135,7 @@ def select(
 
 def must_stay(history: Sequence[Evaluation], config: SelectionConfig | None = None) -> set[str]:
     """Checkpoints that must not be removed: the highest ever seen, and what would be chosen now."""
-    if not history:
+    if all(evaluation.vetoed for evaluation in history):
         return set()
     choice = select(history, config)
     return {choice.highest, choice.evaluation.checkpoint}
@@ -136,7 +145,8 @@ def should_stop(history: Sequence[Evaluation], config: SelectionConfig | None = 
     """Stop when the metric has not risen by the minimum gain for `patience_evaluations` evaluations in a row.
 
     The level to beat is the last value that was itself a gain, so that many small rises together count. Evaluations
-    before `from_step` belong to the level, but use up no patience: a backbone that is frozen can't get better.
+    before `from_step` belong to the level, but use up no patience: a backbone that is frozen can't get better. A value
+    that another set vetoes is no gain.
     """
     config = config or SelectionConfig()
     if config.patience_evaluations == 0:
@@ -146,7 +156,7 @@ def should_stop(history: Sequence[Evaluation], config: SelectionConfig | None = 
     values = [_value(evaluation, config.metric) for evaluation in history]
     level, at = values[0], 0
     for i, value in enumerate(values):
-        if value > level + config.minimum_gain:
+        if value > level + config.minimum_gain and not history[i].vetoed:
             level, at = value, i
     last = len(values) - 1
     first = next((i for i, e in enumerate(history) if (e.step or 0) >= from_step), last)
@@ -178,6 +188,18 @@ def paired_bootstrap(
     weights = _weights(a.groups, len(difference), samples)
     low, high = _interval(weights @ difference / weights.sum(axis=1), confidence)
     return float(difference.mean()), low, high
+
+
+def fell_below(start: Evaluation, now: Evaluation, rule: FallRule) -> bool:
+    """Whether a checkpoint is below the start by more than the rule's margin, and by more than noise.
+
+    Noise is that of the paired bootstrap over queries. Where it is not known (a metric that is no mean over queries),
+    the margin alone decides.
+    """
+    if not _value(start, rule.metric) - _value(now, rule.metric) > rule.margin:
+        return False
+    _, _, high = paired_bootstrap(now, start, rule.metric, rule.confidence, rule.bootstrap_samples)
+    return not high >= 0  # nan: the noise is not known
 
 
 def against_start(history: Sequence[Evaluation], config: SelectionConfig) -> dict[str, AgainstStart]:
@@ -258,7 +280,7 @@ def _break_ties(history: Sequence[Evaluation], equals: list[int], config: Select
 
 
 def _means_over_k(evaluations: Sequence[Evaluation], kind: str) -> list[float]:
-    """The same figure for all numbers of neighbours that they share: two checkpoints rarely agree in every one."""
+    """The same metric for all numbers of neighbors that they share: two checkpoints rarely agree in every one."""
     shared = [name for name in evaluations[0].values if all(name in e.values for e in evaluations)]
     names = [name for name in shared if name.startswith(f"{kind}_k")]
     return [float(np.mean([_value(evaluation, name) for name in names])) for evaluation in evaluations]

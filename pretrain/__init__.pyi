@@ -5,6 +5,7 @@ from .plan.page import print_plan
 from .plan.plan import Machine, make_plan
 from .plan.requirements import Requirements, requirements_of
 from .plan.work import feature_flops
+from .run.retention import most_checkpoints
 from .train import pretrain
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "gpu_named",
     "joined_world",
     "make_plan",
+    "most_checkpoints",
     "place_of_process",
     "pretrain",
     "print_plan",

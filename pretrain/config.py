@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from eval_knn import EvalConfig
+from eval_knn import EvalConfig, EvaluationSets, SeveralSetsConfig
 from panendofm.backbone import Execution, ViTConfig, vit_config
 from panendofm.runtime.config import option, required
 from pretrain.data.augment import AugmentConfig
@@ -13,7 +13,7 @@ from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
 from pretrain.objective.config import ObjectiveConfig
 from pretrain.optimizer.config import OptimizerConfig, WarmStartConfig
 from pretrain.parallel.config import ShardingConfig
-from pretrain.schedules import ScheduleConfig, parse_duration
+from pretrain.schedules import ScheduleConfig, parse_duration, steps_of
 
 
 @dataclass
@@ -118,24 +118,36 @@ class RegressionGuardConfig:
 
 
 def _cleaned() -> EvalConfig:
-    """Pictures as training frames are: on Kvasir the position box stands on some classes and gives them away."""
+    """Images as training frames are: on Kvasir the position box stands on some classes and gives them away."""
     config = EvalConfig()
     config.data.clean = True
     return config
 
 
 @dataclass
-class MonitorConfig:
+class MonitorConfig(SeveralSetsConfig):
     """kNN evaluation during training."""
 
     mode: Literal["none", "inline", "watch"] = option(
-        "inline: training pauses and its ranks evaluate. watch: `python -m eval_knn --watch RUN` runs beside it, and "
-        "training only reads its results.",
+        "inline: training pauses and its ranks evaluate. watch: `python -m eval_knn RUN watch=true` runs beside it, "
+        "and training only reads its results.",
         "none",
     )
     every_steps: int = option("Steps between two evaluations; each has its checkpoint.", 1000, low=1)
     early_stopping: bool = option("End the run when evaluation.selection's patience is used up.", True)
-    evaluation: EvalConfig = option("Data, split and selection, as for `python -m eval_knn`.", _cleaned())
+    evaluation: EvalConfig = option(
+        "The single set, which selects unless select_by names another: data, split and selection, as for "
+        "`python -m eval_knn`.",
+        _cleaned(),
+    )
+
+    @property
+    def sets(self) -> EvaluationSets:
+        return self.sets_with(self.evaluation)
+
+    def check(self) -> None:
+        for one in (self.sets.selecting, *self.sets.witnesses.values()):
+            one.features.refuse_choice("training")
 
 
 @dataclass
@@ -171,6 +183,13 @@ class PretrainConfig:
     def trained_objective(self) -> ObjectiveConfig:
         """The objective, with the warm start's anchor where there is one."""
         return self.warm_start.anchored(self.objective) if self.starts_warm else self.objective
+
+    def total_steps(self, corpus_images: int | None) -> int:
+        """The schedule's length, or where the run is to end before it."""
+        total = steps_of("schedule.total", self.schedule.total, self.batch.images, corpus_images)
+        if self.run.stop_at is None:
+            return total
+        return min(total, steps_of("run.stop_at", self.run.stop_at, self.batch.images, corpus_images))
 
     def check(self) -> None:
         self.model.vit()

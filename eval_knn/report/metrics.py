@@ -1,10 +1,10 @@
-"""The figures of class scores as they stand in an evaluation document."""
+"""The metrics of class scores as they stand in an evaluation document."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from panendofm.records.evaluation import METRICS, FiguresAtK, encode_ranks
+from panendofm.records.evaluation import METRICS, MetricsAtK, encode_ranks
 from panendofm.scoring.classification.confusion import (
     Floats,
     Integers,
@@ -20,17 +20,18 @@ from panendofm.scoring.statistics.intervals import percentile_interval
 _SAMPLES_AT_ONCE = 100
 
 
-def figures(
+def metrics_at_k(
     scores: Floats,
     labels: Integers,
     class_names: list[str],
     weights: Floats,
     confidence: float = 0.95,
     neighbours: int = 0,
-) -> FiguresAtK:
-    """All figures of class scores [Q, C]: metrics, intervals, recalls, confusion matrix.
+) -> MetricsAtK:
+    """All metrics of class scores [Q, C]: metrics, intervals, recalls, confusion matrix.
 
-    `weights` [samples, Q] are the bootstrap's; without samples there are no intervals. `neighbours` is how many voted.
+    `weights` [replicates, Q] are the bootstrap's; without replicates there are no intervals. `neighbors` is how many
+    voted.
     """
     classes = scores.shape[1]
     rank = rank_of_truth(scores, labels)
@@ -38,7 +39,7 @@ def figures(
     confusion = confusion_matrix(labels, predicted, classes)
     in_top5 = (rank < 5).astype(np.float64)
     per_class = recalls(confusion)
-    return FiguresAtK(
+    return MetricsAtK(
         **{name: float(value) for name, value in summarize(confusion).items()},
         top5=float(in_top5.mean()),
         recall={

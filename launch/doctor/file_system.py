@@ -12,17 +12,16 @@ from pathlib import Path
 
 from launch.doctor.page_cache import unflushed_pages
 from launch.doctor.rows import Row, judged
+from panendofm.records.shards import ShardFolder
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_directory, make_directory, sync_directory, write_bytes
 from panendofm.runtime.locks import directory_lock, has_flock
-from pretrain import PretrainConfig, Requirements
+from pretrain import PretrainConfig, Requirements, most_checkpoints
 
 _OLD, _NEW = b"old" * 1000, b"new" * 1000
 _BLOCK, _BLOCKS = 1 << 20, 64
 _SLOWEST_MB_PER_SECOND = 20.0
 _LONGEST_SAVE_SECONDS = 600.0
-# Beside what retention keeps: the one that is being written and the untrained start.
-_CHECKPOINTS = 2
 _REFUSED = 3
 _ANOTHER_PROCESS = f"""
 import sys
@@ -138,7 +137,21 @@ def _speed(folder: Path, needs: Requirements) -> Row:
 
 def _space(folder: Path, config: PretrainConfig, needs: Requirements) -> Row:
     free = shutil.disk_usage(folder).free
-    needed = needs.parameters.checkpoint_bytes * (config.checkpoint.keep_last + _CHECKPOINTS)
-    found = f"{free / 1e9:,.1f} GB free, {needed / 1e9:,.1f} GB for the checkpoints of a run"
-    remedy = "free some space, choose another run.dir, or keep fewer checkpoints (checkpoint.keep_last)"
-    return judged("disk space", free >= needed, found, remedy, free_gb=round(free / 1e9, 1))
+    count = most_checkpoints(config, _total_steps(config))
+    needed = needs.parameters.checkpoint_bytes * count
+    found = f"{free / 1e9:,.1f} GB free, {needed / 1e9:,.1f} GB for up to {count} checkpoints of a run"
+    remedy = (
+        "free some space, choose another run.dir, or keep fewer checkpoints (checkpoint.keep_last, "
+        "checkpoint.keep_every_steps, checkpoint.keep_unscored)"
+    )
+    return judged("disk space", free >= needed, found, remedy, free_gb=round(free / 1e9, 1), checkpoints=count)
+
+
+def _total_steps(config: PretrainConfig) -> int | None:
+    """None where the length depends on shards that are not there yet."""
+    shards = ShardFolder(Path(config.data.shards))
+    images = sum(corpus.frames for corpus in shards.read_corpora()) if shards.frames.is_file() else None
+    try:
+        return config.total_steps(images)
+    except UserError:
+        return None

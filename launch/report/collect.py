@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +11,20 @@ from launch.progress import Progress, progress_of
 from launch.status import JobState, states_of
 from panendofm.records.evaluation import (
     DEFAULT_METRIC,
-    METRICS,
     KnnDocument,
     SelectionDocument,
-    picture_files,
+    image_files,
     read_evaluations,
     read_selection,
-    split_metric,
+    witnesses_of,
 )
 from panendofm.records.metrics import read_metrics
-from panendofm.records.run import RunFolder, patch_pictures, read_checkpoint_info
+from panendofm.records.run import RunFolder, patch_images, read_checkpoint_info
 from panendofm.records.shards import Certificate, Manifest, ShardFolder
+from panendofm.reports import data_url
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_text
 from panendofm.runtime.yaml_files import parse_yaml
-
-
-@dataclass(frozen=True)
-class Series:
-    """A curve: x and y, and for figures with an interval its bounds."""
-
-    name: str
-    x: list[float]
-    y: list[float]
-    low: list[float] = field(default_factory=list)
-    high: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -46,10 +35,14 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Picture:
+class RunImage:
     title: str
     path: Path
-    has_small_text: bool = False
+    has_small_text: bool = False  # keeps its width on a phone and is moved with a finger
+
+    @property
+    def url(self) -> str:
+        return data_url(self.path.read_bytes())
 
 
 @dataclass(frozen=True)
@@ -58,15 +51,27 @@ class RunData:
     config: dict[str, Any]
     config_text: str
     metrics: list[dict[str, Any]]
-    evaluations: list[KnnDocument]
+    sets: dict[str, list[KnnDocument]]  # the one that selects first; empty where nothing was evaluated
     selection: SelectionDocument | None
     progress: Progress | None
     jobs: list[JobState]
     events: list[Event]
     certificate: Certificate | None
     manifest: Manifest | None
-    pictures: list[Picture]
+    images: list[RunImage]
     galleries: list[tuple[str, Path]]  # name of the checkpoint and page
+
+    @property
+    def evaluations(self) -> list[KnnDocument]:
+        """On the set that selects."""
+        return next(iter(self.sets.values()), [])
+
+    def metric_of(self, document: KnnDocument) -> str:
+        """The metric that a set is read by: that of its veto, else the one that selects."""
+        if document.veto is not None:
+            return document.veto.metric
+        selecting = self.selection.metric if self.selection is not None else DEFAULT_METRIC
+        return selecting if selecting in document.values else next(iter(document.values))
 
 
 def collect(run: RunFolder) -> RunData:
@@ -84,20 +89,31 @@ def collect(run: RunFolder) -> RunData:
         config=config,
         config_text=text,
         metrics=metrics,
-        evaluations=[document for document in read_evaluations(run) if document.step is not None],
+        sets=_sets(run),
         selection=read_selection(run),
         progress=progress_of(run),
         jobs=states_of(jobs, glance=True),
         events=_events(run, metrics),
         certificate=_certificate(run),
         manifest=shards.read_manifest() if shards.manifest.is_file() else None,
-        pictures=_pictures(run),
-        galleries=picture_files(run, "gallery.html"),
+        images=_images(run),
+        galleries=image_files(run, "gallery.html"),
     )
 
 
+def _sets(run: RunFolder) -> dict[str, list[KnnDocument]]:
+    """Evaluations of the run's checkpoints by the name of the set; one that has no name is called as its folder is."""
+    found = {}
+    for witness in (None, *witnesses_of(run)):
+        documents = [document for document in read_evaluations(run, witness) if document.step is not None]
+        if documents:
+            name = documents[-1].evaluation_set or documents[-1].data.path
+            found[f"{name} (witness)" if name in found else name] = documents
+    return found
+
+
 def _events(run: RunFolder, metrics: list[dict[str, Any]]) -> list[Event]:
-    """What did not go by itself: starts, interruptions, roll-backs, skipped steps, unreadable samples."""
+    """What did not go by itself: starts, interruptions, rollbacks, skipped steps, unreadable samples."""
     found = []
     for folder in sorted(run.jobs.glob("*")):
         for event in events_of(folder):
@@ -128,50 +144,15 @@ def _certificate(run: RunFolder) -> Certificate | None:
     return None
 
 
-def _pictures(run: RunFolder) -> list[Picture]:
+def _images(run: RunFolder) -> list[RunImage]:
     patches = [
-        Picture(f"Step {step:,}: frames, first three principal components of their patches, attention", path)
-        for step, path in patch_pictures(run)
+        RunImage(f"Step {step:,}: frames, first three principal components of their patches, attention", path)
+        for step, path in patch_images(run)
     ]
     titles = {"confusion": "Confusion matrix", "map": "Map of the features"}
     evaluated = [
-        Picture(f"{titles[path.stem]} of {checkpoint}", path, has_small_text=True)
-        for checkpoint, path in picture_files(run, "*.png")
+        RunImage(f"{titles[path.stem]} of {checkpoint}", path, has_small_text=True)
+        for checkpoint, path in image_files(run, "*.png")
         if path.stem in titles
     ]
     return patches + evaluated
-
-
-def metric_series(data: RunData, path: str, name: str | None = None) -> Series | None:
-    """A logged figure by its dotted name, such as speed.images_per_second."""
-    points = []
-    for line in data.metrics:
-        value: Any = line
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            points.append((float(line["step"]), float(value)))
-    if not any(value for _, value in points):  # none, or of a part that is switched off
-        return None
-    return Series(name or path.rpartition(".")[2], [p[0] for p in points], [p[1] for p in points])
-
-
-def knn_series(data: RunData) -> list[Series]:
-    """The metric that checkpoints are chosen by, with its interval, for every k that was evaluated."""
-    metric = split_metric(data.selection.metric if data.selection is not None else DEFAULT_METRIC)[0]
-    ks = sorted({int(k) for document in data.evaluations for k in document.k})
-    found = []
-    for k in ks if metric in METRICS else []:
-        rows = [(d.step or 0, d.k[str(k)]) for d in data.evaluations if str(k) in d.k]
-        intervals = [row.interval(metric) for _, row in rows]
-        whole = all(intervals)
-        found.append(
-            Series(
-                f"{metric}, k = {k}",
-                [float(step) for step, _ in rows],
-                [float(getattr(row, metric)) for _, row in rows],
-                [pair[0] for pair in intervals if pair] if whole else [],
-                [pair[1] for pair in intervals if pair] if whole else [],
-            )
-        )
-    return found

@@ -1,7 +1,12 @@
-"""kNN evaluations of a run's checkpoints: one document each, and which checkpoint was selected."""
+"""kNN evaluations of a run's checkpoints: one document per labeled set and checkpoint, and which one was selected.
+
+The set that selects has its documents in the run's evaluation folder. Every other set is a witness and has a folder of
+its own name there. The selecting set's document is written last, so it says that a checkpoint is scored on all sets.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,15 +26,15 @@ DEFAULT_METRIC = "top1_k20"
 OWN_OUTPUT = "output"  # features that the network gives by itself: no block or pooling was named
 _PREFIX = "knn_"
 _SELECTION = "knn_selection.json"
-_PICTURES = "_pictures"
+_IMAGES = "_pictures"
 
 Verdict = Literal["better beyond noise", "worse beyond noise", "no difference beyond noise"]
 WORSE: Verdict = "worse beyond noise"
 
 
 @dataclass(frozen=True)
-class FiguresAtK:
-    """All figures of one number of neighbours."""
+class MetricsAtK:
+    """All metrics of one number of neighbors."""
 
     top1: float
     top5: float
@@ -60,7 +65,7 @@ class EvaluatedData:
     split_file: str | None
     split_sha256: str
     leave_one_group_out: bool
-    clean: bool = False  # whether pictures were read as training frames are
+    clean: bool = False  # whether images were read as training frames are
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,18 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
+class FallRule:
+    """What counts as a fall below the start: more than `margin`, and more than the noise of the queries."""
+
+    metric: str
+    margin: float
+    confidence: float
+    bootstrap_samples: int
+
+
+@dataclass(frozen=True)
 class KnnDocument:
-    """The evaluation of one network."""
+    """The evaluation of one network on one labeled set."""
 
     checkpoint: str
     step: int | None
@@ -94,7 +109,7 @@ class KnnDocument:
     data: EvaluatedData
     temperature: float
     interval_confidence: float
-    k: dict[str, FiguresAtK]
+    k: dict[str, MetricsAtK]
     query_groups: str  # the group of each query, with spaces between
     rankme: float
     alpha_req: float | None
@@ -103,11 +118,13 @@ class KnnDocument:
     evaluated: Evaluated
     features: str = OWN_OUTPUT  # which block and pooling
     features_tried: dict[str, float] = field(default_factory=dict)  # top-1 within the gallery, where it was chosen
+    evaluation_set: str = ""  # its name in the run; empty where it is the only one
+    veto: FallRule | None = None  # a checkpoint that falls like this on the set is not selected
     format: int = FORMAT
 
     @property
     def values(self) -> dict[str, float | None]:
-        """top1_k20, …, rankme: every figure under one name."""
+        """top1_k20, …, rankme: every metric under one name."""
         values: dict[str, float | None] = {
             f"{metric}_k{k}": getattr(at_k, metric) for k, at_k in self.k.items() for metric in METRICS
         }
@@ -140,10 +157,12 @@ class SelectionDocument:
     highest: str | None = None  # the checkpoint of the highest value ever, which stays; None in older documents
     comparisons: list[dict[str, Any]] = field(default_factory=list)
     against_start: dict[str, AgainstStart] = field(default_factory=dict)
+    evaluation_set: str = ""  # the set that selects; empty where it is the only one
+    vetoed: dict[str, str] = field(default_factory=dict)  # checkpoints that were passed over, and why
 
 
 def split_metric(name: str) -> tuple[str, int | None]:
-    """("top1", 20) of "top1_k20"; label-free figures have no k."""
+    """("top1", 20) of "top1_k20"; label-free metrics have no k."""
     if name in LABEL_FREE:
         return name, None
     kind, _, k = name.rpartition("_k")
@@ -155,8 +174,41 @@ def split_metric(name: str) -> tuple[str, int | None]:
     return kind, int(k)
 
 
-def evaluation_path(run: RunFolder, checkpoint: str) -> Path:
-    return run.evaluations / f"{_PREFIX}{checkpoint}.json"
+def evaluation_path(run: RunFolder, checkpoint: str, witness: str | None = None) -> Path:
+    """The document of a checkpoint on the set that selects, or on a witness."""
+    folder = run.evaluations if witness is None else run.evaluations / witness
+    return folder / f"{_PREFIX}{checkpoint}.json"
+
+
+def evaluation_paths(run: RunFolder, checkpoint: str) -> list[Path]:
+    """The documents of a checkpoint on all sets, as far as they are there."""
+    paths = [evaluation_path(run, checkpoint, name) for name in (None, *witnesses_of(run))]
+    return [path for path in paths if path.is_file()]
+
+
+def evaluated_checkpoints(run: RunFolder) -> set[str]:
+    """Those that have a document on any set, also when the evaluation was interrupted before the last set."""
+    paths = [path for name in (None, *witnesses_of(run)) for path in _documents(run, name)]
+    return {path.stem.removeprefix(_PREFIX) for path in paths}
+
+
+def witnesses_of(run: RunFolder) -> list[str]:
+    """The sets that the run's checkpoints were scored on besides the one that selects."""
+    return sorted({path.parent.name for path in run.evaluations.glob(f"*/{_PREFIX}*.json")})
+
+
+def check_set_name(name: str) -> None:
+    """The name of a set is that of a folder beside documents and images of the set that selects."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name) or name.startswith(_PREFIX):
+        raise UserError(
+            f"evaluations: '{name}' can't name a set; use up to 64 letters, digits, - and _, and don't begin with "
+            f"'{_PREFIX}'."
+        )
+
+
+def _documents(run: RunFolder, witness: str | None) -> list[Path]:
+    paths = evaluation_path(run, "*", witness)
+    return [path for path in paths.parent.glob(paths.name) if path.name != _SELECTION]
 
 
 def lone_evaluation_name(network: str, weights_sha256: str, features: str = OWN_OUTPUT) -> str:
@@ -165,15 +217,15 @@ def lone_evaluation_name(network: str, weights_sha256: str, features: str = OWN_
     return f"{_PREFIX}{safe_name(network)}_{weights_sha256[:8]}{read}.json"
 
 
-def pictures_folder(folder: Path, network: str) -> Path:
-    """Where the pictures of a network's evaluation go, beside its document."""
-    return folder / f"{_PREFIX}{safe_name(network)}{_PICTURES}"
+def images_folder(folder: Path, network: str) -> Path:
+    """Where the images of a network's evaluation go, beside its document."""
+    return folder / f"{_PREFIX}{safe_name(network)}{_IMAGES}"
 
 
-def picture_files(run: RunFolder, pattern: str) -> list[tuple[str, Path]]:
-    """(checkpoint, file) of the drawn pictures and pages of a run's evaluations."""
-    paths = sorted(run.evaluations.glob(f"{_PREFIX}*{_PICTURES}/{pattern}"))
-    return [(path.parent.name.removeprefix(_PREFIX).removesuffix(_PICTURES), path) for path in paths]
+def image_files(run: RunFolder, pattern: str) -> list[tuple[str, Path]]:
+    """(checkpoint, file) of the drawn images and pages of a run's evaluations."""
+    paths = sorted(run.evaluations.glob(f"{_PREFIX}*{_IMAGES}/{pattern}"))
+    return [(path.parent.name.removeprefix(_PREFIX).removesuffix(_IMAGES), path) for path in paths]
 
 
 def read_evaluation(path: Path) -> KnnDocument:
@@ -183,10 +235,10 @@ def read_evaluation(path: Path) -> KnnDocument:
     return document
 
 
-def read_evaluations(run: RunFolder) -> list[KnnDocument]:
-    """All evaluations of a run, in the order of training."""
-    paths = [path for path in run.evaluations.glob(f"{_PREFIX}*.json") if path.name != _SELECTION]
-    documents = [document for path in paths if (document := _read_unless_gone(path)) is not None]
+def read_evaluations(run: RunFolder, witness: str | None = None) -> list[KnnDocument]:
+    """All evaluations of a run on the set that selects, or on a witness, in the order of training."""
+    found = [_read_unless_gone(path) for path in _documents(run, witness)]
+    documents = [document for document in found if document is not None]
     return sorted(documents, key=lambda d: (-1 if d.step is None else d.step, d.checkpoint))
 
 

@@ -1,4 +1,8 @@
-"""The figures of a run: one line per logged step, appended; after a resume no step is there twice."""
+"""The metrics of a run: one line per logged step, appended; after a resume no step is there twice.
+
+A line holds the step and its losses, each under its own name; everything else has a section (`schedule`, `speed`,
+`collapse`, `knn`, …) or is a count or a flag.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,12 @@ from typing import IO, Any
 from panendofm.runtime.errors import UserError, naming_path
 from panendofm.runtime.files import read_json_lines, write_bytes
 
+# The sum of a step's losses.
+TOTAL = "total"
+
 
 class MetricsFile:
-    """The figures of a run, in the order of its steps.
+    """The metrics of a run, in the order of its steps.
 
     A run that goes on from a checkpoint of step s first cuts off the lines of later steps: they are about to be written
     again. A line that a kill has torn goes the same way.
@@ -48,6 +55,11 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         if not isinstance(line.get("step"), int):
             raise UserError(f"cannot read {path}: line {number} names no step; restore or remove the line.")
     return lines
+
+
+def losses_of(line: dict[str, Any]) -> dict[str, float | None]:
+    """The losses of a logged step, whatever the objective calls them; None: not finite."""
+    return {name: value for name, value in line.items() if value is None or isinstance(value, float)}
 
 
 def metric_lines(lines: list[dict[str, Any]]) -> bytes:

@@ -1,4 +1,4 @@
-from . import charts, numbers, pages
+from . import charts, numbers
 from .page import PageImage, Table, data_url, render_page
 
 __all__ = [
@@ -7,6 +7,5 @@ __all__ = [
     "charts",
     "data_url",
     "numbers",
-    "pages",
     "render_page",
 ]

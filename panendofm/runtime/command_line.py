@@ -39,7 +39,7 @@ class Command:
     `run` gets the parsed arguments and the config object (None without a schema). An argument whose name ends in "…"
     takes one or more words and arrives as a list; one in square brackets may be left out and is then None. `options`
     adds --flags to the parser. `run` and `schema` may be given as their place, "module:name". The resolved config is
-    printed before `run` is called.
+    printed before `run` is called, unless `show_config` is off: for commands whose output others read.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Command:
     arguments: tuple[str, ...] = ()
     schema: type | str | None = None
     options: Callable[[argparse.ArgumentParser], None] | None = None
+    show_config: bool = True
 
     def handler(self) -> Handler:
         return cast(Handler, pkgutil.resolve_name(self.run)) if isinstance(self.run, str) else self.run
@@ -149,7 +150,8 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
         rest = [word for word in rest if word not in overrides and word not in files]
         _bind(program, command, rest, arguments)
         config = load_config(schema, files[0] if files else None, overrides)
-        say("resolved configuration:\n" + textwrap.indent(config_to_yaml(config).rstrip(), "  "))
+        if command.show_config:
+            say("resolved configuration:\n" + textwrap.indent(config_to_yaml(config).rstrip(), "  "))
     else:
         _bind(program, command, rest, arguments)
     return command.handler()(arguments, config)

@@ -5,19 +5,28 @@ Every decision is a function of the run's evaluations, so a resumed run decides 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
-from eval_knn import Evaluation, Evaluator, read_history, record, should_stop, update_best
+from eval_knn import (
+    Evaluation,
+    SetsEvaluator,
+    read_history,
+    record,
+    should_stop,
+    update_best,
+)
 from panendofm.backbone import Preprocessing, Tokens
-from panendofm.records.evaluation import KnnDocument
+from panendofm.records.evaluation import KnnDocument, read_evaluations
 from panendofm.records.run import RunFolder, step_name
 from panendofm.records.shards import Certificate
 from panendofm.runtime.console import say, warn
 from panendofm.scoring.features.spectrum import common_share
 from pretrain.config import MonitorConfig
-from pretrain.monitoring.regression_guard import RollbackCause, find_regression
+from pretrain.monitoring.regression_guard import RollbackCause, find_regression, good_steps
 from pretrain.objective.objective import Objective
 from pretrain.parallel.world import World
 
@@ -59,8 +68,8 @@ class Teacher(nn.Module):
 def _warn_of_common_direction(share: float, crop_px: int) -> None:
     if share > _COMMON_SHARE:
         warn(
-            f"{share:.1%} of the length of the start's features is common to all pictures: cosines, and with them kNN, "
-            f"KoLeo and the anchor, see little else. 'panendofm backbone recenter WEIGHTS SHARDS --to FILE --crop-px "
+            f"{share:.1%} of the length of the start's features is common to all images: cosines, and with them kNN, "
+            f"KoLeo and the anchor, see little else. 'panendofm backbone recenter WEIGHTS SHARDS out=FILE crop_px="
             f"{crop_px}' takes it out; compare both by eval_knn and begin with the better one."
         )
 
@@ -82,11 +91,15 @@ class Monitor:
         patience_from_step: int = 0,
         from_weights: bool = False,
     ) -> None:
-        self.config, self.run, self.world = config, run, world
-        self.guard_margin, self.patience_from_step = guard_margin, patience_from_step
+        self.config = config
+        self.run = run
+        self.world = world
+        self.guard_margin = guard_margin
+        self.patience_from_step = patience_from_step
         self.from_weights = from_weights
-        config.evaluation.features.refuse_choice("training")
-        self._evaluator = Evaluator(config.evaluation, world.control) if config.mode == "inline" else None
+        self.sets = config.sets
+        self.selection = self.sets.selection
+        self._evaluator = SetsEvaluator(run, self.sets, world.control) if config.mode == "inline" else None
 
     def due(self, step: int, last_step: int) -> bool:
         """Whether the model that has done `step` steps is evaluated here: at first, every so often, and at last."""
@@ -94,34 +107,47 @@ class Monitor:
 
     def evaluate(
         self, step: int, objective: Objective, preprocessing: Preprocessing, certificate: Certificate | None
-    ) -> KnnDocument:
-        """The evaluation of a step's teacher."""
+    ) -> list[KnnDocument]:
+        """The evaluation of a step's teacher on every set, the one that selects first."""
         assert self._evaluator is not None
         teacher = Teacher(objective)
-        result = self._evaluator.score_model(teacher, step_name(step), step, preprocessing, certificate)
+        scored = self._evaluator.score(
+            lambda evaluator: evaluator.score_model(teacher, step_name(step), step, preprocessing, certificate)
+        )
         if step == 0 and self.from_weights and self.world.is_first:
-            _warn_of_common_direction(common_share(result.features), preprocessing.crop_px)
-        return result.document
+            _warn_of_common_direction(common_share(scored.selecting.features), preprocessing.crop_px)
+        return scored.documents
 
-    def record(self, document: KnnDocument) -> None:
+    def record(self, documents: Sequence[KnnDocument]) -> None:
         """Store an evaluation and point `best` at the chosen checkpoint; its own must be complete."""
         if self.world.is_first:
-            selection = self.config.evaluation.selection
-            choice, _ = record(self.run, document, selection)
-            value = document.values[selection.metric]
+            document, *witnesses = documents
+            choice, _ = record(self.run, document, self.selection, witnesses)
+            value = document.values[self.selection.metric]
             best = "" if choice is None else f"; best is {choice.evaluation.checkpoint}"
-            say(f"step {document.step:,}: kNN {selection.metric} {value:.4f}{best}")
+            say(f"step {document.step:,}: kNN {self.selection.metric} {value:.4f}{best}")
+            for witness in witnesses:
+                metric = self.sets.witnesses[witness.evaluation_set].selection.metric
+                say(f"step {witness.step:,}: {witness.evaluation_set} {metric} {witness.values[metric]:.4f}")
         self.world.broadcast(None)
 
     def update_best(self) -> None:
         """Point `best` at what the evaluations say: a run that was killed before it did has nothing else to do it."""
         if self.config.mode != "none" and self.world.is_first and read_history(self.run):
-            update_best(self.run, self.config.evaluation.selection)
+            update_best(self.run, self.selection)
 
-    def figures(self, step: int) -> dict[str, float | None] | None:
-        """The scores of a step, if it was evaluated."""
-        history = self.world.broadcast(self._history(step) if self.world.is_first else None)
-        return history[-1].values if history and history[-1].step == step else None
+    def metrics(self, step: int) -> dict[str, Any] | None:
+        """What is logged of a step's evaluation, if it was made."""
+        found: dict[str, Any] | None = self.world.broadcast(self._metrics(step) if self.world.is_first else None)
+        return found
+
+    def _metrics(self, step: int) -> dict[str, Any] | None:
+        document = _of_step(read_evaluations(self.run), step)
+        if document is None:
+            return None
+        found = {name: _of_step(read_evaluations(self.run, name), step) for name in self.sets.witnesses}
+        witnesses = {name: one.values for name, one in found.items() if one is not None}
+        return {"knn": document.values, **({"witnesses": witnesses} if witnesses else {})}
 
     def verdict(self, step: int) -> Verdict:
         """What the evaluations up to `step` ask for."""
@@ -134,11 +160,15 @@ class Monitor:
         return [e for e in read_history(self.run) if e.step is not None and e.step <= step]
 
     def _verdict_on(self, history: list[Evaluation]) -> Verdict:
-        selection, last_good = self.config.evaluation.selection, None
+        last_good = None
         if self.guard_margin is not None and history:
-            cause = find_regression(history, self.guard_margin, selection)
+            cause = find_regression(history, self.guard_margin, self.selection)
             if cause is not None:
                 return Verdict(rollback=cause, last_good_step=cause.good_steps[-1])
-            last_good = history[-1].step
-        stop = should_stop(history, selection, self.patience_from_step)
+            last_good = max(good_steps(history, self.guard_margin, self.selection), default=None)
+        stop = should_stop(history, self.selection, self.patience_from_step)
         return Verdict(self.config.early_stopping and stop.stop, stop.why, None, last_good)
+
+
+def _of_step(documents: Sequence[KnnDocument], step: int) -> KnnDocument | None:
+    return next((document for document in documents if document.step == step), None)

@@ -12,9 +12,9 @@ import time
 from dataclasses import replace
 
 from eval_knn import SelectionConfig, claim, read_history, update_best
-from panendofm.records.evaluation import evaluation_path, pictures_folder
+from panendofm.records.evaluation import evaluated_checkpoints, evaluation_paths, images_folder
 from panendofm.records.metrics import metric_lines, read_metrics
-from panendofm.records.run import Rollback, RunFolder, patch_picture, step_name
+from panendofm.records.run import Rollback, RunFolder, patch_image, step_name, step_of
 from panendofm.runtime.console import warn
 from panendofm.runtime.files import make_directory, write_bytes
 from pretrain.parallel.world import World
@@ -28,7 +28,9 @@ class Rollbacks:
     """Those of one run. All ranks call every method alike."""
 
     def __init__(self, run: RunFolder, world: World, selection: SelectionConfig) -> None:
-        self.run, self.world, self.selection = run, world, selection
+        self.run = run
+        self.world = world
+        self.selection = selection
         self.entries: list[Rollback] = world.broadcast(run.read_rollbacks() if world.is_first else None)
         if self.entries and not self.entries[-1].done:
             self._carry_out()
@@ -69,7 +71,7 @@ class Rollbacks:
         """Take evaluations and checkpoints after the entry's step away; the names of those that a watcher holds."""
         held = []
         if self.world.is_first:
-            evaluated = {e.step for e in read_history(self.run) if e.step is not None}
+            evaluated = {step for name in evaluated_checkpoints(self.run) if (step := step_of(name)) is not None}
             for step in sorted(step for step in evaluated | set(self.run.steps()) if step > entry.to_step):
                 with claim(self.run, step_name(step)) as is_ours:
                     if is_ours:
@@ -80,14 +82,16 @@ class Rollbacks:
         return names
 
     def _undo(self, step: int, entry: Rollback) -> None:
-        result, checkpoint = evaluation_path(self.run, step_name(step)), self.run.checkpoint(step)
-        if result.exists():
-            result.rename(make_directory(self.run.rolled_back(entry.number)) / result.name)
+        checkpoint = self.run.checkpoint(step)
+        for result in evaluation_paths(self.run, step_name(step)):
+            kept = self.run.rolled_back(entry.number) / result.relative_to(self.run.evaluations)
+            make_directory(kept.parent)
+            result.rename(kept)
         if checkpoint.exists():
             remove_checkpoint(checkpoint)
         # What was drawn of it would be taken for the checkpoint that gets this name next.
-        patch_picture(self.run, step).unlink(missing_ok=True)
-        shutil.rmtree(pictures_folder(self.run.evaluations, step_name(step)), ignore_errors=True)
+        patch_image(self.run, step).unlink(missing_ok=True)
+        shutil.rmtree(images_folder(self.run.evaluations, step_name(step)), ignore_errors=True)
 
     def _keep_metrics(self, entry: Rollback) -> None:
         kept = make_directory(self.run.rolled_back(entry.number)) / self.run.metrics.name

@@ -1,4 +1,4 @@
-"""One optimiser step over sharded parameters: accumulated, checked on all ranks, and then done by all or by none."""
+"""One optimizer step over sharded parameters: accumulated, checked on all ranks, and then done by all or by none."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
+from panendofm.records.metrics import TOTAL
 from pretrain.data.loader import LoadedBatch
 from pretrain.objective.drop_path import DropPath
 from pretrain.objective.objective import Objective
@@ -27,12 +28,12 @@ class StepResult:
 
     losses: dict[str, float]  # what was optimised
     gradient_norms: dict[str, float]  # of each student submodule, before clipping
-    skipped: bool  # non-finite somewhere: weights, optimiser, teacher and centers are as they were
+    skipped: bool  # non-finite somewhere: weights, optimizer, teacher and centers are as they were
     own_loss_is_finite: bool  # this rank's
 
 
 @dataclass(frozen=True)
-class UnreadResult:
+class PendingResult:
     """The result of a step, still on the device: the host need not wait for it."""
 
     losses: list[str]
@@ -43,7 +44,7 @@ class UnreadResult:
         return read_results([self])[0]
 
 
-def read_results(results: Sequence[UnreadResult]) -> list[StepResult]:
+def read_results(results: Sequence[PendingResult]) -> list[StepResult]:
     """The results of some steps: one transfer, where the host waits for the device."""
     read = []
     rows = torch.stack([result.values for result in results]).tolist() if results else []
@@ -71,12 +72,15 @@ class Stepper:
         world: World,
         decides_on_device: bool | None = None,
     ) -> None:
-        self.objective, self.optimizer, self.clip_norm = objective, optimizer, clip_norm
-        self.drop_path, self.world = drop_path, world
+        self.objective = objective
+        self.optimizer = optimizer
+        self.clip_norm = clip_norm
+        self.drop_path = drop_path
+        self.world = world
         self.decides_on_device = world.device.type != "cpu" if decides_on_device is None else decides_on_device
         self._centers = [m.center for m in objective.modules() if isinstance(m, Centering)]
 
-    def run(self, parts: list[LoadedBatch], values: StepValues) -> UnreadResult:
+    def run(self, parts: list[LoadedBatch], values: StepValues) -> PendingResult:
         """A step over this rank's parts of the batch."""
         set_step_values(self.optimizer, values)
         self.optimizer.zero_grad(set_to_none=True)
@@ -94,19 +98,21 @@ class Stepper:
         self._update(values, moved, skipped)
         return result
 
-    def _agree(self, losses_of_parts: list[dict[str, Tensor]], norms: dict[str, Tensor]) -> tuple[UnreadResult, Tensor]:
+    def _agree(
+        self, losses_of_parts: list[dict[str, Tensor]], norms: dict[str, Tensor]
+    ) -> tuple[PendingResult, Tensor]:
         """The step's result, and whether it was non-finite on any rank: a flag on the device, the same on all."""
         names = list(losses_of_parts[0])
         by_part = torch.stack([loss for losses in losses_of_parts for loss in losses.values()])
         own = (by_part.double() / len(losses_of_parts)).view(-1, len(names)).sum(dim=0)  # [losses]
         own_norms = torch.stack(list(norms.values())).double()  # [norms]
-        own_is_finite = own[names.index("total")].isfinite()
+        own_is_finite = own[names.index(TOTAL)].isfinite()
         finite = own_is_finite & own_norms.isfinite().all()
         summed = sum_over_ranks(torch.cat([own, (~finite).double()[None]]))  # [losses + 1]
         skipped = summed[-1] > 0
         flags = torch.stack([skipped, own_is_finite]).double()
         values = torch.cat([flags, summed[:-1] / self.world.size, own_norms])
-        return UnreadResult(names, list(norms), values), skipped
+        return PendingResult(names, list(norms), values), skipped
 
     def _update(self, values: StepValues, moved: list[Tensor], skipped: Tensor) -> None:
         """Weights, teacher and centers, unless the step is skipped."""
@@ -124,7 +130,7 @@ class Stepper:
         if drop_path is not None:
             drop_path = [self._sent(chosen) for chosen in drop_path]
         losses: dict[str, Tensor] = self.objective(part.batch.to(device), values.teacher_temperature, ramp, drop_path)
-        (losses["total"] / parts).backward()  # type: ignore[no-untyped-call]
+        (losses[TOTAL] / parts).backward()  # type: ignore[no-untyped-call]
         return {name: loss.detach() for name, loss in losses.items()}
 
     def _sent(self, tensor: Tensor) -> Tensor:

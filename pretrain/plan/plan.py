@@ -16,7 +16,6 @@ from pretrain.data.augment import prepare_jpeg
 from pretrain.data.storage.shards import open_shards
 from pretrain.plan.hardware import REFERENCE_EFFICIENCY, Gpu
 from pretrain.plan.requirements import Requirements, requirements_of
-from pretrain.schedules import steps_of
 
 # Left free on a GPU: the CUDA context, NCCL's buffers, and gaps between tensors.
 CUDA_CONTEXT_GB, FRAGMENTATION = 1.5, 0.08
@@ -136,21 +135,13 @@ def make_plan(
         machine=machine,
         needs=needs,
         corpus=corpus,
-        steps=_steps(config, corpus.images),
+        steps=config.total_steps(corpus.images),
         images_per_second=machine.images_per_second or reference_speed,
         loader_seconds=loader_seconds_per_image(config, measure_seconds),
         warnings=warnings,
     )
     warnings.extend(_warnings(plan, config))
     return plan
-
-
-def _steps(config: PretrainConfig, corpus_images: int) -> int:
-    """The schedule's length, or where the run is to end before it."""
-    total = steps_of("schedule.total", config.schedule.total, config.batch.images, corpus_images)
-    if config.run.stop_at is None:
-        return total
-    return min(total, steps_of("run.stop_at", config.run.stop_at, config.batch.images, corpus_images))
 
 
 def _warnings(plan: Plan, config: PretrainConfig) -> list[str]:

@@ -12,7 +12,7 @@ from panendofm.records.evaluation import evaluation_path, read_selection
 from panendofm.records.run import RunFolder, step_name
 from panendofm.runtime.console import warn
 from panendofm.runtime.files import TEMPORARY_MARK
-from pretrain.config import CheckpointConfig
+from pretrain.config import CheckpointConfig, PretrainConfig
 
 
 class Retention:
@@ -25,7 +25,10 @@ class Retention:
     def __init__(
         self, run: RunFolder, config: CheckpointConfig, selection: SelectionConfig | None = None, watched: bool = False
     ) -> None:
-        self.run, self.config, self.selection, self.watched = run, config, selection, watched
+        self.run = run
+        self.config = config
+        self.selection = selection
+        self.watched = watched
         self.last_good_step: int | None = None  # what a rollback would go to: kept, however old it is
 
     def protected_steps(self, steps: list[int]) -> set[int]:
@@ -56,7 +59,7 @@ class Retention:
             warn(
                 f"{len(waiting)} checkpoints wait for their score ({step_name(waiting[-1])} to "
                 f"{step_name(waiting[0])}), more than checkpoint.keep_unscored={self.config.keep_unscored}: the oldest "
-                f"go unscored; start another watcher (python -m eval_knn --watch {self.run.path}), or raise the key."
+                f"go unscored; start another watcher (python -m eval_knn {self.run.path} watch=true), or raise the key."
             )
         return {*waiting[: self.config.keep_unscored], *(step for step in unscored if step == 0)}
 
@@ -79,6 +82,26 @@ class Retention:
             return
         with claim(self.run, name, wait) as is_ours:
             yield is_ours
+
+
+def most_checkpoints(config: PretrainConfig, total_steps: int | None) -> int:
+    """How many checkpoints of a run lie on the disk at one time, at most: what `protected_steps` keeps, and a new one.
+
+    Without the number of steps those of `keep_every_steps` can't be counted and are left out.
+    """
+    own = config.checkpoint
+    being_written = 1
+    chosen_and_highest = 2
+    kept_for_good = 0
+    if own.keep_every_steps is not None and total_steps is not None:
+        kept_for_good = total_steps // own.keep_every_steps + 1
+    most = own.keep_last + being_written + chosen_and_highest + kept_for_good
+    if config.regression_guard.is_on(config.starts_warm):
+        most += 1  # the one to roll back to
+    if config.monitor.mode == "watch":
+        start = 0 if kept_for_good else 1
+        most += own.keep_unscored + start
+    return most
 
 
 def remove_checkpoint(path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from panendofm.records.metrics import TOTAL
 from panendofm.records.run import RunFolder
 from panendofm.runtime.console import duration, say
 from pretrain.config import PretrainConfig
@@ -23,7 +24,9 @@ class StepLog:
     """Figures of the steps from `first_step` on. All ranks call every method alike; the first one writes."""
 
     def __init__(self, run: RunFolder, config: PretrainConfig, world: World, first_step: int, total_steps: int) -> None:
-        self.config, self.world, self.total_steps = config, world, total_steps
+        self.config = config
+        self.world = world
+        self.total_steps = total_steps
         self.clock = Clock(first_step, config, world.size)
         self._log = RunLog(run, config.log, first_step, asdict(config)) if world.is_first else None
         self._step_seconds: list[float] = []  # of every logged line
@@ -33,22 +36,22 @@ class StepLog:
 
     def write(self, step: RunStep, result: StepResult) -> None:
         """What a step did. One that has a line only because it was skipped tells no speed: it may be long past."""
-        figures = {**result.losses, "gradient_norm": result.gradient_norms, "schedule": step.values.figures()}
-        figures |= {"skipped": True} if result.skipped else {}
-        figures |= step.further | (self._keys(step.keys) if self.config.log.sample_keys else {})
+        metrics = {**result.losses, "gradient_norm": result.gradient_norms, "schedule": step.values.metrics()}
+        metrics |= {"skipped": True} if result.skipped else {}
+        metrics |= step.further | (self._keys(step.keys) if self.config.log.sample_keys else {})
         if self._log is None:
             return
         if not step.is_logged:
-            self._log.write(step.number, figures)
+            self._log.write(step.number, metrics)
             return
         speed = self.clock.speed_at(step.number + 1, step.wait_seconds)
-        self._log.write(step.number, {**figures, "speed": speed})
-        self._say(step.number, result.losses["total"], step.values.lr, speed)
+        self._log.write(step.number, {**metrics, "speed": speed})
+        self._say(step.number, result.losses[TOTAL], step.values.lr, speed)
 
-    def write_evaluation(self, step: int, knn: dict[str, float | None]) -> None:
+    def write_evaluation(self, step: int, scores: dict[str, Any]) -> None:
         """The evaluation after the last step, which has no step's line to stand in."""
         if self._log is not None:
-            self._log.write(step, {"knn": knn})
+            self._log.write(step, scores)
 
     def flush_to_disk(self) -> None:
         """Before a checkpoint is written: whoever resumes from it finds all lines before it."""

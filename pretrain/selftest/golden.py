@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from panendofm.backbone import Execution, vit_config
+from panendofm.records.metrics import TOTAL
 from pretrain.data.batch import make_batch
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
 from pretrain.objective.objective import Objective
@@ -41,7 +42,7 @@ def golden_step_errors(
     crops = _below(arrays, "step0/input/")
     batch = make_batch(crops["collated_global_crops"], crops["collated_local_crops"], crops["collated_masks"])
     losses = objective(batch.to(device), _TEACHER_TEMPERATURE)
-    losses["total"].backward()
+    losses[TOTAL].backward()
     expected = {own: float(arrays[f"step0/loss/{name}"]) * times for own, (name, times) in _LOSSES.items()}
     gradients = _below(arrays, "step0/grad/")
     found = {name: p.grad.cpu() for name, p in objective.student.named_parameters() if p.grad is not None}

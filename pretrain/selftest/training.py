@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.tensor import DTensor
 
 from panendofm.backbone import SafeReader
-from panendofm.records.metrics import read_metrics
+from panendofm.records.metrics import losses_of, read_metrics
 from panendofm.records.run import RunFolder
 from panendofm.runtime.config import load_config
 from panendofm.runtime.console import quiet
@@ -28,11 +28,10 @@ from pretrain.train import Trainer
 
 # Of the first steps' time much goes into starting workers, compiling and warming caches.
 _UNCOUNTED_STEPS = 2
-_LOSSES = ("total", "dino_local", "dino_global", "ibot", "koleo")
 
 
 @dataclass(frozen=True)
-class RunFigures:
+class RunMetrics:
     """What a short training was like; the same on every rank, but for the memory, which is the most of any."""
 
     losses: list[dict[str, float | None]]  # of each step; None: not finite
@@ -51,7 +50,7 @@ class Training:
     def __post_init__(self) -> None:
         self._trainer: Trainer | None = None
 
-    def run(self) -> RunFigures:
+    def run(self) -> RunMetrics:
         """From the newest checkpoint to `run.stop_at`."""
         memory = PeakMemory(self.world.device)
         trainer = self._start()
@@ -59,8 +58,8 @@ class Training:
             trainer.train()
         lines = self.world.broadcast(read_metrics(self._folder.metrics) if self.world.is_first else None)
         counted = lines[_UNCOUNTED_STEPS:] or lines
-        return RunFigures(
-            losses=[{name: line.get(name) for name in _LOSSES} for line in lines],
+        return RunMetrics(
+            losses=[losses_of(line) for line in lines],
             step_seconds=median(line["speed"]["step_seconds"] for line in counted),
             data_wait_share=median(line["speed"]["data_wait_share"] for line in counted),
             memory_bytes=max(self.world.gather(memory.used_bytes())),
@@ -117,8 +116,8 @@ class Training:
         return training_state(trainer.objective, trainer.optimizer)
 
 
-def train(config: PretrainConfig, world: World) -> RunFigures:
-    """A short training of which only the figures and the checkpoint are wanted."""
+def train(config: PretrainConfig, world: World) -> RunMetrics:
+    """A short training of which only the metrics and the checkpoint are wanted."""
     return Training(config, world).run()
 
 

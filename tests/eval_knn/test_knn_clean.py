@@ -48,7 +48,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_command_gives_both_ways_and_the_difference(
     data: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keys = [f"data.path={data}", f"cache={cache}", f"out={tmp_path / 'out'}", "bootstrap.replicates=50"]
+    keys = [f"data.path={data}", f"cache={cache}", f"out={tmp_path / 'out'}", "bootstrap.samples=50"]
     keys += ["split.leave_one_group_out=true", "ks=[5,20]", "selection.metric=top1_k5", "selection.tie_breaks=[]"]
     with pytest.raises(SystemExit) as end:
         run_stage(STAGE, ["pixels", "data.clean=true", *keys])
@@ -68,7 +68,7 @@ def test_the_command_gives_both_ways_and_the_difference(
 def test_both_ways_are_read_by_the_features_that_were_chosen(
     data: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keys = [f"data.path={data}", f"cache={cache}", f"out={tmp_path / 'out'}", "bootstrap.replicates=5", "ks=[3]"]
+    keys = [f"data.path={data}", f"cache={cache}", f"out={tmp_path / 'out'}", "bootstrap.samples=5", "ks=[3]"]
     keys += ["selection.metric=top1_k3", "selection.tie_breaks=[]", "features.block=auto", "features.pooling=auto"]
     with pytest.raises(SystemExit) as end:
         run_stage(STAGE, ["untrained:vit_test", "data.clean=true", *keys])
@@ -79,7 +79,7 @@ def test_both_ways_are_read_by_the_features_that_were_chosen(
     assert row.endswith(document["features"])
 
     config = EvalConfig(cache=str(cache), ks=[3])
-    config.data.path, config.selection.metric, config.bootstrap.replicates = str(data), "top1_k3", 5
+    config.data.path, config.selection.metric, config.bootstrap.samples = str(data), "top1_k3", 5
     config.features.block = config.features.pooling = "auto"
     as_they_came, network = Evaluator(config), find_network("untrained:vit_test")
     own = as_they_came.score(network).document
@@ -101,7 +101,7 @@ def test_a_watcher_reads_as_the_run_was_read_before(
     run.evaluations.mkdir(parents=True)
     config = EvalConfig(cache=str(cache), ks=[3])
     config.data.path, config.selection.metric, config.split.leave_one_group_out = str(data), "top1_k3", True
-    config.bootstrap.replicates, config.watch.idle_seconds = 5, 0
+    config.bootstrap.replicates, config.watcher.idle_seconds = 5, 0
     if earlier is not None:
         config.data.clean = earlier
         document = Evaluator(config).score_model(find_network("pixels").load(), "step_0000001", 1).document

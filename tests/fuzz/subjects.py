@@ -32,14 +32,15 @@ from vqa_benches import disc_bench
 from data_pipeline import PipelineConfig
 from data_pipeline.decode.config import DecodeConfig
 from data_pipeline.decode.interface import DecodeError, frames_of
-from eval_knn.config import DataConfig, EvalConfig
-from eval_knn.data.labeled_images import find_images
+from eval_knn.config import EvalConfig
+from panendofm.atlas import read_labeled_images
 from panendofm.atlas.build import load_atlas
 from panendofm.atlas.layouts import read_csv, read_table_of_files
 from panendofm.atlas.mapping import load_mapping
 from panendofm.atlas.regions import _listed
 from panendofm.atlas.taxonomy import load_taxonomy, parse_taxonomy
 from panendofm.backbone import load_backbone, vit_config
+from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.networks import find_network
 from panendofm.backbone.release import export_release, verify_release
 from panendofm.challenge.files.annotations import COLUMNS, read_log
@@ -86,7 +87,7 @@ def _weights(path: Path) -> Any:
 def _release(folder: Path) -> None:
     source = folder.parent / "source.pth"
     torch.save(_small().state_dict(), source)
-    export_release(source, folder, ("hub",), name="r")
+    export_release(source, ExportConfig(str(folder), formats=["hub"], name="r"))
 
 
 def _loaded_release(folder: Path) -> Any:
@@ -156,7 +157,7 @@ def _labelled(folder: Path) -> Any:
 
     cache = folder.parent / "cache"
     shutil.rmtree(cache, ignore_errors=True)
-    return [(r.name, r.label, r.sha256) for r in find_images(DataConfig(str(folder)), cache).records]
+    return [(r.name, r.label, r.sha256) for r in read_labeled_images(folder, cache).records]
 
 
 def _write(name: str, *lines: str) -> Callable[[Path], object]:
@@ -275,8 +276,8 @@ SUBJECTS = [
     Subject(
         "index of a shard", _shards, lambda f: read_index(f / "s" / "shard-000000.tar"), "*000.index.json", weight=8
     ),
-    Subject("labelled WebDataset", _labelled_tar, _labelled, weight=4),
-    *(Subject(f"picture .{kind}", _picture(kind), _pixels, weight=8) for kind in ("jpg", "png", "tif", "bmp", "webp")),
+    Subject("labeled WebDataset", _labelled_tar, _labelled, weight=4),
+    *(Subject(f"image .{kind}", _picture(kind), _pixels, weight=8) for kind in ("jpg", "png", "tif", "bmp", "webp")),
     Subject("video", _video, _frames, weight=3),
     Subject(
         "checksums",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import socket
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import faiss
+import numpy as np
 import pytest
 import torch
 
@@ -67,7 +69,7 @@ def test_wrong_backward_of_a_backend(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("leaks", [False, True])
 def test_a_backend_beside_sdpa(monkeypatch: pytest.MonkeyPatch, leaks: bool) -> None:
-    """One that exists on CUDA only, played on the CPU: right, and with sequences that see their neighbours."""
+    """One that exists on CUDA only, played on the CPU: right, and with sequences that see their neighbors."""
 
     def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: torch.Tensor, *_: Any) -> torch.Tensor:
         lengths = starts.diff()
@@ -88,12 +90,14 @@ def test_a_backend_that_the_config_wants_and_the_machine_lacks() -> None:
 
 
 def test_a_search_in_too_few_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = torch.mm
-    monkeypatch.setattr(
-        torch, "mm", lambda a, b, out=None: out.copy_(sound(a.bfloat16().float(), b.bfloat16().float()))
-    )
-    row = row_of(neighbours.check_neighbours(), "kNN")
-    assert row.status == "fail" and row.figures["wrong"]["torch"] > 0 and row.figures["wrong"]["faiss"] == 0
+    sound = faiss.knn
+
+    def coarse(rows: np.ndarray) -> np.ndarray:
+        return torch.from_numpy(rows).bfloat16().float().numpy()
+
+    monkeypatch.setattr(faiss, "knn", lambda a, b, k, metric: sound(coarse(a), coarse(b), k, metric=metric))
+    row = row_of(neighbours.check_neighbors(), "kNN")
+    assert row.status == "fail" and row.figures["wrong"] > 0
 
 
 def test_a_search_that_forgets_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,8 +105,8 @@ def test_a_search_that_forgets_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         faiss, "knn", lambda queries, gallery, k, metric: sound(queries, gallery[:-1], k, metric=metric)
     )
-    row = row_of(neighbours.check_neighbours(), "kNN")
-    assert row.status == "fail" and "search.backend=faiss" in row.found
+    row = row_of(neighbours.check_neighbors(), "kNN")
+    assert row.status == "fail" and "neighbors wrong" in row.found
 
 
 # ---- versions
@@ -157,6 +161,17 @@ def test_a_sound_file_system(tmp_path: Path, config: PretrainConfig, monkeypatch
     rows = list(files(tmp_path, config))
     assert [row.check for row in rows] == ["rename", "locks", "fsync", "disk speed", "disk space"]
     assert [row.status for row in rows] == ["pass"] * 5, rows
+
+
+def test_the_disk_must_hold_all_that_retention_keeps(tmp_path: Path, config: PretrainConfig) -> None:
+    checkpoint_bytes = requirements_of(config, 1, 1).parameters.checkpoint_bytes
+    free = shutil.disk_usage(tmp_path).free
+    few = row_of(files(tmp_path, config), "disk space")
+    config.monitor.mode = "watch"
+    config.checkpoint.keep_unscored = 2 * free // checkpoint_bytes
+    many = row_of(files(tmp_path, config), "disk space")
+    assert (few.status, many.status) == ("pass", "fail")
+    assert many.figures["checkpoints"] == few.figures["checkpoints"] + config.checkpoint.keep_unscored + 1
 
 
 def test_a_missing_fsync(tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,18 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.distributed.tensor import DTensor
 
+from panendofm.backbone import Tokens
 from panendofm.runtime.console import rank
+from pretrain.data.batch import Batch
 from pretrain.data.loader import LoadedBatch
 from pretrain.objective.objective import Objective
 from pretrain.optimizer import step as step_module
 from pretrain.optimizer.adamw import ShardedAdamW
+from pretrain.schedules import Ramp
 
 BAD_STEP = 3
 
@@ -69,7 +73,7 @@ def weights_become_infinite() -> None:
 
 
 def step_three_does_nothing() -> None:
-    """What a skipped step should amount to, written another way: neither optimiser nor teacher move at step 3."""
+    """What a skipped step should amount to, written another way: neither optimizer nor teacher move at step 3."""
     optimizer_step, update = ShardedAdamW.step, Objective.update_teacher
     calls = {"optimizer": 0, "teacher": 0}
 
@@ -147,3 +151,14 @@ def decide_on_device() -> None:
 def nan_on_rank_one_decided_on_device() -> None:
     decide_on_device()
     nan_on_rank_one()
+
+
+def add_a_loss() -> None:
+    """As somebody would who adds one: an entry in `Objective.further_losses`, and nothing else."""
+    plain = Objective.further_losses
+
+    def further(self: Objective, tokens: Tokens, batch: Batch, ramp: Ramp) -> dict[str, Tensor]:
+        spread = 0.01 * (1 - tokens.cls.float().std(dim=0)).relu().mean()
+        return {**plain(self, tokens, batch, ramp), "variance": spread}
+
+    Objective.further_losses = further  # type: ignore[method-assign]

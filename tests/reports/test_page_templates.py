@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pytest
 
 from panendofm.reports import PageImage, Table, render_page
 from panendofm.reports.charts import ForestRow, forest_chart
-from tests.reports.test_pages import CHROMIUM
 
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+WIDTHS = (400, 700, 1000, 1200, 1600)
 EVIL = "<script>alert('x')</script>"
 TEMPLATE = """{% extends "frame.html" %}
 {% import "parts.html" as parts %}
@@ -24,6 +27,17 @@ TEMPLATE = """{% extends "frame.html" %}
 {{ parts.warnings([title]) }}
 {% call parts.section(title) %}{{ parts.table(scores) }}{% endcall %}
 {% call parts.details(title) %}{{ parts.gallery(images) }}{% endcall %}
+{{ chart }}
+{% endblock %}
+"""
+# What our pages hold: a table of words, one of numbers, long names, code, a wide chart.
+WIDE_TEMPLATE = """{% extends "frame.html" %}
+{% import "parts.html" as parts %}
+{% block body %}
+<h1>{{ title }}</h1>
+{{ parts.table(words) }}
+{{ parts.table(numbers) }}
+<pre>{{ "key: value, " * 40 }}</pre>
 {{ chart }}
 {% endblock %}
 """
@@ -36,6 +50,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").touch()
     (folder / "sample.html").write_text(TEMPLATE)
+    (folder / "wide.html").write_text(WIDE_TEMPLATE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, folder.parent.name, raising=False)
     return folder.parent.name
@@ -91,13 +106,59 @@ def test_long_tables_fold_and_columns_sort(package: str, tmp_path: Path) -> None
     """
     page = tmp_path / "page.html"
     page.write_text(shown.replace("</body>", f"<script>{script}</script></body>"))
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--dump-dom"]
-    command = [CHROMIUM or "", *flags, f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    match = re.search(r"FOUND(.*)END", dom)
-    assert match is not None
-    found = json.loads(unescape(match.group(1)))
+    found = found_in(page, tmp_path)
     assert found["folded"] == ["1,200", "–", "−3", "90", "0"]
     assert found["sorted"] == ["1,200", "90", "39", "38", "37"]
     assert found["ascending"][:3] == ["−3", "0", "1"] and found["ascending"][-2:] == ["1,200", "–"]
     assert len(found["ascending"]) == len(rows)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here")
+def test_nothing_is_cut_off_at_any_width(package: str, tmp_path: Path) -> None:
+    words = [
+        "a1b2c3d4e5f6a7b8c9d0",
+        "corpus",
+        "12",
+        "0%",
+        "blurred 7, too_dark 5",
+        "100% of its frames: blurred; all gone",
+    ]
+    columns = ["source", "corpus", "seen", "share", "dropped", "look at it because"]
+    scores = [f"network {'with a long name ' * 3}", *(f"0.{1234 + i}" for i in range(9))]
+    shown = render_page(
+        package,
+        "wide.html",
+        title="a_long_name_without_any_space_" * 4,
+        words=Table(columns, [words] * 3, numeric=False),
+        numbers=Table(["network", *(f"balanced accuracy k={i}" for i in range(9))], [scores] * 3),
+        chart=forest_chart("t", [ForestRow("a network with a long name", 0.8, 0.7, 0.9)]),
+    )
+    frames = [f'<iframe width="{w}" height="600" srcdoc="{escape(shown, quote=True)}"></iframe>' for w in WIDTHS]
+    script = """
+      const found = [...document.querySelectorAll("iframe")].map(f => {
+        const page = f.contentDocument.documentElement;
+        const boxes = [...f.contentDocument.querySelectorAll(".scroll")];
+        return {width: f.clientWidth, page: page.scrollWidth, tables: boxes.map(b => b.scrollWidth - b.clientWidth)};
+      });
+      document.body.textContent = "FOUND" + JSON.stringify(found) + "END";
+    """
+    page = tmp_path / "frames.html"
+    page.write_text(
+        f"<!doctype html><style>iframe {{ border: 0 }}</style>{''.join(frames)}"
+        f"<script>addEventListener('load', () => {{{script}}})</script>"
+    )
+    for one in found_in(page, tmp_path):
+        assert one["page"] <= one["width"], f"the page is wider than {one['width']} pixels: {one}"
+        of_words, of_numbers = one["tables"]
+        assert of_words <= 0, f"the table of words is cut at {one['width']} pixels"
+        assert of_numbers <= 0 or one["width"] < 1000, f"the table of numbers is cut at {one['width']} pixels"
+
+
+def found_in(page: Path, folder: Path) -> Any:
+    """What the page's script leaves as JSON between FOUND and END, in a real browser."""
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--dump-dom"]
+    command = [CHROMIUM or "", *flags, f"--user-data-dir={folder / 'profile'}", page.as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    found = re.search(r"FOUND(.*)END", unescape(dom))
+    assert found is not None, dom[-500:]
+    return json.loads(found[1])

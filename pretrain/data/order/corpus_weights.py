@@ -29,7 +29,9 @@ class CorpusWeights:
     """Weights of corpora [C], whose samples begin at `starts` [C + 1]; runs [R] are of `corpora` and begin likewise."""
 
     def __init__(self, weights: list[float], starts: Ints, corpora: Ints, run_starts: Ints) -> None:
-        self._starts, self._corpora, self._run_starts = starts, corpora, run_starts
+        self._starts = starts
+        self._corpora = corpora
+        self._run_starts = run_starts
         self._sizes = np.diff(starts)
         self.counts = _shares(np.asarray(weights, float), self._sizes)  # [C], samples of an epoch
 
@@ -71,7 +73,7 @@ class CorpusWeights:
 def _shares(weights: NDArray[np.float64], sizes: Ints) -> Ints:
     """How many samples of each corpus an epoch has: by the weights, in all as many as there are samples."""
     if len(weights) != len(sizes) or not (weights >= 0).all() or not weights.sum() > 0:
-        raise UserError("data.weights: every corpus needs a weight of 0 or more, one of them above 0.")
+        raise UserError("data.sampling_weights: every corpus needs a weight of 0 or more, one of them above 0.")
     weights = np.where(sizes > 0, weights, 0.0)
     exact = weights / weights.sum() * sizes[weights > 0].sum()
     counts: Ints = np.floor(exact).astype(np.int64)

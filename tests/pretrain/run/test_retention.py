@@ -12,9 +12,9 @@ from eval_knn import Evaluation, SelectionConfig, claim
 from panendofm.records.evaluation import SelectionDocument, evaluation_path, write_selection
 from panendofm.records.run import DESCRIPTION_NAME, METADATA_NAME, RunFolder, is_whole_checkpoint, step_name
 from panendofm.runtime.files import replace_link
-from pretrain.config import CheckpointConfig
+from pretrain.config import CheckpointConfig, PretrainConfig
 from pretrain.run import retention as retention_module
-from pretrain.run.retention import Retention
+from pretrain.run.retention import Retention, most_checkpoints
 
 
 @pytest.fixture
@@ -99,3 +99,20 @@ def test_the_highest_score_stays_in_a_run_that_others_evaluate(run: RunFolder) -
     replace_link(run.best, run.checkpoint(20).relative_to(run.path))
     Retention(run, CheckpointConfig(keep_last=2)).remove_old()
     assert run.steps() == [70, 60, 20, 10]
+
+
+@pytest.mark.parametrize("keep_every", [None, 20])
+@pytest.mark.parametrize("watched", [False, True])
+def test_the_count_for_the_disk_is_what_is_kept_at_most(
+    run: RunFolder, keep_every: int | None, watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As bad as it gets: nothing is scored, and the choice, the highest and the last good one are all old."""
+    config = PretrainConfig(checkpoint=CheckpointConfig(keep_last=2, keep_every_steps=keep_every, keep_unscored=2))
+    config.monitor.mode = "watch" if watched else "inline"
+    config.regression_guard.when = "always"
+    steps = [207, 203, *range(200, -1, -5)]
+    retention = Retention(run, config.checkpoint, SelectionConfig(), watched)
+    retention.last_good_step = 15
+    monkeypatch.setattr(retention, "chosen_steps", lambda steps: {25, 35})
+    kept = retention.protected_steps(steps)
+    assert most_checkpoints(config, 207) == len(kept) + 1, "and the one that is being written"
