@@ -54,8 +54,11 @@ def import_tsv(path: Path, config: ImportConfig) -> None:
 
 
 def _read(path: Path) -> list[dict[str, str]]:
-    csv.field_size_limit(sys.maxsize)  # images are fields
-    rows = read_csv(path, ("index", "image", "question", "A", "B", "answer"), delimiter="\t")
+    usual = csv.field_size_limit(sys.maxsize)  # images are fields
+    try:
+        rows = read_csv(path, ("index", "image", "question", "A", "B", "answer"), delimiter="\t")
+    finally:
+        csv.field_size_limit(usual)
     if not rows:
         raise UserError(f"{path}: it holds no question.")
     return rows
