@@ -24,11 +24,11 @@ from .corpora import (
 )
 from .labeled.gallery_split import GallerySplit, load_or_make_gallery_split
 from .labeled.images import Keys, LabeledImage, LabeledImages, image_groups, read_labeled_images
+from .labeled.overlap import overlapping
 from .layouts import Item, read_table_of_files
 from .mapping import Mapping, load_mappings
 from .measurements import measure_all
 from .official import Crossing, has_official_split, official_split
-from .overlap import overlapping
 from .regions import (
     Box,
     Region,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn import metrics as reference
 
-from panendofm.atlas.overlap import overlapping
+from panendofm.atlas.labeled.overlap import overlapping
 from panendofm.atlas.samples import Sample
 from panendofm.atlas.split import TEST, TRAIN, VALIDATION
 from panendofm.atlas.taxonomy import Label, load_taxonomy
