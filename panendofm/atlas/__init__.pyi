@@ -22,8 +22,8 @@ from .corpora import (
     overlaps_with_evaluation,
     same_name,
 )
-from .gallery_split import GallerySplit, load_or_make_gallery_split
-from .labeled_images import Keys, LabeledImage, LabeledImages, image_groups, read_labeled_images
+from .labeled.gallery_split import GallerySplit, load_or_make_gallery_split
+from .labeled.images import Keys, LabeledImage, LabeledImages, image_groups, read_labeled_images
 from .layouts import Item, read_table_of_files
 from .mapping import Mapping, load_mappings
 from .measurements import measure_all

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from panendofm.atlas.build import Row
 from panendofm.atlas.config import NEAR_DUPLICATE_BITS
-from panendofm.atlas.labeled_images import LabeledImage, image_links, read_labeled_images
+from panendofm.atlas.labeled.images import LabeledImage, image_links, read_labeled_images
 from panendofm.atlas.taxonomy import Label
 from panendofm.imaging.groups import linked_groups
 from panendofm.runtime.errors import UserError

@@ -21,7 +21,7 @@ from panendofm.atlas import (
     load_or_make_gallery_split,
     read_labeled_images,
 )
-from panendofm.atlas.gallery_split import SplitEntry, SplitSettings, make_gallery_split
+from panendofm.atlas.labeled.gallery_split import SplitEntry, SplitSettings, make_gallery_split
 from panendofm.runtime.errors import UserError
 
 
@@ -49,7 +49,7 @@ def test_second_look_reads_no_image(own_copy: Path, tmp_path: Path, monkeypatch:
     first = look(own_copy, tmp_path / "cache")
     read: list[str] = []
     monkeypatch.setattr(
-        "panendofm.atlas.labeled_images.field_of_view_hash", lambda image: read.append("one") or np.zeros(32, "u1")
+        "panendofm.atlas.labeled.images.field_of_view_hash", lambda image: read.append("one") or np.zeros(32, "u1")
     )
     assert look(own_copy, tmp_path / "cache").sha256 == first.sha256
     assert read == []

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.atlas.config import GallerySplitConfig
-from panendofm.atlas.labeled_images import LabeledImages, image_groups
+from panendofm.atlas.labeled.images import LabeledImages, image_groups
 from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.console import say, warn
 from panendofm.runtime.errors import UserError

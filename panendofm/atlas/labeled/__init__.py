@@ -1,0 +1,1 @@
+"""Labeled sets of any kind: one reader, and their gallery and queries."""
