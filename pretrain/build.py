@@ -23,11 +23,16 @@ from pretrain.sharding import make_mesh, shard_objective, torch_type_of
 
 
 def sharded_on_meta(
-    vit: ViTConfig, config: ObjectiveConfig, execution: Execution, sharding: ShardingConfig, mesh: DeviceMesh
+    vit: ViTConfig,
+    config: ObjectiveConfig,
+    execution: Execution,
+    sharding: ShardingConfig,
+    mesh: DeviceMesh,
+    trainable: str = "all",
 ) -> Objective:
     """The objective without memory for its tensors, sharded."""
     with torch.device("meta"):
-        objective = Objective(vit, config, execution)
+        objective = Objective(vit, config, execution, trainable)
     shard_objective(objective, mesh, torch_type_of(sharding), sharding.reshard_after_forward)
     return objective
 
@@ -42,17 +47,18 @@ def build_objective(
     seed: int,
     weights: dict[str, Tensor] | None = None,
     new_registers: bool = False,
+    trainable: str = "all",
 ) -> Objective:
     """A sharded objective on `device`. `weights`: a backbone to start from, under its official names.
 
     The whole objective is drawn once on the host, from the seed alone, and each rank takes its shards of it: the start
     is the same on any number of ranks, and no device ever holds more than its share.
     """
-    objective = sharded_on_meta(vit, config, execution, sharding, mesh)
+    objective = sharded_on_meta(vit, config, execution, sharding, mesh, trainable)
     objective.to_empty(device=device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "weights"))
-        whole = Objective(vit, config)
+        whole = Objective(vit, config, trainable=trainable)
     if weights is not None:
         start_from(whole, weights, new_registers)
     _fill_with_nan(objective)
@@ -79,6 +85,7 @@ def starting_objective(config: PretrainConfig, world: World, is_new: bool) -> Ob
         config.run.seed,
         weights,
         config.init.new_registers,
+        config.model.trainable,
     )
 
 

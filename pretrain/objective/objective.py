@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from panendofm.backbone import Execution, Tokens, VisionTransformer, ViTConfig
+from panendofm.backbone import Execution, Tokens, VisionTransformer, ViTConfig, merge_adapters
 from panendofm.records.metrics import TOTAL
 from panendofm.runtime.config import check_config
 from panendofm.runtime.errors import UserError
@@ -19,6 +19,7 @@ from pretrain.objective.heads import ProjectionHead
 from pretrain.objective.losses import dino_global, dino_local, ibot, koleo_loss
 from pretrain.objective.prototype_loss import Against
 from pretrain.objective.targets import Centering, SinkhornKnopp
+from pretrain.objective.trainable import parse_trainable, restrict
 from pretrain.schedules import Ramp
 
 _RECIPE = Ramp()
@@ -43,11 +44,14 @@ class Objective(nn.Module):
     `dino_targets.center` and `ibot_targets.center` with centering, `gram_anchor.*` with Gram or feature anchoring.
     """
 
-    def __init__(self, vit: ViTConfig, config: ObjectiveConfig, execution: Execution | None = None) -> None:
+    def __init__(
+        self, vit: ViTConfig, config: ObjectiveConfig, execution: Execution | None = None, trainable: str = "all"
+    ) -> None:
         super().__init__()
         check_config(config)
         self.config = config
         self.student = _network(vit, config, execution)
+        restrict(self._student_backbone, parse_trainable(trainable, vit.depth))
         # The teacher is never differentiated, so recomputing its blocks would only cost time.
         plain = replace(execution or Execution(), checkpoint_blocks=False)
         self.teacher = _network(replace(vit, drop_path=0.0), config, plain)
@@ -66,9 +70,15 @@ class Objective(nn.Module):
     @torch.no_grad()
     def copy_student(self) -> None:
         """Teacher = student, and the Gram anchor = the student's backbone: how every training starts."""
-        self.teacher.load_state_dict(self.student.state_dict())
+        self.teacher.load_state_dict(merge_adapters(self.student.state_dict()))
         if self.gram_anchor is not None:
-            self.gram_anchor.load_state_dict(self.student["backbone"].state_dict())
+            self.gram_anchor.load_state_dict(merge_adapters(self.student["backbone"].state_dict()))
+
+    @property
+    def _student_backbone(self) -> VisionTransformer:
+        backbone = self.student["backbone"]
+        assert isinstance(backbone, VisionTransformer)
+        return backbone
 
     def train(self, mode: bool = True) -> Objective:
         """Only the student ever trains; the teacher and the anchor stay in eval()."""
@@ -151,8 +161,7 @@ class Objective(nn.Module):
 
     def _student_tokens(self, batch: Batch, drop_path: list[Tensor] | None) -> tuple[Tokens, Tensor]:
         """Tokens of the masked global crops and the local crops' cls tokens [L·B, D], from one packed pass."""
-        backbone = self.student["backbone"]
-        assert isinstance(backbone, VisionTransformer)
+        backbone = self._student_backbone
         crops: list[Tensor] = [batch.global_crops]
         masks: list[Tensor | None] = [batch.masks]
         if len(batch.local_crops):

@@ -71,7 +71,8 @@ def parameter_groups(parameters: Iterable[tuple[str, Tensor]], config: Optimizer
 
 
 def build_optimizer(student: nn.Module, config: OptimizerConfig) -> ShardedAdamW:
-    groups = parameter_groups(student.named_parameters(), config)
+    trained = [(name, parameter) for name, parameter in student.named_parameters() if parameter.requires_grad]
+    groups = parameter_groups(trained, config)
     return ShardedAdamW(groups, (config.beta1, config.beta2), config.epsilon)
 
 

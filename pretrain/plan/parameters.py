@@ -11,11 +11,12 @@ from pretrain.objective.objective import Objective
 
 @dataclass(frozen=True)
 class Parameters:
-    """Numbers of parameters. The teacher has as many as the student."""
+    """Numbers of parameters. The teacher has as many as the student, but for adapters."""
 
     backbone: int
     dino_head: int
     ibot_head: int  # 0 when patches share the DINO head
+    trained: int  # of all these, the ones that have gradients and AdamW's averages
     anchor: int  # the starting weights that features are held near, 0 when there is none
 
     @property
@@ -24,8 +25,8 @@ class Parameters:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Student, teacher (and anchor), and AdamW's two averages, all fp32."""
-        return 4 * (4 * self.student + self.anchor)
+        """Student, teacher (and anchor), and AdamW's two averages of what trains, all fp32."""
+        return 4 * (2 * self.student + 2 * self.trained + self.anchor)
 
 
 def count_parameters(objective: Objective) -> Parameters:
@@ -34,6 +35,7 @@ def count_parameters(objective: Objective) -> Parameters:
         backbone=parts["backbone"],
         dino_head=parts["dino_head"],
         ibot_head=parts.get("ibot_head", 0),
+        trained=sum(p.numel() for p in objective.student.parameters() if p.requires_grad),
         anchor=_count(objective.gram_anchor) if objective.gram_anchor is not None else 0,
     )
 

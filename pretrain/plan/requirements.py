@@ -30,7 +30,7 @@ class Requirements:
 def requirements_of(config: PretrainConfig, ranks: int, ranks_per_node: int, images: int | None = None) -> Requirements:
     """With `images` at a time on each rank; None: its share of the batch."""
     with torch.device("meta"):  # shapes without data
-        objective = Objective(config.model.vit(), config.trained_objective)
+        objective = Objective(config.model.vit(), config.trained_objective, trainable=config.model.trainable)
     rows = rows_of(config, images or config.batch.images_per_rank(ranks))
     return Requirements(
         ranks=ranks,
