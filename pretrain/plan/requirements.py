@@ -50,6 +50,7 @@ def print_requirements(needs: Requirements) -> None:
         ["iBOT head", f"{parameters.ibot_head / 1e6:,.3f}" if parameters.ibot_head else "shared"],
         ["student", f"{parameters.student / 1e6:,.3f}"],
         ["teacher", f"{parameters.student / 1e6:,.3f}"],
+        *([["trained", f"{parameters.trained / 1e6:,.3f}"]] if parameters.trained < parameters.student else []),
         *([["anchor", f"{parameters.anchor / 1e6:,.3f}"]] if parameters.anchor else []),
     ])  # fmt: skip
     at_a_time = f"{rows.images} images, {rows.student_tokens:,} student tokens at a time"
