@@ -36,7 +36,7 @@ class Experiment:
         self.curation = CurationFolder(folder / "curation")
 
     def prepare(self) -> None:
-        self._command("data_pipeline", "synthesize", self.corpus, "--size", "imbalanced")
+        self._command("data_pipeline", "synthesize", self.corpus, "size=imbalanced")
         if not ShardFolder(self.shards).checksums.is_file():
             where = (f"data_root={self.corpus}", f"leakage.guard=[{self.labelled}]", f"out={self.shards}")
             self._command("data_pipeline", "shard", "configs/corpora/imbalanced.yaml", *where)

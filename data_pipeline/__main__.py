@@ -12,34 +12,23 @@ from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from data_pipeline.curate.config import CurateConfig
+    from data_pipeline.curate.config import CurateConfig, LookupConfig
+    from panendofm.synthetic import ExaminationConfig, SynthesizeConfig
 
 
-def _synthesize_options(parser: argparse.ArgumentParser) -> None:
-    from panendofm.synthetic import SIZES
-
-    parser.add_argument("--size", choices=list(SIZES), default="small", help="how much to make (default: small)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed gives other pictures (default: 0)")
-
-
-def _synthesize(arguments: argparse.Namespace, _: Any) -> None:
+def _synthesize(arguments: argparse.Namespace, config: SynthesizeConfig) -> None:
     from panendofm.synthetic import synthesize
 
-    synthesize(arguments.dir, arguments.size, arguments.seed)
+    synthesize(arguments.dir, config.size, config.seed)
 
 
-def _examination_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--events", type=int, default=10, help="findings one after the other (default: 10)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed gives another examination (default: 0)")
-
-
-def _examination(arguments: argparse.Namespace, _: Any) -> None:
+def _examination(arguments: argparse.Namespace, config: ExaminationConfig) -> None:
     from panendofm.synthetic import write_examination
 
     path = Path(arguments.video)
-    if path.suffix != ".mp4" or arguments.events < 1:
-        raise UserError(f"{path}: the video's name must end in .mp4, and --events must be 1 or more.")
-    write_examination(path, arguments.events, arguments.seed)
+    if path.suffix != ".mp4":
+        raise UserError(f"{path}: the video's name must end in .mp4.")
+    write_examination(path, config.events, config.seed)
 
 
 def _plan(_: argparse.Namespace, config: PipelineConfig) -> None:
@@ -69,20 +58,10 @@ def _curate(arguments: argparse.Namespace, config: CurateConfig) -> None:
     curate(Path(arguments.shards), config)
 
 
-def _lookup_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--to", default="similar.csv", help="list to write; its page lies beside it (default: %(default)s)"
-    )
-    parser.add_argument("--most", type=int, default=100, help="frames to find (default: %(default)s)")
-    parser.add_argument("--curation", help="folder of the curation (default: the shards' name with -curation)")
-
-
-def _lookup(arguments: argparse.Namespace, _: Any) -> None:
+def _lookup(arguments: argparse.Namespace, config: LookupConfig) -> None:
     from data_pipeline.curate.lookup import look_up
 
-    curation = Path(arguments.curation) if arguments.curation else None
-    examples = [Path(picture) for picture in arguments.pictures]
-    look_up(Path(arguments.shards), examples, Path(arguments.to), arguments.most, curation)
+    look_up(Path(arguments.shards), [Path(image) for image in arguments.images], config)
 
 
 def _upload(arguments: argparse.Namespace, _: Any) -> None:
@@ -113,10 +92,10 @@ COMMANDS = (
     ),
     Command(
         name="lookup",
-        summary="Find the frames of a curated set that are most like some pictures.",
+        summary="Find the frames of a curated set that are most like some images.",
         run=_lookup,
-        arguments=("SHARDS", "PICTURES…"),
-        options=_lookup_options,
+        arguments=("SHARDS", "IMAGES…"),
+        schema="data_pipeline.curate.config:LookupConfig",
     ),
     Command(
         name="upload",
@@ -129,14 +108,14 @@ COMMANDS = (
         summary="Write a synthetic corpus in the layouts of the real ones, with a truth file.",
         run=_synthesize,
         arguments=("DIR",),
-        options=_synthesize_options,
+        schema="panendofm.synthetic:SynthesizeConfig",
     ),
     Command(
         name="examination",
         summary="Write one synthetic video whose findings over time are known, with a CSV of them.",
         run=_examination,
         arguments=("VIDEO",),
-        options=_examination_options,
+        schema="panendofm.synthetic:ExaminationConfig",
     ),
 )
 STAGE = Stage("python -m data_pipeline", COMMANDS, extra="data")

@@ -11,7 +11,7 @@ from data_pipeline.screening.config import DuplicatesConfig
 from panendofm.imaging.frame_filters.config import FieldOfViewConfig, QualityConfig, TextConfig
 from panendofm.imaging.images import MAX_PIXELS
 from panendofm.imaging.leakage import LeakageConfig
-from panendofm.runtime.config import option, required
+from panendofm.runtime.config import option
 from panendofm.runtime.errors import UserError
 
 # Below the output's folder: what phase one has done and phase two takes up; gone when the set is finished.
@@ -22,9 +22,12 @@ WORK = "work"
 class CorpusConfig:
     """One corpus on disk."""
 
-    adapter: str = required("How its files are laid out: a name of the registry, e.g. ers or folder.")
-    root: str = required("Its folder; a relative one lies below data_root.")
-    licence: str | None = option("Licence of its pictures; null takes the registry's.", None)
+    adapter: str | None = option(
+        "How its files are laid out: the name of a public corpus, e.g. ers, or folder; null: as its own name says.",
+        None,
+    )
+    root: str | None = option("Its folder; a relative one lies below data_root. null: its own name.", None)
+    licence: str | None = option("Licence of its images; null takes the known one.", None)
     exclude_components: list[str] = option("Components (top folders) to leave out.", [])
 
 
@@ -104,7 +107,10 @@ class PipelineConfig:
         return self.out_dir.with_name(self.out_dir.name + "-private")
 
     def root_of(self, corpus: str) -> Path:
-        return (Path(self.data_root) / self.corpora[corpus].root).absolute()
+        return (Path(self.data_root) / (self.corpora[corpus].root or corpus)).absolute()
+
+    def adapter_of(self, corpus: str) -> str:
+        return self.corpora[corpus].adapter or corpus
 
     def check(self) -> None:
         if self.private_dir.is_relative_to(self.out_dir):

@@ -13,7 +13,7 @@ from typing import Any
 from data_pipeline.config import CorpusConfig, PipelineConfig
 from data_pipeline.registry import adapter_called, is_public_component
 from data_pipeline.sources import Source, find_files, list_sources
-from panendofm.atlas import OVERLAPS_BETWEEN_CORPORA, OVERLAPS_WITH_EVALUATION, Overlap, nearest_name, same_name
+from panendofm.atlas import Overlap, nearest_name, overlaps_between_corpora, overlaps_with_evaluation, same_name
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.errors import UserError
 
@@ -53,16 +53,17 @@ def plan(config: PipelineConfig) -> Plan:
         sources, skipped = _sources_of(name, config)
         left_out.update(skipped)
         units.extend(_cut(sources, str(config.root_of(name)), len(units), config.ray.images_per_unit))
-    adapters = {name: corpus.adapter for name, corpus in config.corpora.items()}
+    adapters = {name: config.adapter_of(name) for name in config.corpora}
     components = {f"{adapters[s.corpus]}/{s.component}" for u in units for s in u.sources if s.component is not None}
     present = {name.casefold() for name in (*adapters.values(), *components)}
-    overlaps = tuple(overlap for overlap in OVERLAPS_WITH_EVALUATION if overlap.part.casefold() in present)
+    overlaps = tuple(overlap for overlap in overlaps_with_evaluation() if overlap.part.casefold() in present)
     return Plan(tuple(units), dict(sorted(left_out.items())), overlaps)
 
 
 def _sources_of(name: str, config: PipelineConfig) -> tuple[list[Source], Counter[str]]:
-    corpus, root = config.corpora[name], config.root_of(name)
-    adapter = adapter_called(corpus.adapter, name)
+    corpus = config.corpora[name]
+    root = config.root_of(name)
+    adapter = adapter_called(config.adapter_of(name), name)
     if not root.is_dir():
         raise UserError(
             f"corpora.{name}.root: the folder {root} does not exist; check it and data_root, or remove the corpus."
@@ -70,7 +71,7 @@ def _sources_of(name: str, config: PipelineConfig) -> tuple[list[Source], Counte
     listed = list_sources(adapter, name, find_files(root), corpus.licence)
     if not listed:
         raise UserError(
-            f"corpora.{name}.root: {root} holds no file that the adapter '{corpus.adapter}' knows; "
+            f"corpora.{name}.root: {root} holds no file that the adapter '{config.adapter_of(name)}' knows; "
             "check the folder, or use the adapter 'folder'."
         )
     _check_components(name, {source.component for source in listed if source.component is not None}, config)
@@ -92,13 +93,13 @@ def _check_components(name: str, components: set[str], config: PipelineConfig) -
         if excluded in components:
             continue
         if not components:
-            raise UserError(f"{key}: the adapter '{corpus.adapter}' knows no components; remove the key.")
+            raise UserError(f"{key}: the adapter '{config.adapter_of(name)}' knows no components; remove the key.")
         near = nearest_name(excluded, sorted(components))
         if near is not None:
             raise UserError(f"{key}: there is no component '{excluded}'; did you mean '{near}'?")
         warn(f"{key}: there is no component '{excluded}' here, so nothing is excluded by it.")
-    parts = [overlap.part for overlap in (*OVERLAPS_BETWEEN_CORPORA, *OVERLAPS_WITH_EVALUATION)]
-    known = sorted({part.partition("/")[2] for part in parts if part.startswith(f"{corpus.adapter}/")})
+    parts = [overlap.part for overlap in (*overlaps_between_corpora(), *overlaps_with_evaluation())]
+    known = sorted({part.partition("/")[2] for part in parts if part.startswith(f"{config.adapter_of(name)}/")})
     for component in sorted(components - set(corpus.exclude_components)):
         near = nearest_name(component, known)
         if near is not None and not same_name(near, component):
@@ -111,8 +112,8 @@ def _check_components(name: str, components: set[str], config: PipelineConfig) -
 def _why_left_out(source: Source, name: str, config: PipelineConfig) -> str | None:
     if source.component in config.corpora[name].exclude_components:
         return f"{name}/{_shown(source.component)}: excluded"
-    adapters = {other: config.corpora[other].adapter for other in config.corpora}
-    for overlap in OVERLAPS_BETWEEN_CORPORA if config.known_overlaps == "skip" else ():
+    adapters = {other: config.adapter_of(other) for other in config.corpora}
+    for overlap in overlaps_between_corpora() if config.known_overlaps == "skip" else ():
         if same_name(overlap.part, f"{adapters[name]}/{source.component}") and overlap.of in adapters.values():
             return f"{name}/{source.component}: known overlap with {overlap.of}"
     return None
@@ -132,7 +133,7 @@ def settings_of(config: PipelineConfig) -> dict[str, Any]:
         del values[key]
     values["leakage"]["guard"] = [Path(folder).name for folder in config.leakage.guard]
     values["corpora"] = {
-        name: {key: value for key, value in corpus.items() if key != "root"}
+        name: {key: value for key, value in corpus.items() if key != "root"} | {"adapter": config.adapter_of(name)}
         for name, corpus in values["corpora"].items()
     }
     return values
@@ -166,7 +167,9 @@ def published_config(config: PipelineConfig) -> PipelineConfig:
 
 def _published_corpus(corpus: CorpusConfig) -> CorpusConfig:
     excluded = [_shown(component) for component in corpus.exclude_components]
-    return dataclasses.replace(corpus, root=Path(corpus.root).name or ".", exclude_components=excluded)
+    return dataclasses.replace(
+        corpus, root=corpus.root and (Path(corpus.root).name or "."), exclude_components=excluded
+    )
 
 
 def fingerprint(*content: Any) -> str:

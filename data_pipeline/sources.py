@@ -1,7 +1,7 @@
 """What a corpus holds: a pure listing, without opening a single file.
 
-An adapter is a table of rules. A rule is a pattern for paths below the corpus root, and says what the files are and
-where the names of patient, video, organ and component stand in the path.
+A corpus has a table of rules (panendofm/atlas/corpora). A rule is a pattern for paths below the corpus root, and says
+what the files are and where the names of patient, video, organ and component stand in the path.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from panendofm.atlas import Corpus, FileRule
 from panendofm.imaging.images import IMAGE_SUFFIXES
 from panendofm.runtime.errors import UserError, naming_path
 
@@ -32,7 +33,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class Source:
-    """A video file, a folder of consecutive frames (a sequence), or a single picture."""
+    """A video file, a folder of consecutive frames (a sequence), or a single image."""
 
     path: str  # relative to the corpus root, with "/"
     kind: Kind
@@ -52,28 +53,8 @@ class Source:
                 )
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Files whose path matches `pattern` as a whole (case does not matter). `kind` "skip" leaves them out."""
-
-    pattern: str
-    kind: Kind | Literal["skip"]
-    organ: str | None = None
-    organs: dict[str, str] = field(default_factory=dict)  # value of the group "organ" → organ hint
-
-
-@dataclass(frozen=True)
-class Adapter:
-    """How one corpus is laid out on disk."""
-
-    name: str
-    title: str
-    licence: str
-    rules: tuple[Rule, ...]
-
-
 def find_files(root: Path) -> list[FoundFile]:
-    """All files below `root` with a video's or picture's suffix, sorted by path. Hidden ones are left out."""
+    """All files below `root` with a video's or image's suffix, sorted by path. Hidden ones are left out."""
     media = VIDEO_SUFFIXES | IMAGE_SUFFIXES
     return sorted((file for file in _walk(root, "") if _suffix(file.path) in media), key=lambda file: file.path)
 
@@ -95,9 +76,9 @@ def _walk(folder: Path, prefix: str) -> Iterator[FoundFile]:
                 yield FoundFile(prefix + entry.name, status.st_size, status.st_mtime_ns)
 
 
-def list_sources(adapter: Adapter, corpus: str, files: Iterable[FoundFile], licence: str | None = None) -> list[Source]:
+def list_sources(adapter: Corpus, corpus: str, files: Iterable[FoundFile], licence: str | None = None) -> list[Source]:
     """The sources of a corpus, sorted by path. A file that no rule names is left out."""
-    rules = [(re.compile(rule.pattern, re.IGNORECASE | re.DOTALL), rule) for rule in adapter.rules]
+    rules = [(re.compile(rule.pattern, re.IGNORECASE | re.DOTALL), rule) for rule in adapter.files]
     sources: list[Source] = []
     sequences: dict[str, list[FoundFile]] = {}
     details: dict[str, dict[str, str | None]] = {}
@@ -122,7 +103,7 @@ def list_sources(adapter: Adapter, corpus: str, files: Iterable[FoundFile], lice
     return sorted(sources, key=lambda source: source.path)
 
 
-def _details(match: re.Match[str], rule: Rule) -> dict[str, str | None]:
+def _details(match: re.Match[str], rule: FileRule) -> dict[str, str | None]:
     groups = match.groupdict()
     organ = groups.get("organ")
     return {

@@ -48,7 +48,7 @@ def training_steps(folder: Path) -> list[Step]:
     labelled = _labelled(folder)
     two_processes = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pretrain")
     return [
-        Step("draw a corpus", ("data_pipeline", "synthesize", str(corpus), "--size", "demo"), corpus),
+        Step("draw a corpus", ("data_pipeline", "synthesize", str(corpus), "size=demo"), corpus),
         Step(
             "clean, guard and shard it",
             (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from data_pipeline.config import RayConfig
 from panendofm.runtime.config import option
+from panendofm.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from panendofm.records.curation import CurationFolder
@@ -82,3 +83,16 @@ class CurateConfig:
         from panendofm.records.curation import CurationFolder
 
         return CurationFolder(Path(self.out) if self.out is not None else shards.with_name(shards.name + "-curation"))
+
+
+@dataclass
+class LookupConfig:
+    """From a few images to the frames that are most like them."""
+
+    out: str = option("The list to write, a .csv; its page lies beside it.", "similar.csv", was="to")
+    most: int = option("Frames to find.", 100, low=1)
+    curation: str | None = option("Folder of the curation; null: the shards' name with -curation.", None)
+
+    def check(self) -> None:
+        if Path(self.out).suffix != ".csv":
+            raise UserError(f"out={self.out}: the name of the list must end in .csv.")

@@ -1,16 +1,14 @@
-"""Concept look-up: the frames of a curated set that are most like some example pictures."""
+"""Concept look-up: the frames of a curated set that are most like some example images."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data_pipeline.curate.config import CurateConfig
+from data_pipeline.curate.config import CurateConfig, LookupConfig
 from data_pipeline.curate.features import Frames, frame_features, unit_rows
 from data_pipeline.curate.mapped import Features
 from data_pipeline.reporting.examples import thumbnail
@@ -18,40 +16,35 @@ from panendofm.backbone import extract_features
 from panendofm.backbone.networks import find_network
 from panendofm.imaging.images import open_image
 from panendofm.records.curation import CurationFolder
-from panendofm.reports import pages
+from panendofm.reports import PageImage, render_page
 from panendofm.runtime.config import load_config
 from panendofm.runtime.console import say
+from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_text
 
-_STYLE = "figure { display: inline-block; margin: 0.25rem; } img { height: 7rem; }"
 
+def look_up(shards: Path, examples: Sequence[Path], wanted: LookupConfig) -> list[str]:
+    """The keys of the frames that are most like any of the examples, best first.
 
-def look_up(shards: Path, examples: Sequence[Path], out: Path, most: int, curation: Path | None = None) -> list[str]:
-    """The keys of the `most` frames that are most like any of the examples, best first.
-
-    Writes a CSV of key and similarity to `out`, and a page with the pictures beside it. The features are those of the
-    curation, which lies beside the shards unless its folder is given.
+    Writes a CSV of key and similarity, and a page with the images beside it. The features are those of the curation,
+    which lies beside the shards unless its folder is given.
     """
-    if most < 1 or out.suffix != ".csv":
-        raise UserError(f"{out}: the name of the list must end in .csv, and --most must be 1 or more.")
-    folder = CurationFolder(curation) if curation is not None else CurateConfig().folder(shards)
+    out = Path(wanted.out)
+    folder = CurateConfig().folder(shards) if wanted.curation is None else CurationFolder(Path(wanted.curation))
     if not folder.table.is_file():
         raise UserError(f"{folder.path} holds no curation; run 'python -m data_pipeline curate {shards}' first.")
     config = load_config(CurateConfig, folder.config)
     frames = frame_features(shards, config.network, folder.features, config.ray)
     network = find_network(config.network, folder.features)
-    pictures = [open_image(path) for path in examples]
-    of_examples = unit_rows(extract_features(network.load(), pictures, network.preprocessing).numpy())
-    rows, similarity = most_similar(frames.features, of_examples, most)
+    images = [open_image(path) for path in examples]
+    of_examples = unit_rows(extract_features(network.load(), images, network.preprocessing).numpy())
+    rows, similarity = most_similar(frames.features, of_examples, wanted.most)
     keys = [str(frames.keys[row]) for row in rows]
-    lines = io.StringIO()
-    table = csv.writer(lines, lineterminator="\n")
-    table.writerow(["key", "similarity"])
-    table.writerows([key, f"{value:.6f}"] for key, value in zip(keys, similarity.tolist(), strict=True))
-    write_text(out, lines.getvalue())
+    rounded = [f"{value:.6f}" for value in similarity.tolist()]
+    write_text(out, csv_text(["key", "similarity"], zip(keys, rounded, strict=True)))
     write_text(out.with_suffix(".html"), _page(frames, examples, rows, similarity))
-    say(f"the {len(keys)} frames that are most like the examples: {out}, with pictures in {out.with_suffix('.html')}")
+    say(f"the {len(keys)} frames that are most like the examples: {out}, with images in {out.with_suffix('.html')}")
     return keys
 
 
@@ -76,19 +69,12 @@ def _first(best: dict[int, float], most: int) -> list[int]:
 
 
 def _page(frames: Frames, examples: Sequence[Path], rows: Sequence[int], similarity: NDArray[np.float32]) -> str:
-    def shown(picture: NDArray[np.uint8], name: str, said: str) -> str:
-        return f"<figure>{pages.image(thumbnail(picture), name, 'jpeg')}<figcaption>{said}</figcaption></figure>"
-
-    given = "".join(
-        shown(np.asarray(open_image(path)), f"example {n}", f"example {n}") for n, path in enumerate(examples, 1)
-    )
-    found = "".join(
-        shown(np.asarray(frames.picture(row)), str(frames.keys[row]), f"{number}: {value:.3f}")
+    given = [
+        PageImage(thumbnail(np.asarray(open_image(path))), f"example {number}")
+        for number, path in enumerate(examples, 1)
+    ]
+    found = [
+        PageImage(thumbnail(np.asarray(frames.picture(row))), f"{number}: {value:.3f}")
         for number, (row, value) in enumerate(zip(rows, similarity.tolist(), strict=True), 1)
-    )
-    heading = (
-        f"<h1>The {len(rows):,} frames most like these</h1><p>Below each frame its largest cosine similarity to any of "
-        "the examples; 1 is the same picture. Frames are named in the list beside this page, in the same order.</p>"
-    )
-    sections = pages.section("Examples", given) + pages.section("Most like them", found)
-    return pages.page("More like these", heading + sections, _STYLE)
+    ]
+    return render_page("data_pipeline", "lookup.html", title="More like these", examples=given, found=found)

@@ -7,6 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from panendofm.reports import Table
+from panendofm.reports.numbers import percent
+
 # Drops that say something of the source; repeated frames and copies are as they should be.
 _TELLING = ("no_field_of_view", "too_dark", "washed_out", "blurred", "not_endoscopy", "text", "evaluation_image")
 # From these shares on a source is pointed out.
@@ -15,7 +18,7 @@ _PAINTED_SHARE = 0.05
 
 
 @dataclass(frozen=True)
-class SourceLoss:
+class SourceReport:
     """One source; `why` says what is odd about it and is empty for most."""
 
     corpus: str
@@ -30,15 +33,15 @@ class SourceLoss:
     weight: float  # the most suspicious first
 
 
-def losses_of(sources: pa.Table, frames: pa.Table) -> list[SourceLoss]:
+def source_reports(sources: pa.Table, frames: pa.Table) -> list[SourceReport]:
     """All sources of the private list, suspicious ones first, then those that lost most."""
     means = frames.select(["source", "text_filled"]).group_by("source").aggregate([("text_filled", "mean")])
     painted = dict(zip(*(means.column(name).to_pylist() for name in ("source", "text_filled_mean")), strict=True))
-    found = [_loss(row, painted.get(row["source"], 0.0)) for row in sources.to_pylist()]
-    return sorted(found, key=lambda loss: (-loss.weight, loss.kept / max(loss.seen, 1), loss.corpus, loss.source))
+    found = [_report(row, painted.get(row["source"], 0.0)) for row in sources.to_pylist()]
+    return sorted(found, key=lambda one: (-one.weight, one.kept / max(one.seen, 1), one.corpus, one.source))
 
 
-def _loss(row: dict[str, Any], painted: float) -> SourceLoss:
+def _report(row: dict[str, Any], painted: float) -> SourceReport:
     dropped = dict(row["dropped"])
     seen, kept = row["seen"], row["kept"]
     why, weight = [], 0.0
@@ -46,7 +49,7 @@ def _loss(row: dict[str, Any], painted: float) -> SourceLoss:
         why.append(f"text is still read on {row['with_text']} frames")
         weight += 4
     if painted >= _PAINTED_SHARE:
-        why.append(f"{100 * painted:.0f}% of its pictures are painted over")
+        why.append(f"{100 * painted:.0f}% of its images are painted over")
         weight += 2 + painted
     for reason in _TELLING:
         share = dropped.get(reason, 0) / max(seen, 1)
@@ -59,7 +62,7 @@ def _loss(row: dict[str, Any], painted: float) -> SourceLoss:
     if row["problems"]:
         why.append(f"{len(row['problems'])} of its files are broken")
         weight += 1
-    return SourceLoss(
+    return SourceReport(
         row["corpus"],
         row["source"],
         row["path"],
@@ -70,4 +73,30 @@ def _loss(row: dict[str, Any], painted: float) -> SourceLoss:
         len(row["problems"]),
         tuple(why),
         weight,
+    )
+
+
+def source_table(sources: list[SourceReport], private: bool) -> Table:
+    """One row per source; real names are for private pages only. Under hashed names equal rows are one row."""
+    alike: dict[tuple[str, ...], list[SourceReport]] = {}
+    for source in sources:
+        row = _row(source)
+        alike.setdefault((source.path, *row) if private else row, []).append(source)
+    rows = []
+    for same in alike.values():
+        first = same[0]
+        more = f" and {len(same) - 1:,} more like it" if len(same) > 1 else ""
+        rows.append([(first.path if private else first.source) + more, *_row(first)])
+    return Table(["source", "corpus", "seen", "kept", "share", "dropped", "look at it because"], rows, numeric=False)
+
+
+def _row(source: SourceReport) -> tuple[str, ...]:
+    dropped = sorted(source.dropped.items(), key=lambda item: -item[1])
+    return (
+        source.corpus,
+        f"{source.seen:,}",
+        f"{source.kept:,}",
+        percent(source.kept / max(source.seen, 1)),
+        ", ".join(f"{reason} {count:,}" for reason, count in dropped),
+        "; ".join(source.why),
     )

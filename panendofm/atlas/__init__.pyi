@@ -13,12 +13,14 @@ from .build import (
 )
 from .config import NEAR_DUPLICATE_BITS, SplitConfig
 from .corpora import (
-    CORPORA,
-    OVERLAPS_BETWEEN_CORPORA,
-    OVERLAPS_WITH_EVALUATION,
+    Corpus,
+    FileRule,
     Overlap,
     datasets_seen,
+    load_corpora,
     nearest_name,
+    overlaps_between_corpora,
+    overlaps_with_evaluation,
     same_name,
 )
 from .layouts import Item, read_table_of_files
@@ -43,17 +45,16 @@ from .taxonomy import AMBIGUOUS, Label, Taxonomy, load_taxonomy
 
 __all__ = [
     "AMBIGUOUS",
-    "CORPORA",
     "NEAR_DUPLICATE_BITS",
-    "OVERLAPS_BETWEEN_CORPORA",
-    "OVERLAPS_WITH_EVALUATION",
     "SPLITS",
     "TEST",
     "TRAIN",
     "VALIDATION",
     "Atlas",
     "Box",
+    "Corpus",
     "Crossing",
+    "FileRule",
     "Item",
     "Label",
     "Mapping",
@@ -79,6 +80,7 @@ __all__ = [
     "has_regions",
     "listed_boxes",
     "load_atlas",
+    "load_corpora",
     "load_mappings",
     "load_split",
     "load_taxonomy",
@@ -90,6 +92,8 @@ __all__ = [
     "official_split",
     "overlapping",
     "overlaps",
+    "overlaps_between_corpora",
+    "overlaps_with_evaluation",
     "read_mask",
     "read_regions",
     "read_table_of_files",

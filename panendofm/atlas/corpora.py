@@ -1,6 +1,7 @@
 """The public corpora that networks are pretrained on, and which datasets and corpora hold the same material.
 
-The only place that knows it: the data pipeline leaves parts out by it, and the probe gives figures without what a
+A corpus is one file in corpora/: how it is laid out on disk, its licence, and what it shares with others. Nothing else
+knows any of it: the data pipeline reads files by it and leaves parts out, and the probe gives metrics without what a
 network may have seen.
 """
 
@@ -8,20 +9,46 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
 
 from panendofm.atlas.mapping import load_mappings
+from panendofm.runtime.config import load_config, option, required
 from panendofm.runtime.errors import UserError
 
-CORPORA = (
-    "colonoscopicds",
-    "ldpolypvideo",
-    "ers",
-    "ri-vce",
-    "endofm-pretrain",
-    "hyperkvasir",
-    "kvasir",
-    "kvasir-capsule",
-)
+_FOLDER = Path(__file__).resolve().parent / "corpora"
+
+
+@dataclass
+class FileRule:
+    """Files whose path below the corpus root matches `pattern` as a whole; the first rule that matches counts."""
+
+    pattern: str = required("Regular expression; its groups patient, video, organ and component name those.")
+    kind: Literal["video", "sequence", "image", "skip"] = option(
+        "What they are: a video, frames of one sequence (a folder), single images, or nothing to read.", "image"
+    )
+    organ: str | None = option("The organ that all of them show, as the taxonomy calls it.", None)
+    organs: dict[str, str] = option("The organ by the value of the group 'organ', in lower case.", {})
+
+
+@dataclass
+class Component:
+    """A top folder of a corpus that is known by name."""
+
+    part_of: dict[str, str] = option("Corpora that hold the same material, and what it is.", {})
+    shares: dict[str, str] = option("Datasets of the atlas that hold the same material, and what it is.", {})
+
+
+@dataclass
+class Corpus:
+    """How a corpus is laid out on disk, and what it shares with others."""
+
+    title: str = required("Its name and source.")
+    licence: str = option("Its licence.", "unknown")
+    files: list[FileRule] = option("Where its files lie.", [])
+    shares: dict[str, str] = option("Datasets of the atlas that hold the same material, and what it is.", {})
+    components: dict[str, Component] = option("Top folders that are known by name.", {})
 
 
 @dataclass(frozen=True)
@@ -33,40 +60,31 @@ class Overlap:
     what: str
 
 
-# Between pretraining corpora: the part is left out when both are in one run.
-OVERLAPS_BETWEEN_CORPORA = (
-    Overlap("endofm-pretrain/Colonoscopic", "colonoscopicds", "the same videos, cut into clips"),
-    Overlap("endofm-pretrain/LDPolypVideo", "ldpolypvideo", "the same videos, cut into clips"),
-    Overlap("endofm-pretrain/Hyper-Kvasir", "hyperkvasir", "the same videos, cut into clips"),
-    Overlap("endofm-pretrain/Kvasir-Capsule", "kvasir-capsule", "the same videos, cut into clips"),
-)
+@cache
+def load_corpora() -> dict[str, Corpus]:
+    return {path.stem: load_config(Corpus, path) for path in sorted(_FOLDER.glob("*.yaml"))}
 
-# Between pretraining corpora and evaluation sets (datasets of the atlas).
-OVERLAPS_WITH_EVALUATION = (
-    Overlap("ers", "ers", "the same dataset"),
-    Overlap(
-        "endofm-pretrain/Hyper-Kvasir", "hyperkvasir", "the same archive: images are stills of the same examinations"
-    ),
-    Overlap("endofm-pretrain/Kvasir-Capsule", "kvasir-capsule", "the same videos"),
-    Overlap("endofm-pretrain/Kvasir-Capsule", "kvasircapsule-seg", "the same videos"),
-    Overlap("endofm-pretrain/SUN", "sun", "the same frames"),
-    Overlap("endofm-pretrain/SUN-SEG", "sun-seg", "the same frames"),
-    Overlap("endofm-pretrain/LDPolypVideo", "ldpolypvideo", "the same videos, cut into clips"),
-    Overlap("ldpolypvideo", "ldpolypvideo", "the same dataset"),
-    Overlap("endofm-pretrain/Colonoscopic", "kumc", "PolypsSet re-uses these videos"),
-    Overlap("colonoscopicds", "kumc", "PolypsSet re-uses these videos"),
-    Overlap("hyperkvasir", "hyperkvasir", "the same dataset"),
-    Overlap("hyperkvasir", "kvasir", "the same archive"),
-    Overlap("hyperkvasir", "medico", "the same archive"),
-    Overlap("hyperkvasir", "kvasir-seg", "nearly all polyp images are the same files"),
-    Overlap("hyperkvasir", "kvasir-sessile", "a part of Kvasir-SEG"),
-    Overlap("kvasir", "kvasir", "the same dataset"),
-    Overlap("kvasir", "hyperkvasir", "the same archive"),
-    Overlap("kvasir", "medico", "Medico's pictures are Kvasir's and Nerthus's and new ones"),
-    Overlap("kvasir", "kvasir-seg", "polyp images of the same archive"),
-    Overlap("kvasir-capsule", "kvasir-capsule", "the same dataset"),
-    Overlap("kvasir-capsule", "kvasircapsule-seg", "the same videos"),
-)
+
+@cache
+def overlaps_between_corpora() -> tuple[Overlap, ...]:
+    """The part is left out when both are in one run."""
+    return tuple(
+        Overlap(f"{name}/{part}", of, what)
+        for name, corpus in load_corpora().items()
+        for part, component in corpus.components.items()
+        for of, what in component.part_of.items()
+    )
+
+
+@cache
+def overlaps_with_evaluation() -> tuple[Overlap, ...]:
+    """Between corpora and evaluation sets (datasets of the atlas)."""
+    found = []
+    for name, corpus in load_corpora().items():
+        parts = {name: corpus.shares}
+        parts |= {f"{name}/{part}": component.shares for part, component in corpus.components.items()}
+        found += [Overlap(part, of, what) for part, shares in parts.items() for of, what in shares.items()]
+    return tuple(found)
 
 
 def same_name(a: str, b: str) -> bool:
@@ -82,13 +100,14 @@ def nearest_name(name: str, known: list[str]) -> str | None:
 
 
 def datasets_seen(corpora: list[str], key: str) -> set[str]:
-    """Datasets of the atlas that share pictures with what a network was pretrained on.
+    """Datasets of the atlas that share images with what a network was pretrained on.
 
     A name is a corpus, one of its components (`endofm-pretrain/SUN`) or any dataset of the atlas. `key` is what an
     error calls the setting that holds the names.
     """
     mappings = load_mappings()
-    known = sorted({*CORPORA, *(overlap.part for overlap in OVERLAPS_WITH_EVALUATION), *mappings})
+    overlaps = overlaps_with_evaluation()
+    known = sorted({*load_corpora(), *(overlap.part for overlap in overlaps), *mappings})
     seen: set[str] = set()
     for given in corpora:
         name = next((other for other in known if same_name(other, given)), None)
@@ -96,7 +115,7 @@ def datasets_seen(corpora: list[str], key: str) -> set[str]:
             near = nearest_name(given, known)
             hint = f"did you mean '{near}'?" if near else f"there are: {', '.join(known)}."
             raise UserError(f"{key}: '{given}' is no corpus or dataset that is known here; {hint}")
-        seen |= {o.of for o in OVERLAPS_WITH_EVALUATION if o.part == name or o.part.startswith(f"{name}/")}
+        seen |= {o.of for o in overlaps if o.part == name or o.part.startswith(f"{name}/")}
         if name in mappings:
             seen |= {name, *mappings[name].overlaps}
     return seen

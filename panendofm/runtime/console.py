@@ -169,7 +169,7 @@ class ProgressBar:
     def _speed(self) -> str:
         if self.rate is not None:
             return self.rate
-        return f"{self.done / max(time.monotonic() - self._began, 1e-9):.1f} {self.unit}/s"
+        return rate_of(self.done / max(time.monotonic() - self._began, 1e-9), self.unit)
 
     def _line(self) -> str:
         if not self.total:  # nobody knows how many there will be
@@ -215,6 +215,14 @@ def track(items: Iterable[T], label: str, total: int, unit: str = "items") -> It
         for item in items:
             yield item
             bar.advance()
+
+
+def rate_of(per_second: float, unit: str) -> str:
+    """3.4 images/s, 12.0 slices/min or 5.0 shards/h: the unit of time in which the number is 1 or more."""
+    for seconds, name in ((1, "s"), (60, "min")):
+        if per_second * seconds >= 1:
+            return f"{per_second * seconds:.1f} {unit}/{name}"
+    return f"{per_second * 3600:.1f} {unit}/h"
 
 
 def duration(seconds: float) -> str:

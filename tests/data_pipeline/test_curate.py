@@ -19,7 +19,7 @@ import pytest
 import simplejpeg
 import torch
 
-from data_pipeline.curate.config import CurateConfig
+from data_pipeline.curate.config import CurateConfig, LookupConfig
 from data_pipeline.curate.features import ShardImages
 from data_pipeline.curate.lookup import look_up
 from data_pipeline.curate.run import curate
@@ -178,13 +178,13 @@ def test_look_up_finds_the_scene_of_an_example(curated: CurationFolder, shards: 
     shard, place = next((some, some.keys.index(key)) for some in images for key in some.keys if key.startswith("s3"))
     shard[place].save(tmp_path / "example.png")
     out = tmp_path / "similar.csv"
-    keys = look_up(shards, [tmp_path / "example.png"], out, 6, curated.path)
+    keys = look_up(shards, [tmp_path / "example.png"], LookupConfig(str(out), 6, str(curated.path)))
     assert keys[0] == shard.keys[place]
     assert {key[:2] for key in keys} == {"s3"}
     assert out.read_text().splitlines()[0] == "key,similarity"
     assert out.with_suffix(".html").read_text().count("<img") == 7
     with pytest.raises(UserError, match="holds no curation"):
-        look_up(shards, [tmp_path / "example.png"], out, 6)
+        look_up(shards, [tmp_path / "example.png"], LookupConfig(str(out), 6))
 
 
 def test_near_duplicates_of_one_moment_get_no_weight(tmp_path: Path, ray_cluster: None) -> None:

@@ -6,7 +6,7 @@ import faiss
 import numpy as np
 import pytest
 
-from data_pipeline.curate import clustering, mapped
+from data_pipeline.curate import clustering, config, mapped
 from data_pipeline.curate.balance import balanced_weights, too_few_left
 from data_pipeline.curate.clustering import Hierarchy, cluster
 from data_pipeline.curate.config import BalanceConfig, ClusteringConfig
@@ -78,7 +78,7 @@ def test_chunks_and_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_levels_are_nested_and_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     features, _ = planted(0, 0.3)
-    monkeypatch.setattr(clustering, "_JOINED_MOST", 50)
+    monkeypatch.setattr(config, "_MOST_JOINED_CENTROIDS", 50)
     hierarchy = clustered(features, ClusteringConfig(finest=200, coarsest_most=8, shrink=5), 0)
     of_frames = hierarchy.of_frames()
     assert [len(c) for c in hierarchy.centroids] == [len(set(column)) for column in of_frames.T.tolist()]

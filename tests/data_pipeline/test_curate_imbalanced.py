@@ -44,7 +44,7 @@ def test_one_scene_is_planned_a_hundred_times_as_often_as_each_of_five() -> None
 @pytest.mark.timeout(900)
 def test_weights_lift_every_rare_scene_of_real_video_to_within_twice_of_an_equal_share(tmp_path: Path) -> None:
     corpus, shards = tmp_path / "corpus", tmp_path / "shards"
-    command("synthesize", corpus, "--size", "imbalanced")
+    command("synthesize", corpus, "size=imbalanced")
     imbalance = read_truth(corpus).imbalance
     assert imbalance is not None
     assert (imbalance.dull, imbalance.rare) == (DULL, RARE)

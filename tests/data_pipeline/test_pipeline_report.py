@@ -68,19 +68,19 @@ def test_painted_text_is_shown_beside_what_it_was_in_the_private_folder_only(con
 def test_suspicious_sources_come_first(config: PipelineConfig) -> None:
     page = PrivateFolder(config.private_dir).report.read_text()
     table = page[page.index("suspicious ones first") :]
-    rows = re.findall(r"<tr><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)</td>", table)
+    rows = re.findall(r"<tr>\s*<td[^>]*>([^<]*)</td>\s*<td[^>]*>([^<]*)</td>", table)
     assert len(rows) == 9
     assert [corpus for _, corpus in rows[:2]] == ["spoiled", "spoiled"], "what was dropped whole"
     assert "100% of its frames: blurred" in table
     published = (config.out_dir / "report.html").read_text()
     odd = published[published.index("Sources to look at") : published.index("Corpora")]
-    assert odd.count("nothing of it is kept") == 2
+    assert odd.count("nothing of it is kept") == 1 and "and 1 more like it" in odd, "two equal rows are one"
 
 
 def test_random_kept_frames_of_every_corpus(config: PipelineConfig) -> None:
     page = (config.out_dir / "report.html").read_text()
     kept = page[page.index("<h2>Kept frames") :]
-    sheets = {c: re.search(rf"<h3>{c}</h3><div class=sheet>(.*?)</div>", kept, re.DOTALL) for c in CORPORA}
+    sheets = {c: re.search(rf"<h3>{c}</h3>\s*<div class=\"sheet\">(.*?)</div>", kept, re.DOTALL) for c in CORPORA}
     assert {c: len(pictures_in(found[1])) for c, found in sheets.items() if found} == {
         "good": 3,
         "spoiled": 1,

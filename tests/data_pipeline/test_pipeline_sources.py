@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from data_pipeline import CorpusConfig, PipelineConfig, plan
-from data_pipeline.registry import ADAPTERS
+from data_pipeline.registry import adapters
 from data_pipeline.sources import FoundFile, Source, find_files, list_sources, natural_order
 from panendofm.runtime.errors import UserError
 
@@ -20,7 +20,7 @@ def touch(root: Path, *paths: str) -> Path:
 
 
 def listed(root: Path, adapter: str) -> dict[str, Source]:
-    return {source.path: source for source in list_sources(ADAPTERS[adapter], adapter, find_files(root))}
+    return {source.path: source for source in list_sources(adapters()[adapter], adapter, find_files(root))}
 
 
 def facts(source: Source) -> tuple[str, str | None, str | None, str | None, str | None]:
@@ -57,7 +57,7 @@ LAYOUTS = {
     "ri-vce": (
         ["s012/3_small_bowel/image-00001.png", "s012/4_colon/image-00002.png"],
         {
-            "s012/3_small_bowel": ("sequence", "s012", None, "small-bowel", None),
+            "s012/3_small_bowel": ("sequence", "s012", None, "small-intestine", None),
             "s012/4_colon": ("sequence", "s012", None, "colon", None),
         },
     ),
@@ -95,10 +95,10 @@ LAYOUTS = {
                 "image",
                 "0123456789abcdef",
                 "0123456789abcdef",
-                "small-bowel",
+                "small-intestine",
                 None,
             ),
-            "unlabelled_videos/fedcba.mp4": ("video", "fedcba", "fedcba", "small-bowel", None),
+            "unlabelled_videos/fedcba.mp4": ("video", "fedcba", "fedcba", "small-intestine", None),
         },
     ),
     "folder": (
@@ -120,7 +120,7 @@ def test_layout_of_each_corpus(adapter: str, tmp_path: Path) -> None:
 
 
 def test_every_adapter_has_a_layout_test() -> None:
-    assert set(LAYOUTS) == set(ADAPTERS)
+    assert set(LAYOUTS) == set(adapters())
 
 
 def test_frames_of_a_sequence_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_frames_of_a_sequence_are_in_the_order_of_their_numbers(tmp_path: Path) 
 @pytest.mark.parametrize("path", ["../other/1.avi", "a/../../1.avi", "/etc/1.avi"])
 def test_paths_that_leave_the_corpus_are_refused(path: str) -> None:
     with pytest.raises(UserError, match="leads out of its root"):
-        list_sources(ADAPTERS["folder"], "mine", [FoundFile(path, 1, 0)])
+        list_sources(adapters()["folder"], "mine", [FoundFile(path, 1, 0)])
 
 
 def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from panendofm.runtime.console import Pace, duration
+from panendofm.runtime.console import Pace, duration, rate_of
 
 SPEAKER = """
 import time
@@ -105,3 +105,11 @@ def test_time_left_follows_a_change_of_pace_and_stays_small() -> None:
         pace.note(done, now)
     assert pace.seconds_each() == pytest.approx(0.1, rel=0.05)
     assert len(pace._seen) <= 512
+
+
+@pytest.mark.parametrize(
+    ("per_second", "said"),
+    [(41.26, "41.3 slices/s"), (1.0, "1.0 slices/s"), (0.2, "12.0 slices/min"), (0.004, "14.4 slices/h")],
+)
+def test_a_rate_is_told_in_the_unit_in_which_it_is_a_number(per_second: float, said: str) -> None:
+    assert rate_of(per_second, "slices") == said

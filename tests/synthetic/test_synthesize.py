@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from panendofm.runtime.errors import UserError
-from panendofm.synthetic import synthesize
+from panendofm.synthetic import SIZES, synthesize
 from panendofm.synthetic.labeled import make_labelled, plan_labelled
 from panendofm.synthetic.plan import plan_sources
 from panendofm.synthetic.planted import add_leaks, make_copy, make_defect, plan_copies, plan_defects
@@ -199,6 +199,7 @@ def test_damaged_corpus_is_named(synthetic_corpus: Path, tmp_path: Path) -> None
 
 
 def test_unknown_size_is_refused(tmp_path: Path) -> None:
-    done = run_synthesize(str(tmp_path / "corpus"), "--size", "huge")
+    done = run_synthesize(str(tmp_path / "corpus"), "size=huge")
     assert done.returncode == 2
-    assert "huge" in done.stderr and not (tmp_path / "corpus").exists()
+    assert "huge" in done.stderr and all(name in done.stderr for name in SIZES)
+    assert not (tmp_path / "corpus").exists()
