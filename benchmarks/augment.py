@@ -2,7 +2,7 @@
 
     python -m benchmarks.augment FOLDER_OF_JPEGS [--images 48] [--rounds 5]
 
-Both sides start from the same encoded images in memory and end with normalised float tensors of 2 global crops of
+Both sides start from the same encoded images in memory and end with normalized float tensors of 2 global crops of
 224 px and 8 local crops of 98 px. They run alternately, image set by image set, in one process with one
 thread; the figure is the ratio of the medians of the process's CPU time. The last lines are what `augment.where=gpu`
 leaves to a worker: crops that are cut and no more.
@@ -27,7 +27,7 @@ from panendofm.backbone.torchvision_shim import ensure_torchvision
 from panendofm.runtime.config import CONFIGS, load_config
 from pretrain import PretrainConfig
 from pretrain.data.augment import AugmentConfig, augment_jpeg, prepare_jpeg
-from pretrain.data.batch import IMAGENET_MEAN, IMAGENET_STD, normalise
+from pretrain.data.batch import IMAGENET_MEAN, IMAGENET_STD, normalize
 
 ENDOSCOPY = CONFIGS / "pretrain" / "panendofm_vitl14.yaml"
 
@@ -69,7 +69,7 @@ def our_path(config: AugmentConfig) -> Callable[[bytes], list[torch.Tensor]]:
     def run(data: bytes) -> list[torch.Tensor]:
         global_crops, local_crops = augment_jpeg(data, config, seed=0, epoch=0, key=next(calls))
         return [
-            normalise(torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2)) for crops in (global_crops, local_crops)
+            normalize(torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2)) for crops in (global_crops, local_crops)
         ]
 
     return run

@@ -4,7 +4,7 @@
 
 The frames are those of the synthetic corpus of one dull scene and five rare ones, whose kinds are among the classes of
 the labelled set. Both ways train the demo's network at 112 pixels, as long, on as many pictures, one process, one
-thread; they differ in data.weights alone. What is finished is not done again, and what was interrupted goes on.
+thread; they differ in data.sampling_weights alone. What is finished is not done again; what was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Experiment:
         return read_evaluations(run)
 
     def _train(self, run: RunFolder, arm: str, seed: int) -> None:
-        weights = [f"data.weights={self.curation.table}"] if arm == "balanced" else []
+        weights = [f"data.sampling_weights={self.curation.table}"] if arm == "balanced" else []
         self._command(
             *("pretrain", "configs/pretrain/demo.yaml", f"data.shards={self.shards}", f"run.dir={run.path}"),
             *(f"run.seed={seed}", f"schedule.total={self.steps} steps", f"schedule.warmup={self.steps // 8} steps"),

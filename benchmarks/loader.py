@@ -25,7 +25,7 @@ from pretrain.data.batch import collate
 from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
 from pretrain.data.loader import Loader, RankBatches
 from pretrain.data.masking import masks_of_step
-from pretrain.data.order.batch_sampler import Requests
+from pretrain.data.order.batch_sampler import BatchSampler
 from pretrain.data.order.order import DataOrder
 from pretrain.data.storage.shards import open_shards
 
@@ -40,7 +40,7 @@ def ours(folder: Path, images: int) -> float:
     steps = range(images // BATCH)
     began = time.process_time()
     loader = Loader(
-        batches, Requests(order, BatchConfig(BATCH, BATCH), 0, 1, steps), DataConfig(str(folder), workers=0)
+        batches, BatchSampler(order, BatchConfig(BATCH, BATCH), 0, 1, steps), DataConfig(str(folder), workers=0)
     )
     for _ in steps:
         loader.next()

@@ -29,7 +29,7 @@ from pretrain.data.masking import masks_of_step
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
 from pretrain.objective.drop_path import DropPath
 from pretrain.objective.objective import Objective
-from pretrain.objective.prototype_loss import STUDENT_TEMPERATURE, Against
+from pretrain.objective.prototype_loss import STUDENT_TEMPERATURE, LossTargets
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.config import OptimizerConfig
 from pretrain.optimizer.parameter_groups import build_optimizer, set_step_values
@@ -74,7 +74,7 @@ class PlainObjective(Objective):
         return cls_scores, self.teacher["ibot_head"](patches)
 
     def _prototype_losses(
-        self, cls: Tensor, patches: Tensor, parts: dict[str, Against]
+        self, cls: Tensor, patches: Tensor, parts: dict[str, LossTargets]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         scores = torch.cat([self.student["dino_head"](crop) for crop in cls.split(self.images)])
         patch_scores = self.student["ibot_head"](patches)
@@ -88,7 +88,7 @@ class PlainObjective(Objective):
     images = 0
 
 
-def plain_cross_entropy(scores: Tensor, against: Against) -> Tensor:
+def plain_cross_entropy(scores: Tensor, against: LossTargets) -> Tensor:
     targets = against.targets if against.target_of_row is None else against.targets[against.target_of_row]
     return -((targets * torch.log_softmax(scores / STUDENT_TEMPERATURE, dim=-1)).sum(-1) * against.weights).sum()
 

@@ -85,7 +85,7 @@ COMMANDS = (
     Command("report", "Write OUT/report.html for a finished set.", _report, schema=PipelineConfig),
     Command(
         name="curate",
-        summary="Cluster the frames of a finished set and write balanced weights for pretrain's data.weights.",
+        summary="Cluster the frames of a finished set and write balanced weights for pretrain's data.sampling_weights.",
         run=_curate,
         arguments=("SHARDS",),
         schema="data_pipeline.curate.config:CurateConfig",

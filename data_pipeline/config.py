@@ -36,12 +36,12 @@ class ScreenConfig:
     """Everything that is looked at in a frame."""
 
     max_megapixels: float = option(
-        "Pictures of more than so many million pixels are left out, unread.", MAX_PIXELS / 1e6, above=0, high=1000
+        "Images of more than so many million pixels are left out, unread.", MAX_PIXELS / 1e6, above=0, high=1000
     )
     probe_frames: int = option("Frames of a video or sequence from which its field of view is found.", 9, low=1)
     position_box: Literal["mask", "keep"] = option("The teal box of a position display: blank it, or keep it.", "mask")
     foreign: Literal["drop", "keep"] = option(
-        "Pictures whose colours are no endoscope's (paper, masks, screens, landscapes): drop them, or keep them.",
+        "Images whose colors are no endoscope's (paper, masks, screens, landscapes): drop them, or keep them.",
         "drop",
     )
     field_of_view: FieldOfViewConfig = field(default_factory=FieldOfViewConfig)
@@ -75,7 +75,7 @@ class RayConfig:
     workers: int = option("Tasks at a time; 0 is one per core of the machine or cluster.", 0, low=0)
     retries: int = option("How often a task is started again when its worker dies.", 3, low=0)
     object_store_mb: int = option("Shared memory of a local Ray, for the guarded images.", 200, low=80)
-    images_per_unit: int = option("Single pictures that make one unit of work.", 64, low=1)
+    images_per_unit: int = option("Single images that make one unit of work.", 64, low=1)
 
 
 @dataclass

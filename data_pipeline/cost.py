@@ -137,6 +137,6 @@ def _write_video(path: Path) -> None:
         for i in range(_SECONDS_OF_VIDEO * _FPS):
             x, y = int(300 + 300 * np.sin(i / 70)), int(200 + 200 * np.cos(i / 50))
             frame = np.ascontiguousarray(texture[y : y + _HEIGHT, x : x + _WIDTH])
-            picture = av.VideoFrame.from_ndarray(cv2.bitwise_and(frame, frame, mask=view), format="rgb24")
-            container.mux(stream.encode(picture))
+            image = av.VideoFrame.from_ndarray(cv2.bitwise_and(frame, frame, mask=view), format="rgb24")
+            container.mux(stream.encode(image))
         container.mux(stream.encode())

@@ -23,7 +23,7 @@ WORK_FORMAT = 3
 
 @dataclass(frozen=True)
 class Unit:
-    """What one task does: a video, a sequence, or some single pictures of one corpus."""
+    """What one task does: a video, a sequence, or some single images of one corpus."""
 
     number: int
     sources: tuple[Source, ...]

@@ -14,7 +14,7 @@ from eval_knn.evaluator import Evaluator, Result, on_first_rank, shown_k
 from eval_knn.report.console import show_choice, show_cleaning, show_comparison, show_details
 from eval_knn.run_history import record_by_hand
 from panendofm.backbone.networks import Network, find_network
-from panendofm.records.evaluation import lone_evaluation_name, pictures_folder, read_evaluations, write_evaluation
+from panendofm.records.evaluation import images_folder, lone_evaluation_name, read_evaluations, write_evaluation
 from panendofm.records.run import RunFolder, run_of
 from panendofm.runtime.console import is_main_process, say
 from panendofm.runtime.errors import UserError
@@ -94,4 +94,4 @@ def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalC
         # matplotlib and scikit-learn take a second to import: only who wants pictures waits for them.
         from eval_knn.report.plots import draw
 
-        say(f"pictures: {draw(result, evaluator, pictures_folder(folder, network.name), run)}")
+        say(f"pictures: {draw(result, evaluator, images_folder(folder, network.name), run)}")

@@ -28,7 +28,9 @@ def _cancel_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _report_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pictures", action="store_true", help="draw patches and neighbours first (needs the weights)")
+    parser.add_argument(
+        "--images", "--pictures", action="store_true", help="draw patches and neighbors first (needs the weights)"
+    )
 
 
 def _cluster_options(parser: argparse.ArgumentParser) -> None:

@@ -44,10 +44,10 @@ def run_cancel(arguments: argparse.Namespace, config: None) -> None:
 def run_report(arguments: argparse.Namespace, config: None) -> None:
     from launch.report import write_report  # matplotlib takes a second to import
 
-    if arguments.pictures:
-        from launch.report.pictures import draw_pictures
+    if arguments.images:
+        from launch.report.images import draw_images
 
-        draw_pictures(RunFolder(Path(arguments.run)))
+        draw_images(RunFolder(Path(arguments.run)))
     say(f"report: {write_report(arguments.run)}")
 
 

@@ -125,7 +125,7 @@ class RegressionGuardConfig:
 
 
 def _cleaned() -> EvalConfig:
-    """Pictures as training frames are: on Kvasir the position box stands on some classes and gives them away."""
+    """Images as training frames are: on Kvasir the position box stands on some classes and gives them away."""
     config = EvalConfig()
     config.data.clean = True
     return config

@@ -78,7 +78,7 @@ class StepValues:
         heads_lr = None if self.heads_lr is None else self.heads_lr * factor
         return replace(self, lr=self.lr * factor, last_layer_lr=self.last_layer_lr * factor, heads_lr=heads_lr)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """What is logged of a step: the values, and of the ramp what is not the recipe."""
         plain = {name: value for name, value in vars(self).items() if isinstance(value, float)}
         return plain | {f"ramp_{name}": value for name, value in vars(self.ramp).items() if value != 1.0}
@@ -189,7 +189,7 @@ def parse_duration(name: str, text: str) -> tuple[float, str]:
 
 
 def steps_of(name: str, text: str, global_batch: int, corpus_images: int | None = None) -> int:
-    """A duration in optimiser steps."""
+    """A duration in optimizer steps."""
     count, unit = parse_duration(name, text)
     if unit == "step":
         return round(count)

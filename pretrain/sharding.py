@@ -49,7 +49,7 @@ def is_left_whole(world_size: int, param_type: torch.dtype | None) -> bool:
 def shard_objective(
     objective: Objective, mesh: DeviceMesh, param_type: torch.dtype | None = None, reshard_after_forward: bool = True
 ) -> None:
-    """Shard the objective's networks in place. Call it before the optimiser is built.
+    """Shard the objective's networks in place. Call it before the optimizer is built.
 
     `param_type` (e.g. bfloat16) is the type in which parameters are gathered and used; the shards themselves, the
     gradient reduction and the losses stay fp32. `reshard_after_forward` false keeps the student's blocks gathered
@@ -64,8 +64,8 @@ def shard_objective(
     policy = MixedPrecisionPolicy(param_dtype=param_type, reduce_dtype=torch.float32)
     _shard_network(objective.student, mesh, policy, reshard_after_forward)
     _shard_network(objective.teacher, mesh, policy, reshard=True)
-    if objective.gram_anchor is not None:
-        _shard_module(objective.gram_anchor, mesh, policy, reshard_after_forward=True)
+    if objective.anchor_backbone is not None:
+        _shard_module(objective.anchor_backbone, mesh, policy, reshard_after_forward=True)
 
 
 def _shard_network(network: nn.ModuleDict, mesh: DeviceMesh, policy: MixedPrecisionPolicy, reshard: bool) -> None:

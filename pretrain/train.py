@@ -14,8 +14,8 @@ from panendofm.runtime.errors import UserError
 from pretrain.build import starting_objective
 from pretrain.config import PretrainConfig
 from pretrain.data.loader import LoadedBatch, Loader, RankBatches, order_of, shards_of
-from pretrain.data.order.batch_sampler import Requests
-from pretrain.monitoring.health import SkippedSteps, collapse_figures
+from pretrain.data.order.batch_sampler import BatchSampler
+from pretrain.monitoring.health import SkippedSteps, collapse_metrics
 from pretrain.monitoring.monitor import Monitor, Verdict
 from pretrain.monitoring.regression_guard import RollbackCause
 from pretrain.monitoring.rollback import Rollbacks
@@ -26,7 +26,7 @@ from pretrain.optimizer.warm_start import WarmSchedule
 from pretrain.parallel.world import World, joined_world
 from pretrain.run.announce import announce
 from pretrain.run.checkpoints import CheckpointStore, training_state
-from pretrain.run.pending_metrics import RunStep, UnreadSteps
+from pretrain.run.pending_metrics import PendingMetrics, RunStep
 from pretrain.run.resume import refuse_changes, refuse_other_shards, refuse_other_weights, run_lock, write_record
 from pretrain.run.retention import Retention
 from pretrain.run.step_log import StepLog
@@ -51,22 +51,28 @@ class Trainer:
     """Everything that a run consists of on one rank."""
 
     def __init__(self, config: PretrainConfig, run: RunFolder, world: World, request: StopRequest) -> None:
-        self.config, self.run, self.world, self.request = config, run, world, request
+        self.config = config
+        self.run = run
+        self.world = world
+        self.request = request
         # What the first rank sees: on a network file system others may see a folder as it was a minute ago.
         is_new = not world.broadcast(run.steps())
         if not is_new:
             refuse_changes(config, run)
         self._prepare_data_and_schedule()
         self._prepare_networks(is_new)
-        self._prepare_judging()
-        self.step = self._saved_step = self._resume()
-        self._stop_requested, self.unread = False, UnreadSteps()
+        self._prepare_monitoring()
+        self.step = self._resume()
+        self._saved_step = self.step
+        self._stop_requested = False
+        self.pending_metrics = PendingMetrics()
         if world.is_first:
             corpora = self.shards.files.read_corpora()
             write_record(config, run, self.total_steps, self.monitor.patience_from_step, corpora)
 
     def _prepare_data_and_schedule(self) -> None:
-        config, images = self.config, self.config.batch.images
+        config = self.config
+        images = config.batch.images
         self.shards = shards_of(config.data)
         self.order = order_of(config.data, config.batch, config.run.seed, self.shards)
         corpus_images = self.order.epoch_images
@@ -85,7 +91,7 @@ class Trainer:
         drop_path = DropPath(self.vit, config.batch.microgroup_images, config.augment.local_crops, config.run.seed)
         self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, drop_path, self.world)
 
-    def _prepare_judging(self) -> None:
+    def _prepare_monitoring(self) -> None:
         config = self.config
         guard = config.regression_guard
         selection = config.monitor.sets.selection
@@ -110,7 +116,7 @@ class Trainer:
         verdict = self.monitor.verdict(self.step)
         is_over = (self.step >= self.total_steps or verdict.stop) and verdict.rollback is None
         # Killed after the last checkpoint was written, it still has to say what that is worth.
-        if (is_over and self._is_judged()) or self._is_given_up():
+        if (is_over and self._is_evaluated()) or self._is_given_up():
             say(f"nothing to do: the run has ended at step {self.step:,} of {self.total_steps:,}.")
             return 0
         while True:
@@ -163,28 +169,29 @@ class Trainer:
             further["unreadable_samples"] = int(replaced_samples)
         keys = [part.keys for part in parts]
         step = RunStep(self.step, values, keys, wait_seconds / self.world.size, further, is_logged)
-        self.unread.add(step, result)
+        self.pending_metrics.add(step, result)
         self.step += 1
         return self.read_steps(log) if is_logged or self._must_read() else None
 
     def _must_read(self) -> bool:
         """Whether anything that follows depends on what the unread steps did."""
-        step, heads = self.step, None
+        step = self.step
+        heads = None
         if self.warm_start is not None:
-            heads = self.warm_start.heads_phase.unread_at_most(step - len(self.unread))
+            heads = self.warm_start.heads_phase.pending_at_most(step - len(self.pending_metrics))
         return (
             self._stop_requested
             or step >= self.total_steps
             or step % self.config.checkpoint.every_steps == 0
             or self.monitor.due(step, self.total_steps)
-            or len(self.unread) >= self.skipped_steps.unread_at_most
-            or (heads is not None and len(self.unread) >= heads)
+            or len(self.pending_metrics) >= self.skipped_steps.pending_at_most
+            or (heads is not None and len(self.pending_metrics) >= heads)
         )
 
     def read_steps(self, log: StepLog) -> RollbackCause | None:
         """Wait for the device, and take in what the steps since the last time did; the one place where a run does."""
         cause = None
-        for step, result in self.unread.read():
+        for step, result in self.pending_metrics.read():
             cause = self.skipped_steps.count(step.number, result, [key for part in step.keys for key in part])
             if self.warm_start is not None and not result.skipped:
                 self.warm_start.heads_phase.record(step.number, result.losses[TOTAL])
@@ -228,14 +235,16 @@ class Trainer:
 
     def roll_back(self, cause: RollbackCause) -> None:
         """To the last good checkpoint with a lower learning rate, or for good when that was tried often enough."""
-        guard, saved = self.config.regression_guard, self.world.broadcast(self.run.steps())
+        guard = self.config.regression_guard
+        saved = self.world.broadcast(self.run.steps())
         good = [step for step in cause.good_steps if step in saved]
         if not good:
             raise UserError(f"{cause.why}; no checkpoint from before that is left in {self.run.checkpoints}.")
         tries_again = len(self.rollbacks.entries) < guard.rollbacks
         factor = self.rollbacks.lr_factor(good[-1]) * (guard.lr_factor if tries_again else 1.0)
         self.rollbacks.roll_back(cause.why, self.step, good[-1], factor)
-        from_step, self.step = self.step, self._resume()
+        from_step = self.step
+        self.step = self._resume()
         self._saved_step = self.step
         if self.world.is_first:
             what = f"the learning rate is now {factor:g} of the recipe's" if tries_again else "the run ends here"
@@ -249,16 +258,16 @@ class Trainer:
 
     def finish(self, verdict: Verdict) -> int:
         """Say how the run ended; its exit code."""
-        is_judged = self._is_judged()
+        is_evaluated = self._is_evaluated()
         if verdict.stop:
             say(f"stopped at step {self.step:,}: {verdict.why}.")
-        elif self.step < self.total_steps or not is_judged:  # asked in the last step, it has its evaluation to make
+        elif self.step < self.total_steps or not is_evaluated:  # asked in the last step, it has its evaluation to make
             say(f"stopped at step {self.step:,} as asked, saved; the same command resumes it.")
             return EXIT_REQUEUE
         say(f"done: {self.step:,} steps, {self.run.checkpoint(self.step)}.")
         return 0
 
-    def _is_judged(self) -> bool:
+    def _is_evaluated(self) -> bool:
         """Whether the evaluation that is due at this step has been made."""
         return not self.monitor.due(self.step, self.total_steps) or self.monitor.metrics(self.step) is not None
 
@@ -276,19 +285,19 @@ class Trainer:
         return values if factor == 1.0 else values.with_lr_factor(factor)
 
     def _measure(self, parts: list[LoadedBatch], values: StepValues) -> dict[str, Any]:
-        """What is logged beside the step itself: figures of a collapse, and the scores of the model before the step."""
+        """What is logged beside the step itself: metrics of a collapse, and the scores of the model before the step."""
         every = self.config.health.collapse_every_steps
         further: dict[str, Any] = {}
         if every and self.step % every == 0:
             batch = parts[0].batch.to(self.world.device)
-            further["collapse"] = collapse_figures(self.objective, batch, values.teacher_temperature)
+            further["collapse"] = collapse_metrics(self.objective, batch, values.teacher_temperature)
         if self.monitor.due(self.step, self.total_steps):
             further |= self.monitor.metrics(self.step) or {}
         return further
 
     def _loader(self, steps: range) -> Loader:
         config, world = self.config, self.world
-        requests = Requests(self.order, config.batch, world.rank, world.size, steps)
+        sampler = BatchSampler(self.order, config.batch, world.rank, world.size, steps)
         batches = RankBatches(
             self.shards,
             self.order,
@@ -298,7 +307,7 @@ class Trainer:
             config.batch.microgroup_images,
             config.run.seed,
         )
-        return Loader(batches, requests, config.data, pinned=world.device.type == "cuda")
+        return Loader(batches, sampler, config.data, pinned=world.device.type == "cuda")
 
     def _resume(self) -> int:
         """Load the newest usable checkpoint; the step to do next."""
@@ -308,7 +317,8 @@ class Trainer:
             return 0
         refuse_other_shards(self.config, self.run, info, self.shards.sha256)
         refuse_other_weights(self.config, self.run, info, self.order.weights_sha256)
-        self.skipped_steps.total, self.skipped_steps.in_a_row = info.skipped_steps, info.skipped_in_a_row
+        self.skipped_steps.total = info.skipped_steps
+        self.skipped_steps.in_a_row = info.skipped_in_a_row
         if self.warm_start is not None and info.warm_start is not None:
             self.warm_start.heads_phase.load(info.warm_start)
         return info.step

@@ -54,7 +54,7 @@ def _write_part(part: Path, number: int, first: int, frames: int, jpeg_bytes: in
         (part / PART_FRAMES_BYTES).write_bytes(random.bytes(int(sizes.sum())))
 
 
-def _row(frame: int, number: int, source: str, picture_hash: str, offset: int, size: int) -> dict[str, Any]:
+def _row(frame: int, number: int, source: str, image_hash: str, offset: int, size: int) -> dict[str, Any]:
     return {
         "key": _hex(f"frame {frame}"),
         "corpus": "generated",
@@ -72,7 +72,7 @@ def _row(frame: int, number: int, source: str, picture_hash: str, offset: int, s
         "shape": "octagon",
         "width": 490,
         "height": 468,
-        "hash": picture_hash,
+        "hash": image_hash,
         "brightness": 90.0 + frame % 40,
         "washed_out": 0.01,
         "sharpness": 12.5,

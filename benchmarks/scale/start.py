@@ -31,7 +31,7 @@ from pretrain.data.storage.shards import open_shards
 CORPORA, FRAMES_PER_VIDEO, SAMPLES_PER_SHARD = 5, 500, 10_000
 BATCH, MICROGROUP = 960, 24
 _POLL_SECONDS = 0.005
-# How the samples are ordered: data.weights and data.window_shards.
+# How the samples are ordered: data.sampling_weights and data.window_shards.
 MODES: dict[str, dict[str, Any]] = {
     "every sample once": {},
     "windows of 20 shards": {"window_shards": 20},

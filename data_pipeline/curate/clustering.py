@@ -2,7 +2,7 @@
 
 The finest level clusters the frames, each further level the centroids of the one before. Plain k-means puts most of its
 centroids where most of the data is; so the finest level is resampled: the few points next to every centroid make up a
-set that is much more even than the data, and k-means runs again on it. It begins with centres that are far from each
+set that is much more even than the data, and k-means runs again on it. It begins with centers that are far from each
 other, because a rare scene is a few points that a random start misses.
 
 The coarsest level joins centroids by average linkage and is cut where the heights of the joins have their largest gap:
@@ -27,12 +27,12 @@ from data_pipeline.curate.config import ClusteringConfig
 from data_pipeline.curate.mapped import CHUNK, Features, Floats, Ints
 from panendofm.runtime.errors import UserError
 
-# Rounds in which the first centres are drawn; in each the distances of all points are computed once.
+# Rounds in which the first centers are drawn; in each the distances of all points are computed once.
 _START_ROUNDS = 8
-# Centres of the even half of a sample, from which the distances of all frames are measured.
+# Centers of the even half of a sample, from which the distances of all frames are measured.
 _ROUGH = 1024
 # A gap between two joins is clear when it is so much of the highest one. Planted scenes had 0.22 or more, features
-# without structure and real pictures without clear groups 0.08 or less.
+# without structure and real images without clear groups 0.08 or less.
 _CLEAR_GAP = 0.15
 # FAISS is content with fewer points per centroid than it likes; more than so many do not make them better.
 _POINTS_PER_CENTROID = 256
@@ -65,8 +65,8 @@ def cluster(features: Features, config: ClusteringConfig, seed: int) -> Hierarch
     of_point, points = _without_empty(of_point, points)
     parents, centroids = [of_point], [points]
     for level, count in enumerate(counts[1:-1], start=1):
-        centres = _resampled_kmeans(points, count, config, 0, seed * 1000 + level)
-        of_point, points = _without_empty(nearest(points, centres), centres)
+        centers = _resampled_kmeans(points, count, config, 0, seed * 1000 + level)
+        of_point, points = _without_empty(nearest(points, centers), centers)
         parents.append(of_point)
         centroids.append(points)
     of_point = _joined(points, config.coarsest_most)
@@ -93,19 +93,19 @@ def _drawn(likely: NDArray[np.float64], wanted: int, rng: np.random.Generator) -
     return order[np.isfinite(race[order])]
 
 
-def _distances(points: Floats, centres: Floats, of_point: Ints) -> NDArray[np.float64]:
-    """The squared distance of each point from its centre."""
+def _distances(points: Floats, centers: Floats, of_point: Ints) -> NDArray[np.float64]:
+    """The squared distance of each point from its center."""
     chunks = [slice(begin, begin + CHUNK) for begin in range(0, len(points), CHUNK)]
-    squares = (np.square(points[some] - centres[of_point[some]]) for some in chunks)
+    squares = (np.square(points[some] - centers[of_point[some]]) for some in chunks)
     return np.concatenate([some.sum(1, dtype=np.float64) for some in squares])
 
 
-def nearest(points: Floats, centres: Floats) -> Ints:
-    """The nearest centre of each point [n]."""
+def nearest(points: Floats, centers: Floats) -> Ints:
+    """The nearest center of each point [n]."""
     import faiss  # here and below: the command line answers --help without it
 
-    index = faiss.IndexFlatL2(centres.shape[1])
-    index.add(centres)
+    index = faiss.IndexFlatL2(centers.shape[1])
+    index.add(centers)
     found: Ints = index.search(points, 1)[1][:, 0]
     return found
 
@@ -124,18 +124,18 @@ def _kmeans(points: Floats, count: int, config: ClusteringConfig, seed: int) -> 
         max_points_per_centroid=_POINTS_PER_CENTROID,
     )
     kmeans.train(points, init_centroids=_far_apart(points, count, seed))
-    centres: Floats = np.asarray(kmeans.centroids, np.float32)
-    return centres
+    centers: Floats = np.asarray(kmeans.centroids, np.float32)
+    return centers
 
 
 def _resampled_kmeans(points: Floats, count: int, config: ClusteringConfig, resamplings: int, seed: int) -> Floats:
-    centres = _kmeans(points, count, config, seed)
+    centers = _kmeans(points, count, config, seed)
     for _ in range(resamplings if count < len(points) else 0):
-        some = points[_next_to(points, centres, config.resampled_points)]
+        some = points[_next_to(points, centers, config.resampled_points)]
         if len(some) <= count:
             break
-        centres = _kmeans(some, count, config, seed)
-    return centres
+        centers = _kmeans(some, count, config, seed)
+    return centers
 
 
 def _means(points: Floats, of_point: Ints) -> Floats:
@@ -144,23 +144,23 @@ def _means(points: Floats, of_point: Ints) -> Floats:
     return (sums / np.bincount(of_point)[:, None]).astype(np.float32)
 
 
-def _next_to(points: Floats, centres: Floats, most: int) -> Ints:
-    """Of each cluster the points nearest to its centre, at most so many, in the order of the points."""
-    of_point = nearest(points, centres)
-    distance = _distances(points, centres, of_point)
+def _next_to(points: Floats, centers: Floats, most: int) -> Ints:
+    """Of each cluster the points nearest to its center, at most so many, in the order of the points."""
+    of_point = nearest(points, centers)
+    distance = _distances(points, centers, of_point)
     line = np.lexsort((np.arange(len(points)), distance, of_point))
-    starts = np.searchsorted(of_point[line], np.arange(len(centres)))
+    starts = np.searchsorted(of_point[line], np.arange(len(centers)))
     rank = np.arange(len(points)) - starts[of_point[line]]
     return np.sort(line[rank < most])
 
 
-def _without_empty(of_point: Ints, centres: Floats) -> tuple[Ints, Floats]:
+def _without_empty(of_point: Ints, centers: Floats) -> tuple[Ints, Floats]:
     used, numbers = np.unique(of_point, return_inverse=True)
-    return numbers.ravel().astype(np.int64), np.ascontiguousarray(centres[used])
+    return numbers.ravel().astype(np.int64), np.ascontiguousarray(centers[used])
 
 
 def _far_apart(points: Floats, count: int, seed: int) -> Floats:
-    """Centres to begin with, drawn in a few rounds by their squared distances to those that are there (k-means||)."""
+    """Centers to begin with, drawn in a few rounds by their squared distances to those that are there (k-means||)."""
     rng = np.random.Generator(np.random.PCG64(seed))
     chosen = np.zeros(len(points), bool)
     likely = np.ones(len(points))
@@ -168,9 +168,9 @@ def _far_apart(points: Floats, count: int, seed: int) -> Floats:
         wanted = -(-count * (number + 1) // _START_ROUNDS) - int(chosen.sum())
         likely[chosen] = 0
         chosen[_drawn(likely, wanted, rng)] = True
-        centres = points[chosen]
-        likely = _distances(points, centres, nearest(points, centres))
-    missing = count - int(chosen.sum())  # there are fewer different points than centres
+        centers = points[chosen]
+        likely = _distances(points, centers, nearest(points, centers))
+    missing = count - int(chosen.sum())  # there are fewer different points than centers
     return np.concatenate([points[chosen], points[np.flatnonzero(~chosen)[:missing]]])
 
 

@@ -23,7 +23,7 @@ NEAR_DUPLICATE_SECONDS = 2e-6 / 256
 FRAME_BYTES = 250
 # The sample, and the points of a resampling with what FAISS has of them.
 _SAMPLE_COPIES = 2.0
-# k-means draws its first centres in rounds, in each of which the points are compared with more of them.
+# k-means draws its first centers in rounds, in each of which the points are compared with more of them.
 _START_PASSES = 4.5
 _FLOAT_BYTES = 4
 
@@ -76,7 +76,7 @@ def curation_cost_of(
 
 
 def clustering_flops(frames: int, width: int, config: ClusteringConfig) -> float:
-    """Products of points and centres: k-means on the sample and on what is resampled, and every frame's cluster."""
+    """Products of points and centers: k-means on the sample and on what is resampled, and every frame's cluster."""
     clusters, sample = config.levels(frames)[0], min(frames, config.sample_frames)
     resampled = min(sample, config.resampled_points * clusters)
     points = sample + config.resamplings * resampled

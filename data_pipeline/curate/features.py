@@ -32,7 +32,7 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_file, make_directory, read_text
 
 _BATCH = 32
-_GPU_READERS = 4  # threads that read pictures for one GPU
+_GPU_READERS = 4  # threads that read images for one GPU
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Frames:
     features: Features
     shards: list[Path]
 
-    def picture(self, row: int) -> Image.Image:
+    def image(self, row: int) -> Image.Image:
         ends = np.cumsum([len(keys) for keys in self.keys.chunks])
         number = int(np.searchsorted(ends, row, side="right"))
         return ShardImages(self.shards[number])[row - int(ends[number])]  # counted from the shard's end
@@ -93,7 +93,7 @@ def _mapped(path: Path) -> NDArray[np.float32]:
 
 
 class ShardImages:
-    """The pictures of a shard, in the order of their keys."""
+    """The images of a shard, in the order of their keys."""
 
     def __init__(self, shard: Path) -> None:
         self._shard, self._samples = shard, sorted(read_index(shard).samples)

@@ -74,7 +74,7 @@ def _page(frames: Frames, examples: Sequence[Path], rows: Sequence[int], similar
         for number, path in enumerate(examples, 1)
     ]
     found = [
-        PageImage(thumbnail(np.asarray(frames.picture(row))), f"{number}: {value:.3f}")
+        PageImage(thumbnail(np.asarray(frames.image(row))), f"{number}: {value:.3f}")
         for number, (row, value) in enumerate(zip(rows, similarity.tolist(), strict=True), 1)
     ]
     return render_page("data_pipeline", "lookup.html", title="More like these", examples=given, found=found)

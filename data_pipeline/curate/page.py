@@ -86,7 +86,7 @@ def _shown(frames: Frames, level: str, clusters: Ints, weights: Weights, numbers
         rows = np.flatnonzero(clusters == number)
         before, after = len(rows) / len(clusters), weights[rows].sum() / weights.sum()
         some = rows[np.unique(np.linspace(0, len(rows) - 1, _IMAGES).round().astype(int))].tolist()
-        images = [PageImage(thumbnail(np.asarray(frames.picture(row))), str(frames.keys[row])) for row in some]
+        images = [PageImage(thumbnail(np.asarray(frames.image(row))), str(frames.keys[row])) for row in some]
         count = f"{len(rows):,} frame{'s' if len(rows) > 1 else ''}"
         text = (
             f"{level} cluster {number}: {count}, before {_percent(before)}, after {_percent(after)}; a frame is seen "

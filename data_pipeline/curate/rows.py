@@ -33,12 +33,12 @@ def frame_rows(shards: Path, keys: pa.ChunkedArray) -> pa.Table:
 
 
 def videos_and_seconds(rows: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The video of each frame as a number [N], and its time in it [N]: NaN for pictures that are of no video."""
+    """The video of each frame as a number [N], and its time in it [N]: NaN for images that are of no video."""
     (videos, video), (sources, source), (_, corpus) = (
         codes(rows.column(name)) for name in ("video", "source", "corpus")
     )
     known = len(videos) + len(sources)
-    alone = known + np.arange(len(rows))  # a picture of no video and no source stands for itself
+    alone = known + np.arange(len(rows))  # an image of no video and no source stands for itself
     number = np.where(video >= 0, video, np.where(source >= 0, len(videos) + source, alone))
     times = pc.if_else(pc.is_valid(rows.column("video")), rows.column("seconds"), None)
     return corpus * (known + len(rows)) + number, times.fill_null(float("nan")).to_numpy()

@@ -43,7 +43,7 @@ def curate(shards: Path, config: CurateConfig) -> CurationFolder:
     counts = " in ".join(f"{len(centroids):,}" for centroids in hierarchy.centroids)
     seen = int(np.count_nonzero(weights < 1))
     say(f"{len(weights):,} frames in {counts} clusters; {seen:,} are seen less often than before: {folder.table}")
-    say(f"train with data.weights={folder.table}; the clusters are shown in {folder.page}.")
+    say(f"train with data.sampling_weights={folder.table}; the clusters are shown in {folder.page}.")
     return folder
 
 

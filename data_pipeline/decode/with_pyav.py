@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from data_pipeline.decode.config import DecodeConfig
 from data_pipeline.decode.interface import EARLY_SECONDS, DecodeError, Frame, Picker
 
-# Packets kept back at most. A longer group of pictures is decoded as it comes: memory stays bounded.
+# Packets kept back at most. A longer group of images is decoded as it comes: memory stays bounded.
 _MAX_WAITING = 600
 
 
@@ -83,7 +83,7 @@ def _open(path: Path) -> tuple[InputContainer, VideoStream]:
     if stream.codec_context is None:  # whatever its type says
         container.close()
         raise DecodeError("is in a video format that is not known")
-    # One thread: the work is spread over processes, and pictures do not depend on the number of threads anyway.
+    # One thread: the work is spread over processes, and images do not depend on the number of threads anyway.
     stream.codec_context.thread_count = 1
     return container, stream
 

@@ -1,4 +1,4 @@
-"""A fair sample of the frames in finished shards, corpus by corpus, as small pictures."""
+"""A fair sample of the frames in finished shards, corpus by corpus, as small images."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def sample_kept(out: Path, frames: pa.Table, per_corpus: int) -> dict[str, list[
         first = own.take(pc.select_k_unstable(own, per_corpus, [("key", "ascending")])).to_pylist()
         chosen[corpus] = [(row["key"], row["shard"]) for row in first]
     wanted = {key for keys in chosen.values() for key, _ in keys}
-    pictures: dict[str, bytes] = {}
+    images: dict[str, bytes] = {}
     for shard in sorted({shard for keys in chosen.values() for _, shard in keys}):
-        pictures |= _read(out / shard_name(shard), wanted)
-    return {corpus: [pictures[key] for key, _ in keys] for corpus, keys in sorted(chosen.items())}
+        images |= _read(out / shard_name(shard), wanted)
+    return {corpus: [images[key] for key, _ in keys] for corpus, keys in sorted(chosen.items())}
 
 
 def _read(tar: Path, wanted: set[str]) -> dict[str, bytes]:

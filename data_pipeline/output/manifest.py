@@ -133,7 +133,7 @@ def _certificate(config: PipelineConfig, made: Plan, collected: Collected, sets:
         images_found=sorted({leak["sha256"] for leak in leaks}),
         method={
             "quick_search": "8x8 detail vectors of the field of view, in eight symmetries and many windows",
-            "comparison": f"correlation of {THUMBNAIL_PX}x{THUMBNAIL_PX} detail pictures after affine alignment (ECC)",
+            "comparison": f"correlation of {THUMBNAIL_PX}x{THUMBNAIL_PX} detail images after affine alignment (ECC)",
             "covers": list(COVERED),
             **{name: getattr(config.leakage, name) for name in ("min_similarity", "candidates", "min_correlation")},
         },

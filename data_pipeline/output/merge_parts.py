@@ -128,12 +128,12 @@ def _drop_copies(columns: _Part, sources: list[dict[str, Any]], config: Duplicat
 
 
 def _hashes_by_source(columns: _Part, sources: list[dict[str, Any]]) -> list[SourceHashes]:
-    """A source's frames are neighbours: each lies in one part, which was written source by source."""
+    """A source's frames are neighbors: each lies in one part, which was written source by source."""
     edges = np.flatnonzero(np.diff(columns.sources, prepend=-1, append=-1))
     found = []
     for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         some = slice(begin, end)
-        # When the frames were shown; pictures of a sequence have no time but their number.
+        # When the frames were shown; images of a sequence have no time but their number.
         times = columns.seconds[some] if columns.seconds[some].any() else columns.frames[some]
         source = sources[int(columns.sources[begin])]["source"]
         found.append(SourceHashes(source, bool(columns.singles[some].any()), columns.hashes[some], times))

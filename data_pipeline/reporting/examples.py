@@ -1,4 +1,4 @@
-"""A few small pictures per drop reason, for the report."""
+"""A few small images per drop reason, for the report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLE_SCHEMA = pa.schema(
 
 
 class Examples:
-    """Keeps the first few pictures of each reason."""
+    """Keeps the first few images of each reason."""
 
     def __init__(self, per_reason: int) -> None:
         self._per_reason = per_reason
@@ -39,10 +39,10 @@ class Examples:
         corpus: str,
         source: str,
         order: str,
-        picture: NDArray[np.uint8],
+        image: NDArray[np.uint8],
         beside: NDArray[np.uint8] | None = None,
     ) -> None:
-        """Keep this picture unless there are enough for its reason. `order` decides later which are shown."""
+        """Keep this image unless there are enough for its reason. `order` decides later which are shown."""
         if self._counts[reason] >= self._per_reason:
             return
         self._counts[reason] += 1
@@ -53,7 +53,7 @@ class Examples:
                 "corpus": corpus,
                 "source": source,
                 "order": order,
-                "jpeg": thumbnail(picture),
+                "jpeg": thumbnail(image),
                 "beside": other,
             }
         )
@@ -71,8 +71,8 @@ def choose(table: pa.Table, per_reason: int) -> pa.Table:
     return pa.Table.from_pylist(chosen, EXAMPLE_SCHEMA)
 
 
-def thumbnail(picture: NDArray[np.uint8]) -> bytes:
-    scale = EXAMPLE_PX / max(picture.shape[:2])
-    size = (max(1, round(picture.shape[1] * scale)), max(1, round(picture.shape[0] * scale)))
-    small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+def thumbnail(image: NDArray[np.uint8]) -> bytes:
+    scale = EXAMPLE_PX / max(image.shape[:2])
+    size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
+    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
     return bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(small), quality=80, colorsubsampling="420"))

@@ -9,7 +9,7 @@ from panendofm.runtime.config import option
 
 @dataclass
 class DuplicatesConfig:
-    """How alike pictures must be to count as one; distances are in bits of 256, unrelated pictures are 128 apart."""
+    """How alike images must be to count as one; distances are in bits of 256, unrelated images are 128 apart."""
 
     frozen_bits: int = option("A frame at most this far from the one before it is frozen.", 2, low=0, high=256)
     frame_bits: int = option(
@@ -23,5 +23,5 @@ class DuplicatesConfig:
         "Share of the shorter video's frames that the other must hold for it to be a copy.", 0.5, above=0, high=1
     )
     image_bits: int = option(
-        "A single picture at most this far from another frame of the run is a copy.", 6, low=0, high=256
+        "A single image at most this far from another frame of the run is a copy.", 6, low=0, high=256
     )

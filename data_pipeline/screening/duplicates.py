@@ -1,4 +1,4 @@
-"""The same material twice: frozen and repeated frames within a video, copies of videos and pictures across a run.
+"""The same material twice: frozen and repeated frames within a video, copies of videos and images across a run.
 
 Copies across the run are settled between the two phases, from the hashes of all frames that passed the screens. The
 result depends on the order of the plan only.
@@ -22,7 +22,7 @@ Pair = tuple[int, int]  # numbers of two sources, the smaller first
 # Hashes that agree in one of these many pieces are looked at. Eight pieces of 32 bits find every pair that is at most
 # seven bits apart, and nearly all copies of a video by one of their frames.
 _PIECES = 8
-# A piece that very many frames share (black frames, test pictures) says nothing; only the first few are paired.
+# A piece that very many frames share (black frames, test images) says nothing; only the first few are paired.
 _MAX_PARTNERS = 16
 # Long videos agree in a piece here and there by chance. They are compared when the agreements reach this share of the
 # shorter one's frames; copies that differ by 36 bits of 256 reach 0.06.
@@ -47,18 +47,18 @@ class RepeatedFrames:
         self._kept: Hashes = np.empty((64, HASH_BYTES), np.uint8)  # the first `_count` rows are filled
         self._count = 0
 
-    def drop_reason(self, picture_hash: NDArray[np.uint8]) -> str | None:
+    def drop_reason(self, image_hash: NDArray[np.uint8]) -> str | None:
         """Why this frame adds nothing, or None."""
-        previous, self._previous = self._previous, picture_hash[None]
-        if previous is not None and hamming_distances(previous, picture_hash[None])[0, 0] <= self._config.frozen_bits:
+        previous, self._previous = self._previous, image_hash[None]
+        if previous is not None and hamming_distances(previous, image_hash[None])[0, 0] <= self._config.frozen_bits:
             return "frozen"
-        distances = hamming_distances(picture_hash[None], self._kept[: self._count])
+        distances = hamming_distances(image_hash[None], self._kept[: self._count])
         return "near_duplicate" if (distances <= self._config.frame_bits).any() else None
 
-    def keep(self, picture_hash: NDArray[np.uint8]) -> None:
+    def keep(self, image_hash: NDArray[np.uint8]) -> None:
         if self._count == len(self._kept):
             self._kept = np.concatenate([self._kept, np.empty_like(self._kept)])
-        self._kept[self._count] = picture_hash
+        self._kept[self._count] = image_hash
         self._count += 1
 
 
@@ -67,7 +67,7 @@ class SourceHashes:
     """The frames of one source that passed the screens, in plan order; `times` rise, in seconds or in frames."""
 
     source_id: str
-    single: bool  # a single picture, not a video or sequence
+    single: bool  # a single image, not a video or sequence
     hashes: Hashes
     times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # [N]; without them nothing is aligned
 

@@ -1,4 +1,4 @@
-"""The frames of any source, videos and pictures alike, and why some could not be read."""
+"""The frames of any source, videos and images alike, and why some could not be read."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from data_pipeline.sources import Source
 from panendofm.imaging.images import MAX_PIXELS, UnreadableImageError, decode_image
 
 _MAGIC = {
-    "JPEG picture": (b"\xff\xd8\xff",),
-    "PNG picture": (b"\x89PNG\r\n\x1a\n",),
-    "TIFF picture": (b"II*\0", b"MM\0*"),
-    "BMP picture": (b"BM",),
+    "JPEG image": (b"\xff\xd8\xff",),
+    "PNG image": (b"\x89PNG\r\n\x1a\n",),
+    "TIFF image": (b"II*\0", b"MM\0*"),
+    "BMP image": (b"BM",),
 }
 _SUFFIXES = {
-    ".jpg": "JPEG picture",
-    ".jpeg": "JPEG picture",
-    ".png": "PNG picture",
-    ".tif": "TIFF picture",
-    ".tiff": "TIFF picture",
-    ".bmp": "BMP picture",
+    ".jpg": "JPEG image",
+    ".jpeg": "JPEG image",
+    ".png": "PNG image",
+    ".tif": "TIFF image",
+    ".tiff": "TIFF image",
+    ".bmp": "BMP image",
 }
 
 
@@ -36,7 +36,7 @@ class SourceReader:
         self.problems: dict[str, str] = {}
 
     def probes(self, count: int) -> list[NDArray[np.uint8]]:
-        """A few frames spread over the source; none of a single picture, which is its own probe."""
+        """A few frames spread over the source; none of a single image, which is its own probe."""
         if self._source.kind == "video":
             path = self._root / self._source.path
             try:
@@ -45,8 +45,8 @@ class SourceReader:
                 return []  # `frames` meets the same error and says so
         files = self._source.files
         chosen = sorted({round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)})
-        read = (_read_picture(self._root / files[i].path, self._max_pixels)[0] for i in chosen)
-        return [picture for picture in read if picture is not None]
+        read = (_read_image(self._root / files[i].path, self._max_pixels)[0] for i in chosen)
+        return [image for image in read if image is not None]
 
     def frames(self) -> Iterator[Frame]:
         """The wanted frames in order."""
@@ -55,11 +55,11 @@ class SourceReader:
         else:
             step = self._config.sequence_every_frames if self._source.kind == "sequence" else 1
             for index, file in list(enumerate(self._source.files))[::step]:
-                picture, problem = _read_picture(self._root / file.path, self._max_pixels)
+                image, problem = _read_image(self._root / file.path, self._max_pixels)
                 if problem is not None:
                     self.problems[file.path] = problem
-                if picture is not None:
-                    yield Frame(index, 0.0, picture)
+                if image is not None:
+                    yield Frame(index, 0.0, image)
 
     def _video(self) -> Iterator[Frame]:
         path = self._root / self._source.path
@@ -73,17 +73,17 @@ class SourceReader:
 
 
 def _content_of(path: Path) -> str | None:
-    """What a file is by its first bytes, when that is a picture."""
+    """What a file is by its first bytes, when that is an image."""
     with path.open("rb") as stream:
         head = stream.read(16)
     return next((what for what, starts in _MAGIC.items() if head.startswith(starts)), None)
 
 
-def _read_picture(path: Path, max_pixels: int) -> tuple[NDArray[np.uint8] | None, str | None]:
-    """An RGB picture [H, W, 3] without its metadata, and what is wrong with the file, if anything."""
+def _read_image(path: Path, max_pixels: int) -> tuple[NDArray[np.uint8] | None, str | None]:
+    """An RGB image [H, W, 3] without its metadata, and what is wrong with the file, if anything."""
     try:
         content = path.read_bytes()
-        picture = decode_image(content, path.name, max_pixels)
+        image = decode_image(content, path.name, max_pixels)
     except OSError as error:
         return None, f"cannot be read: {error.strerror}"
     except UnreadableImageError as error:
@@ -91,4 +91,4 @@ def _read_picture(path: Path, max_pixels: int) -> tuple[NDArray[np.uint8] | None
     actual = next((what for what, starts in _MAGIC.items() if content.startswith(starts)), None)
     expected = _SUFFIXES.get(path.suffix.lower())
     is_other = expected is not None and actual is not None and actual != expected
-    return picture, f"is a {actual}, not what its name says" if is_other else None
+    return image, f"is a {actual}, not what its name says" if is_other else None

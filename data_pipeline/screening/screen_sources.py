@@ -1,7 +1,7 @@
 """One unit of work: read its sources, screen their frames, write what passes to a part folder.
 
 A part folder appears whole or not at all. It holds `frames.bin` (JPEGs end to end), `frames.parquet` (one row each),
-`sources.json` (counts, problems, audit), `pictures.parquet` (small pictures for the report) and `painted.parquet`
+`sources.json` (counts, problems, audit), `pictures.parquet` (small images for the report) and `painted.parquet`
 (frames before and after text was painted over: for the private report).
 """
 
@@ -163,7 +163,7 @@ class _SourceScreen:
                 reason = self._screen(frame)
             except cv2.error as error:
                 where = f"{self._source.corpus}/{self._source.path}, frame {frame.index}"
-                raise RuntimeError(f"{where}: the screens failed on this picture") from error
+                raise RuntimeError(f"{where}: the screens failed on this image") from error
             if reason is None:
                 self._result.kept += 1
             else:
@@ -178,19 +178,19 @@ class _SourceScreen:
         if layout is None:
             # Nothing is cropped here, so text could stand anywhere: the example is too coarse to read.
             return self._drop("no_field_of_view", cv2.resize(frame.rgb, (40, 32), interpolation=cv2.INTER_AREA))
-        picture = layout.blank(layout.crop(frame.rgb))
-        quality = measure(picture, layout.visible)
+        image = layout.blank(layout.crop(frame.rgb))
+        quality = measure(image, layout.visible)
         reason = drop_reason(quality, self._config.screen.quality)
         if reason is not None:
-            return self._drop(reason, picture)
-        if self._config.screen.foreign == "drop" and not is_endoscopy(measure_colours(picture, layout.visible)):
-            return self._drop("not_endoscopy", cv2.resize(picture, (40, 32), interpolation=cv2.INTER_AREA))
-        picture_hash = perceptual_hash(cv2.bitwise_and(picture, picture, mask=layout.visible))
+            return self._drop(reason, image)
+        if self._config.screen.foreign == "drop" and not is_endoscopy(measure_colours(image, layout.visible)):
+            return self._drop("not_endoscopy", cv2.resize(image, (40, 32), interpolation=cv2.INTER_AREA))
+        image_hash = perceptual_hash(cv2.bitwise_and(image, image, mask=layout.visible))
         if self._source.kind != "image":
-            reason = self._repeated.drop_reason(picture_hash)
+            reason = self._repeated.drop_reason(image_hash)
             if reason is not None:
-                return self._drop(reason, picture)
-        match = self._leak(frame.rgb, layout, picture)
+                return self._drop(reason, image)
+        match = self._leak(frame.rgb, layout, image)
         if match is not None:
             self._result.leaks.append(
                 {
@@ -201,17 +201,17 @@ class _SourceScreen:
                 }
             )
             beside = np.repeat(self._guard.greys[match.number][..., None], 3, axis=2)
-            return self._drop("evaluation_image", picture, beside)
-        finished, filled = self._without_text(picture, frame.rgb, layout)
+            return self._drop("evaluation_image", image, beside)
+        finished, filled = self._without_text(image, frame.rgb, layout)
         jpeg = simplejpeg.encode_jpeg(
             np.ascontiguousarray(finished), quality=self._config.shards.jpeg_quality, colorsubsampling="420"
         )
         if self._config.screen.text.reader == "filter" and read_jpeg(jpeg, self._config.screen.text).found:
             return self._drop("text", finished)
-        self._repeated.keep(picture_hash)
+        self._repeated.keep(image_hash)
         order = hashed(self._key, "audit", self._id, frame.index)
         self._audit.offer(order, jpeg, lambda: layout.whole_at_output_scale(frame.rgb))
-        row = self._row(frame, layout, picture_hash, jpeg)
+        row = self._row(frame, layout, image_hash, jpeg)
         self._writer.add(jpeg, {**row, **vars(quality), "text_filled": round(filled, 5)})
         self._example("kept", finished)
         if filled:
@@ -232,29 +232,29 @@ class _SourceScreen:
         return self._layouts[size]
 
     def _without_text(
-        self, picture: NDArray[np.uint8], rgb: NDArray[np.uint8], layout: Layout
+        self, image: NDArray[np.uint8], rgb: NDArray[np.uint8], layout: Layout
     ) -> tuple[NDArray[np.uint8], float]:
-        """The picture with its text painted over, and the share of it that was.
+        """The image with its text painted over, and the share of it that was.
 
         Where text stands is found when the first frame gets this far.
         """
         text = self._config.screen.text
         if text.inside == "keep":
-            return picture, 0.0
+            return image, 0.0
         if not layout.text_is_known:
             probes = [probe for probe in self._probes if probe.shape == rgb.shape] or [rgb]
             find_text_places(layout, probes, text)
             layout.text_moves |= self._result.text_moves
             self._result.text_moves = layout.text_moves
-        return layout.without_text(picture, text)
+        return layout.without_text(image, text)
 
-    def _leak(self, rgb: NDArray[np.uint8], layout: Layout, picture: NDArray[np.uint8]) -> Match | None:
-        """The guarded image that this is; also tried with the frame's own layout, as a film may show other pictures."""
+    def _leak(self, rgb: NDArray[np.uint8], layout: Layout, image: NDArray[np.uint8]) -> Match | None:
+        """The guarded image that this is; also tried with the frame's own layout, as a film may show other images."""
         if not self._guard.names:
             return None
         self._result.compared += 1
         leakage = self._config.leakage
-        match = self._guard.match(thumbnail_of(picture, layout.visible), leakage)
+        match = self._guard.match(thumbnail_of(image, layout.visible), leakage)
         if match is not None or self._source.kind == "image":
             return match
         config = self._config
@@ -279,7 +279,7 @@ class _SourceScreen:
         for jpeg in left:
             self._example("text_left", simplejpeg.decode_jpeg(jpeg))
 
-    def _row(self, frame: Frame, layout: Layout, picture_hash: NDArray[np.uint8], jpeg: bytes) -> dict[str, Any]:
+    def _row(self, frame: Frame, layout: Layout, image_hash: NDArray[np.uint8], jpeg: bytes) -> dict[str, Any]:
         source = self._source
         video = source.video if source.video is not None else source.path
         return {
@@ -299,7 +299,7 @@ class _SourceScreen:
             "shape": layout.view.shape,
             "width": layout.out_size[0],
             "height": layout.out_size[1],
-            "hash": picture_hash.tobytes().hex(),
+            "hash": image_hash.tobytes().hex(),
             "sha256": hashlib.sha256(jpeg).hexdigest(),
             "single": source.kind == "image",
         }
@@ -315,13 +315,13 @@ class _SourceScreen:
         patient = self._source.patient
         return None if patient is None else hashed(self._key, "patient", self._source.corpus, patient)
 
-    def _drop(self, reason: str, picture: NDArray[np.uint8], beside: NDArray[np.uint8] | None = None) -> str:
-        self._example(reason, picture, beside)
+    def _drop(self, reason: str, image: NDArray[np.uint8], beside: NDArray[np.uint8] | None = None) -> str:
+        self._example(reason, image, beside)
         return reason
 
-    def _example(self, reason: str, picture: NDArray[np.uint8], beside: NDArray[np.uint8] | None = None) -> None:
+    def _example(self, reason: str, image: NDArray[np.uint8], beside: NDArray[np.uint8] | None = None) -> None:
         order = hashed(self._key, "example", self._id, self._result.seen)
-        self._writer.examples.offer(reason, self._source.corpus, self._id, order, picture, beside)
+        self._writer.examples.offer(reason, self._source.corpus, self._id, order, image, beside)
 
 
 def _nearly_equal(one: tuple[int, ...], other: tuple[int, ...], side: int) -> bool:

@@ -1,7 +1,7 @@
 """`python -m experiments.real_start DATA [FOLDER]`: continue real weights on real endoscopy, in several ways.
 
-DATA holds kvasir8/ (a folder of pictures per class), hyperkvasir/ (ten further classes), hyperkvasir-unlabelled/ and
-weights/. 1. Shards of the unlabelled pictures, guarded by all labelled ones. 2. Runs of `pretrain` from the same
+DATA holds kvasir8/ (a folder of images per class), hyperkvasir/ (ten further classes), hyperkvasir-unlabelled/ and
+weights/. 1. Shards of the unlabeled images, guarded by all labeled ones. 2. Runs of `pretrain` from the same
 weights, which differ in a few keys (`arms.py`). 3. Curves and tables: kNN and a linear probe on kvasir8; kNN on the
 further classes and on drawn patterns, a domain that must not be forgotten.
 

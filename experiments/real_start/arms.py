@@ -1,6 +1,6 @@
 """The ways in which training goes on from the real weights, as keys of `python -m pretrain`.
 
-The warm start begins with weights whose features were recentred on the unlabelled pictures (`backbone recenter`);
+The warm start begins with weights whose features were recentered on the unlabeled images (`backbone recenter`);
 `FROM_RELEASED` names the ways that begin with the weights as they were released. What was searched (`SEARCH`) ran with
 seed 100 and was judged on one half of the queries; all else runs with other seeds.
 """
@@ -20,9 +20,9 @@ _RECIPE = "warm_start.when=never"
 _SHORTER = ("run.stop_at=32 steps", "monitor.every_steps=32")
 # Every way runs to its end, so that the curves can be compared; what the guard does is tested elsewhere.
 GUARD_OFF = "regression_guard.when=never"
-# What is measured: kNN of the labelled pictures at every evaluation, the others on the last checkpoint.
+# What is measured: kNN of the labeled images at every evaluation, the others on the last checkpoint.
 TARGET, PROBE, OTHERS, SOURCE = "target", "probe", "others", "source"
-BEFORE = "before"  # of a point in a curve: the weights before they were recentred or given new registers
+BEFORE = "before"  # of a point in a curve: the weights before they were recentered or given new registers
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Group:
 MAIN = {
     "recipe": Arm("the recipe as it is", (_RECIPE,)),
     "heads_first": Arm("heads first, then the recipe", (*_OURS, *_NO_RAMP, "warm_start.anchor=none")),
-    "not_recentred": Arm("warm start without recentring", _OURS),
-    "recentred_recipe": Arm("recentred, then the recipe as it is", (_RECIPE,)),
+    "not_recentred": Arm("warm start without recentering", _OURS),
+    "recentred_recipe": Arm("recentered, then the recipe as it is", (_RECIPE,)),
     "ours": Arm("warm start", _OURS),
 }
 
@@ -61,7 +61,7 @@ PARTS = {
     "low_rate": Arm("the recipe at a tenth of the rate", (_RECIPE, "schedule.base_lr=0.0004", *_SHORTER)),
 }
 FROM_RELEASED = ("recipe", "heads_first", "not_recentred", "low_rate")
-RECIPE, RECENTRED_RECIPE = "recipe", "recentred_recipe"  # what the others are compared with, from the same weights
+RECIPE, RECENTERED_RECIPE = "recipe", "recentred_recipe"  # what the others are compared with, from the same weights
 
 _MOVING_TEACHER = "schedule.momentum_start=0.97"  # 0.994 keeps 75% of the start for all of 48 steps
 _NO_ANCHOR, _LOW_RATE = "warm_start.anchor=none", "schedule.base_lr=0.0005"
@@ -70,7 +70,7 @@ _LARGE_BATCH = (
     *("run.stop_at=16 steps", "monitor.every_steps=16", "warm_start.heads=4 steps", "warm_start.ramp=8 steps"),
     *("schedule.freeze_last_layer=2 steps", "schedule.teacher_temperature_warmup=8 steps"),
 )
-MIXED = "data.weights={unlabelled: 0.7, drawn: 0.3}"  # of a shard set that holds both
+MIXED = "data.sampling_weights={unlabelled: 0.7, drawn: 0.3}"  # of a shard set that holds both
 
 
 SEARCH = {
@@ -82,11 +82,11 @@ SEARCH = {
     "prototypes": _part(
         "4,096 prototypes", "objective.dino_head.prototypes=4096", "objective.ibot_head.prototypes=4096"
     ),
-    "large_crops": _part("global crops of half the picture or more", "augment.global_scale_min=0.5"),
+    "large_crops": _part("global crops of half the image or more", "augment.global_scale_min=0.5"),
     "synthetic": _part("30% drawn frames", MIXED),
 }
 
-# 4.3 passes over the pictures instead of less than one: of the heads alone 1.6, then of all blocks, with no anchor.
+# 4.3 passes over the images instead of less than one: of the heads alone 1.6, then of all blocks, with no anchor.
 _LONGER = (
     *("batch.images=24", "batch.microgroup_images=24", "schedule.total=240 steps", "schedule.warmup=40 steps"),
     *("run.stop_at=160 steps", "monitor.every_steps=40", "warm_start.heads=60 steps", "warm_start.ramp=40 steps"),
@@ -103,7 +103,7 @@ _SHARP_TARGETS = (
 )
 _GENTLE_CROPS = (
     *("augment.jitter_probability=0.2", "augment.brightness=0.2", "augment.contrast=0.2", "augment.saturation=0.1"),
-    *("augment.grayscale_probability=0", "augment.solarise_probability=0", "augment.global_scale_min=0.5"),
+    *("augment.grayscale_probability=0", "augment.solarize_probability=0", "augment.global_scale_min=0.5"),
 )
 LONGER = {
     "longer": Arm("four passes, rate 0.0005", (*_LONGER, _LOW_RATE)),
@@ -113,7 +113,7 @@ LONGER = {
     ),
 }
 
-# What a stage begins with, where that is not the recentred weights: a run's best checkpoint, or a part of the weights.
+# What a stage begins with, where that is not the recentered weights: a run's best checkpoint, or a part of the weights.
 OURS, WITHOUT_REGISTERS = "ours_0", "without_registers"
 STARTS = {"high_resolution": OURS, "high_resolution_gram": OURS, "new_registers": WITHOUT_REGISTERS}
 _HIGH_RESOLUTION = (

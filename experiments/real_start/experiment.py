@@ -63,9 +63,9 @@ RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 WEIGHTS = "weights/dinov2_vits14_reg4_first8_fp16.safetensors"
 LABELLED, UNLABELLED, FURTHER = "kvasir8", "hyperkvasir-unlabelled", "hyperkvasir"
 _PATTERNS_PER_CLASS, _FOLDS = 50, 5
-_FEW_NEIGHBOURS = "5"  # where a class has 20 pictures
-# Names of samples decide their order, and with it every figure. The pictures are public, so their key may be too: the
-# same pictures and weights then give the same release.
+_FEW_NEIGHBOURS = "5"  # where a class has 20 images
+# Names of samples decide their order, and with it every figure. The images are public, so their key may be too: the
+# same images and weights then give the same release.
 _KEY = hashlib.sha256(b"panendofm-mini").hexdigest()
 _MEASURED = 2  # counts up when the same checkpoint would be given other figures
 
@@ -80,30 +80,30 @@ class Experiment:
         self.folder = folder
         self.data = data
         self.words = words
-        self.labelled, self.patterns = data / LABELLED, folder / "patterns"
-        self.others = folder / "others"  # pictures of further classes, on which nothing is tuned or chosen
+        self.labeled, self.patterns = data / LABELLED, folder / "patterns"
+        self.others = folder / "others"  # images of further classes, on which nothing is tuned or chosen
         self.shards, self.start = ShardFolder(folder / "shards"), data / WEIGHTS
-        self.recentred = folder / "recentred.safetensors"  # the same weights, their mean feature taken out
-        self.mixed = ShardFolder(folder / "mixed")  # the same pictures and drawn ones
+        self.recentered = folder / "recentred.safetensors"  # the same weights, their mean feature taken out
+        self.mixed = ShardFolder(folder / "mixed")  # the same images and drawn ones
         self.drawn = folder / "corpus"
 
     def prepare(self) -> None:
-        """Shards of the unlabelled images, guarded by all labelled ones; drawn ones; patterns of a second domain."""
+        """Shards of the unlabeled images, guarded by all labeled ones; drawn ones; patterns of a second domain."""
         make_directory(self.folder)
         self._link_others()
-        source_domain.write_labelled(self.patterns, _PATTERNS_PER_CLASS, 1)
+        source_domain.write_labeled(self.patterns, _PATTERNS_PER_CLASS, 1)
         if not self.drawn.exists():
             _command("data_pipeline", "synthesize", str(self.drawn))
         self._shard(self.shards, {"unlabelled": (self.data / UNLABELLED, "CC BY 4.0")})
-        self._recenter(self.start, self.recentred)
-        # Text is looked for once, in the real pictures as they came: drawn ones have none.
+        self._recenter(self.start, self.recentered)
+        # Text is looked for once, in the real images as they came: drawn ones have none.
         cleaned = self._frames_of(self.shards)
         drawn = self.drawn / "kvasir-dataset-v2"
         corpora = {"unlabelled": (cleaned, "CC BY 4.0"), "drawn": (drawn, "Apache-2.0")}
         self._shard(self.mixed, corpora, "screen.text.inside=keep", "screen.text.reader=none")
 
     def _recenter(self, weights: Path, to: Path) -> None:
-        """Over the pictures of the pretraining, at its size."""
+        """Over the images of the pretraining, at its size."""
         if not to.exists():
             crop_px = str(self.config([]).augment.global_px)
             _command(
@@ -121,27 +121,27 @@ class Experiment:
     def _link_others(self) -> None:
         """A folder per class of HyperKvasir's layout (tract / category / class)."""
         if not self.others.exists():
-            pictures = sorted((self.data / FURTHER).glob("*/*/*/*/*.jpg"))
-            if not pictures:
+            images = sorted((self.data / FURTHER).glob("*/*/*/*/*.jpg"))
+            if not images:
                 raise UserError(
-                    f"{self.data / FURTHER} has no pictures in HyperKvasir's own folders "
+                    f"{self.data / FURTHER} has no images in HyperKvasir's own folders "
                     "(labeled-images/TRACT/CATEGORY/CLASS/*.jpg); arrange them so."
                 )
             with atomic_directory(self.others) as partial:
-                for picture in pictures:
-                    link = make_directory(partial / picture.parent.name) / picture.name
-                    link.symlink_to(picture.resolve())
+                for image in images:
+                    link = make_directory(partial / image.parent.name) / image.name
+                    link.symlink_to(image.resolve())
 
     def _frames_of(self, shards: ShardFolder) -> Path:
-        """The pictures of a shard set, as files."""
+        """The images of a shard set, as files."""
         folder = self.folder / "cleaned"
         if folder.exists():
             return folder
         with atomic_directory(folder) as partial:
             for path in sorted(shards.path.glob("*.tar")):
                 with tarfile.open(path) as archive:
-                    pictures = [member for member in archive if member.name.endswith(".jpg")]
-                    archive.extractall(partial, pictures, filter="data")
+                    images = [member for member in archive if member.name.endswith(".jpg")]
+                    archive.extractall(partial, images, filter="data")
         return folder
 
     def _shard(self, shards: ShardFolder, corpora: dict[str, tuple[Path, str]], *further: str) -> None:
@@ -165,7 +165,7 @@ class Experiment:
         made_from = self._digest(arm, own, start, GROUPS[group].ends)
         if result.exists() and read_json(result).get("made_from") != made_from:
             raise UserError(
-                f"{result} was made with other settings, weights or pictures; remove it and {run.path} to make it "
+                f"{result} was made with other settings, weights or images; remove it and {run.path} to make it "
                 "anew, or name another folder."
             )
         if not result.exists():
@@ -204,16 +204,16 @@ class Experiment:
 
     @cached_property
     def images_sha256(self) -> str:
-        """Of all labelled pictures and their classes."""
+        """Of all labeled images and their classes."""
         found = sorted(path for name in (LABELLED, FURTHER) for path in (self.data / name).rglob("*.jpg"))
         facts = [(path.relative_to(self.data).as_posix(), sha256_of(path)) for path in found]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def _before(self, arm: str, start: Path) -> Path | None:
-        """What the weights of step 0 were before they were recentred, or before new registers were put in."""
+        """What the weights of step 0 were before they were recentered, or before new registers were put in."""
         if _gets_new_registers(arm):
             return start
-        return self.start if start == self.recentred else None
+        return self.start if start == self.recentered else None
 
     def run_folder(self, arm: str, seed: int) -> RunFolder:
         return RunFolder(self.folder / "runs" / f"{arm}_{seed}")
@@ -222,7 +222,7 @@ class Experiment:
         """The weights that a way goes on from."""
         name = STARTS.get(arm)
         if name is None:
-            return self.start if arm in FROM_RELEASED else self.recentred
+            return self.start if arm in FROM_RELEASED else self.recentered
         if name == WITHOUT_REGISTERS:
             return self._without_registers()
         if not self._result(name).exists():  # of a run under way the best may be another one at its end
@@ -233,7 +233,7 @@ class Experiment:
         return self.folder / "results" / f"{name}.json"
 
     def _without_registers(self) -> Path:
-        """The released weights without their register tokens, recentred."""
+        """The released weights without their register tokens, recentered."""
         path = self.folder / f"{WITHOUT_REGISTERS}.safetensors"
         if not path.exists():
             state = load_file(self.start)
@@ -246,7 +246,7 @@ class Experiment:
     def at_the_ends(
         self, wanted: tuple[str, ...], start: Path, run: RunFolder, crop_px: int
     ) -> dict[str, list[dict[str, Any]]]:
-        """Of what step 0 was and of the last checkpoint: linear probe of labelled images, kNN of the other sets."""
+        """Of what step 0 was and of the last checkpoint: linear probe of labeled images, kNN of the other sets."""
         if not wanted:
             return {}
         step = run.steps()[0]  # the newest
@@ -255,7 +255,7 @@ class Experiment:
         return {name: [begun[name], {**ended[name], "step": step}] for name in wanted}
 
     def _start_figures(self, wanted: tuple[str, ...], start: Path, crop_px: int) -> dict[str, Any]:
-        """What was measured of a run's end, and kNN of the labelled images; the same for all runs, so measured once."""
+        """What was measured of a run's end, and kNN of the labeled images; the same for all runs, so measured once."""
         network = load_backbone(start)
         digests = network.weights_sha256[:12], self.images_sha256[:12]
         name = "_".join((*digests, str(crop_px), *wanted, str(_MEASURED)))
@@ -269,10 +269,10 @@ class Experiment:
     def _figures(self, wanted: tuple[str, ...], network: LoadedBackbone, crop_px: int) -> dict[str, Any]:
         found = {}
         if TARGET in wanted or PROBE in wanted:
-            labelled = self.score(network, self.labelled, crop_px)
-            found[TARGET] = _point(labelled.document)
+            labeled = self.score(network, self.labeled, crop_px)
+            found[TARGET] = _point(labeled.document)
             if PROBE in wanted:
-                found[PROBE] = _probe(labelled, self._evaluator(self.labelled))
+                found[PROBE] = _probe(labeled, self._evaluator(self.labeled))
         if OTHERS in wanted:
             found[OTHERS] = _point(self.score(network, self.others, crop_px).document, _FEW_NEIGHBOURS)
         if SOURCE in wanted:
@@ -302,7 +302,7 @@ class Experiment:
                 stream.write(save(load_backbone(checkpoint).model.state_dict()))
 
     def _forget(self, run: RunFolder) -> None:
-        """Weights and optimiser of 40 runs would fill a disk; what is gone on from and released is kept."""
+        """Weights and optimizer of 40 runs would fill a disk; what is gone on from and released is kept."""
         kept = run.best.resolve().name
         for checkpoint in run.whole_checkpoints():
             if checkpoint.name != kept or run.path.name != OURS:
@@ -314,7 +314,7 @@ class Experiment:
             f"data.shards={self.shards.path}",
             f"schedule.total={STEPS} steps",
             f"monitor.every_steps={EVERY_STEPS}",
-            f"monitor.evaluation.data.path={self.labelled}",
+            f"monitor.evaluation.data.path={self.labeled}",
             f"monitor.evaluation.cache={self.folder / 'cache'}",
         ]
         return load_config(PretrainConfig, RECIPE, [*shared, *words, *self.words])
@@ -351,9 +351,9 @@ def run_in_process(experiment: Experiment, group: str, arm: str, seed: int) -> P
 
 
 def _probe(result: Result, evaluator: Evaluator) -> dict[str, Any]:
-    """Logistic regression, five folds in which no group is on both sides: was each picture's class found?
+    """Logistic regression, five folds in which no group is on both sides: was each image's class found?
 
-    Every feature is brought to the same scale first: a common vector, which shrinks what tells pictures apart, would
+    Every feature is brought to the same scale first: a common vector, which shrinks what tells images apart, would
     otherwise make the penalty on large weights count for more.
     """
     labels, groups = evaluator.images.labels, evaluator.split.groups

@@ -14,7 +14,7 @@ from experiments.real_start.arms import (
     GROUPS,
     OTHERS,
     PROBE,
-    RECENTRED_RECIPE,
+    RECENTERED_RECIPE,
     RECIPE,
     RELEASED,
     SOURCE,
@@ -76,7 +76,7 @@ def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
 
 
 def _recipe(arm: str) -> str:
-    return RECIPE if arm in FROM_RELEASED else RECENTRED_RECIPE
+    return RECIPE if arm in FROM_RELEASED else RECENTERED_RECIPE
 
 
 def _warm_start(arm: str) -> str:
@@ -110,7 +110,7 @@ def _search_table(arms: dict[str, Arm], runs: list[dict[str, Any]]) -> Table:
     """Against step 0, by halves of the queries: each way's highest evaluation, and the probe at its end.
 
     The highest is that on the half that was tuned on; the other half is asked about the same checkpoint. Step 0 is the
-    recentred start, at the way's own size of pictures.
+    recentered start, at the way's own size of images.
     """
     rows = []
     for run in runs:
@@ -124,24 +124,24 @@ def _search_table(arms: dict[str, Arm], runs: list[dict[str, Any]]) -> Table:
         ]
         rows.append([arms[run["arm"]].title, str(curve[at]["step"]), *(f"{cell:+.1f}" for cell in cells)])
     columns = ["way", "highest at step", "kNN, tuned half", "kNN, other half", "probe, tuned half", "probe, other half"]
-    return ("The search, by halves of the queries, in points against the recentred start", columns, rows)
+    return ("The search, by halves of the queries, in points against the recentered start", columns, rows)
 
 
 def _recentring_tables(runs: list[dict[str, Any]]) -> list[Table]:
-    """What recentring gives, and what the warm start adds to it, over its seeds."""
-    recentred = [run["curves"] for run in runs if run["arm"] == RELEASED[0]]
-    if not recentred:
+    """What recentering gives, and what the warm start adds to it, over its seeds."""
+    recentered = [run["curves"] for run in runs if run["arm"] == RELEASED[0]]
+    if not recentered:
         return []
     rows = []
     for measured, title in TITLES.items():
-        curves = [run[measured] for run in recentred]
+        curves = [run[measured] for run in recentered]
         alone = difference([(curve[1], curve[0]) for curve in curves[:1]])  # the same with every seed
         since = difference([(curve[-1], curve[1]) for curve in curves])
         both = difference([(curve[-1], curve[0]) for curve in curves])
         begun, step_0, ended = (float(np.mean([curve[i]["top1"] for curve in curves])) for i in (0, 1, -1))
         rows.append([title, f"{begun:.3f}", f"{step_0:.3f}", f"{ended:.3f}", alone, since, both])
-    columns = ["measured", "released", "recentred", "trained", "recentring alone", "training after it", "both"]
-    return [("Recentring, and the warm start after it", columns, rows)]
+    columns = ["measured", "released", "recentred", "trained", "recentering alone", "training after it", "both"]
+    return [("Recentering, and the warm start after it", columns, rows)]
 
 
 def _release_section(said: list[tuple[Step, str]], folder: Path) -> str:
@@ -172,9 +172,9 @@ def write_findings(
     write_text(folder / "tables.md", markdown + "\n")
     body = ""
     for name, runs in results.items():
-        picture = folder / f"curves_{name}.png"
-        draw_curves(runs, GROUPS[name].arms, TITLES, picture)
-        body += pages.section(GROUPS[name].title, pages.image(picture.read_bytes(), GROUPS[name].title))
+        image = folder / f"curves_{name}.png"
+        draw_curves(runs, GROUPS[name].arms, TITLES, image)
+        body += pages.section(GROUPS[name].title, pages.image(image.read_bytes(), GROUPS[name].title))
     for title, columns, rows in tables:
         body += pages.section(title, pages.table(columns, rows))
     if release:

@@ -1,6 +1,6 @@
 """The rule that chooses a checkpoint, tried on all runs: chosen on one half of the queries, judged on the other.
 
-A rule is worth what its choice scores on pictures that it has not seen. Halves are made of whole groups of
+A rule is worth what its choice scores on images that it has not seen. Halves are made of whole groups of
 near-duplicates, several times at random, and both halves choose once.
 """
 
@@ -98,7 +98,7 @@ def tuning_half(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def trained(curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """From step 0 of the run on: without the released weights, where those were recentred first."""
+    """From step 0 of the run on: without the released weights, where those were recentered first."""
     return [point for point in curve if not point.get(BEFORE)]
 
 

@@ -9,7 +9,7 @@ from experiments.real_start.arms import OURS, STAGES, STARTS
 from experiments.real_start.experiment import Experiment
 from panendofm.scoring.statistics.intervals import with_interval
 
-MASKS_PX = 224  # the side of the pictures: that of the high-resolution stage
+MASKS_PX = 224  # the side of the images: that of the high-resolution stage
 
 
 def stage_networks(experiment: Experiment) -> list[Path]:

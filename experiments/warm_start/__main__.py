@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/warm_start"))
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--arms", default=",".join(ARMS), help=f"of {', '.join(ARMS)}")
-    parser.add_argument("--real", type=Path, help="folder of real labelled images, evaluated on as well")
+    parser.add_argument("--real", type=Path, help="folder of real labeled images, evaluated on as well")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--picture", type=Path, help="where the curves go (default: FOLDER/curves.png)")
     arguments = parser.parse_args()
@@ -43,7 +43,7 @@ def main() -> None:
         pool.submit(experiment.prepare).result()
         futures = [pool.submit(run_in_process, arguments.folder, arguments.real, *job) for job in jobs]
         results = [read_json(future.result()) for future in futures]
-    titles = {name: title for name, title in TITLES.items() if name in experiment.labelled}
+    titles = {name: title for name, title in TITLES.items() if name in experiment.labeled}
     draw_curves(results, ARMS, titles, arguments.picture or arguments.folder / "curves.png")
     untrained = experiment.untrained_scores()
     tables = [

@@ -19,23 +19,23 @@ from panendofm.runtime.files import make_directory, write_json
 from pretrain import PretrainConfig, pretrain
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
-# Pictures of each class. The seeds of labelled and of unlabelled pictures differ: no picture is seen twice.
+# Images of each class. The seeds of labeled and of unlabeled images differ: no image is seen twice.
 LABELLED_SOURCE, LABELLED_TARGET, UNLABELLED_TARGET, FOR_THE_START = 50, 100, 80, 150
 
 
 class Experiment:
     def __init__(self, folder: Path, real: Path | None) -> None:
         self.folder, data = folder, folder / "data"
-        self.labelled = {"target": data / "target_labelled", "source": data / "source_labelled"}
+        self.labeled = {"target": data / "target_labelled", "source": data / "source_labelled"}
         if real is not None:
-            self.labelled["real"] = real
+            self.labeled["real"] = real
         self.shards, self.start = data / "target_shards", folder / "start.safetensors"
 
     def prepare(self) -> None:
-        """Pictures of both domains, and the weights that every run starts from."""
+        """Images of both domains, and the weights that every run starts from."""
         make_directory(self.folder / "data")
-        source_domain.write_labelled(self.labelled["source"], LABELLED_SOURCE, 1)
-        target_domain.write_labelled(self.labelled["target"], LABELLED_TARGET, 21)
+        source_domain.write_labeled(self.labeled["source"], LABELLED_SOURCE, 1)
+        target_domain.write_labeled(self.labeled["target"], LABELLED_TARGET, 21)
         target_domain.write_shards(self.shards, UNLABELLED_TARGET, 22)
         config = self._config([])
         train_start(self.start, config.model.vit(), config.augment.global_px, FOR_THE_START, 2)
@@ -47,19 +47,19 @@ class Experiment:
             run = RunFolder(self.folder / "runs" / f"{arm}_{seed}")
             pretrain(self._config([f"run.dir={run.path}", f"run.seed={seed}", *ARMS[arm].words]))
             curves = {"target": [_point(document) for document in read_evaluations(run)]}
-            for name in set(self.labelled) - {"target"}:
+            for name in set(self.labeled) - {"target"}:
                 curves[name] = self._scores(name, run.whole_checkpoints())
-            roll_backs = [as_document(entry) for entry in run.read_rollbacks()]
-            write_json(result, {"arm": arm, "seed": seed, "curves": curves, "roll_backs": roll_backs})
+            rollbacks = [as_document(entry) for entry in run.read_rollbacks()]
+            write_json(result, {"arm": arm, "seed": seed, "curves": curves, "roll_backs": rollbacks})
         return result
 
     def untrained_scores(self) -> dict[str, float]:
         """kNN top-1 on each set of the network before it learned anything."""
-        return {name: self._scores(name, [untrained(self.start)])[0]["top1"] for name in self.labelled}
+        return {name: self._scores(name, [untrained(self.start)])[0]["top1"] for name in self.labeled}
 
     def _scores(self, name: str, networks: list[Path]) -> list[dict[str, Any]]:
         config = self._config([]).monitor.evaluation
-        config.data.path = str(self.labelled[name])
+        config.data.path = str(self.labeled[name])
         evaluator = Evaluator(config)
         points = []
         for path in networks:
@@ -75,7 +75,7 @@ class Experiment:
             f"init.weights={self.start}",
             f"schedule.total={STEPS} steps",
             f"monitor.every_steps={EVERY_STEPS}",
-            f"monitor.evaluation.data.path={self.labelled['target']}",
+            f"monitor.evaluation.data.path={self.labeled['target']}",
             f"monitor.evaluation.cache={self.folder / 'cache'}",
         ]
         return load_config(PretrainConfig, RECIPE, [*shared, *words])

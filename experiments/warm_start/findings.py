@@ -1,4 +1,4 @@
-"""What the runs show: curves as a picture, figures with intervals as a table."""
+"""What the runs show: curves as an image, figures with intervals as a table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draw_curves(results: list[dict[str, Any]], arms: dict[str, Arm], titles: dic
         for number, (arm, runs) in enumerate(_by_arm(results).items()):
             steps = [point["step"] for point in runs[0]["curves"][name]]
             values = np.array([[point["top1"] for point in run["curves"][name]] for run in runs])  # [seeds, steps]
-            style = "-" if number < 10 else "--"  # there are ten colours
+            style = "-" if number < 10 else "--"  # there are ten colors
             panel.plot(steps, values.mean(axis=0), label=arms[arm].title, color=f"C{number}", linestyle=style)
             panel.fill_between(steps, values.min(axis=0), values.max(axis=0), color=f"C{number}", alpha=0.15)
         starts = {run["curves"][name][0]["top1"] for run in results}
@@ -66,7 +66,7 @@ def markdown_table(results: list[dict[str, Any]], arms: dict[str, Arm], name: st
 def rows_of(
     results: list[dict[str, Any]], arms: dict[str, Arm], name: str, beside: Callable[[str], str] = lambda arm: "recipe"
 ) -> list[list[str]]:
-    """One set of pictures: where a way ends and how low it gets, and its distance to the way that `beside` names."""
+    """One set of images: where a way ends and how low it gets, and its distance to the way that `beside` names."""
     by_arm = _by_arm(results)
     rows = []
     for arm, runs in by_arm.items():

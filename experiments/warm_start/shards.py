@@ -1,4 +1,4 @@
-"""A shard of pictures without labels, laid out as `python -m data_pipeline shard` does it."""
+"""A shard of images without labels, laid out as `python -m data_pipeline shard` does it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from panendofm.runtime.files import write_json
 NAME = "shard-000000.tar"
 
 
-def write_shard(folder: Path, corpus: str, pictures: Iterable[tuple[str, str, bytes]]) -> None:
-    """`pictures`: key, video and JPEG of each."""
+def write_shard(folder: Path, corpus: str, images: Iterable[tuple[str, str, bytes]]) -> None:
+    """`images`: key, video and JPEG of each."""
     rows, index = [], []
     with tarfile.open(folder / NAME, "w", format=tarfile.USTAR_FORMAT) as archive:
-        for key, video, jpeg in pictures:
+        for key, video, jpeg in images:
             row = {"key": key, "corpus": corpus, "video": video, "source": video}
             place: list[str | int] = [key]
             for extension, data in (("jpg", jpeg), ("json", json.dumps(row).encode())):

@@ -20,7 +20,7 @@ CLASSES = ("stripes", "checks", "dots", "rings", "cells", "blobs", "waves", "spo
 
 
 def draw_picture(kind: str, rng: np.random.Generator) -> Bytes:
-    """A picture [SIDE_PX, SIDE_PX, 3] of a kind: turned, moved, scaled, coloured, lit and blurred at random."""
+    """An image [SIDE_PX, SIDE_PX, 3] of a kind: turned, moved, scaled, colored, lit and blurred at random."""
     angle, scale = rng.uniform(0, 2 * np.pi), rng.uniform(0.5, 1.2)
     shift = rng.uniform(-0.5, 0.5, 2)
     y, x = np.mgrid[-1 : 1 : SIDE_PX * 1j, -1 : 1 : SIDE_PX * 1j].astype(np.float32)
@@ -28,18 +28,18 @@ def draw_picture(kind: str, rng: np.random.Generator) -> Bytes:
     v = _floats(scale * (-np.sin(angle) * x + np.cos(angle) * y) + shift[1])
     pattern = cv2.GaussianBlur(_pattern(kind, u, v, rng), (0, 0), rng.uniform(0.4, 1.5))
     first, second, third = _colour(rng, CLASSES.index(kind) / len(CLASSES)), _colour(rng), _colour(rng)
-    picture = first + pattern[..., None] * (second - first)  # [S, S, 3]
+    image = first + pattern[..., None] * (second - first)  # [S, S, 3]
     center, radius = rng.uniform(-0.7, 0.7, 2), rng.uniform(0.1, 0.5)
     inside = np.clip(8 * (radius - np.hypot(x - center[0], y - center[1])), 0, 1)[..., None]
-    picture = picture * (1 - inside) + third * inside  # something lies on it
+    image = image * (1 - inside) + third * inside  # something lies on it
     slope = rng.uniform(-0.35, 0.35, 2)
-    picture = picture * (1 + slope[0] * x + slope[1] * y)[..., None]
-    picture += rng.normal(0, rng.uniform(0.01, 0.06), picture.shape)
-    return np.asarray(np.clip(picture * 255, 0, 255), np.uint8)
+    image = image * (1 + slope[0] * x + slope[1] * y)[..., None]
+    image += rng.normal(0, rng.uniform(0.01, 0.06), image.shape)
+    return np.asarray(np.clip(image * 255, 0, 255), np.uint8)
 
 
 def _colour(rng: np.random.Generator, hue: float | None = None) -> Floats:
-    """Any colour, or one near a hue (0…1): each kind of pattern is mostly of one hue."""
+    """Any color, or one near a hue (0…1): each kind of pattern is mostly of one hue."""
     turned = rng.uniform(0, 1) if hue is None else rng.normal(hue, 0.07) % 1
     hsv = np.array([[[360 * turned, rng.uniform(0.2, 0.9), rng.uniform(0.3, 0.95)]]], np.float32)
     return _floats(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)[0, 0])
@@ -82,13 +82,13 @@ def _saw(x: Floats) -> Floats:
     return _floats(2 * (x - np.floor(x)) - 1)
 
 
-def write_labelled(folder: Path, per_class: int, seed: int) -> Path:
+def write_labeled(folder: Path, per_class: int, seed: int) -> Path:
     """A folder of images for each class, as eval_knn reads it."""
     if not folder.exists():
         with atomic_directory(folder) as made:
             for number, kind in enumerate(CLASSES):
                 (made / kind).mkdir()
                 for i in range(per_class):
-                    picture = draw_picture(kind, np.random.default_rng((seed, number, i)))
-                    (made / kind / f"{i:04d}.jpg").write_bytes(simplejpeg.encode_jpeg(picture, 92))
+                    image = draw_picture(kind, np.random.default_rng((seed, number, i)))
+                    (made / kind / f"{i:04d}.jpg").write_bytes(simplejpeg.encode_jpeg(image, 92))
     return folder

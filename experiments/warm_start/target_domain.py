@@ -9,12 +9,12 @@ import numpy as np
 
 from experiments.warm_start.shards import write_shard
 from panendofm.runtime.files import atomic_directory
-from panendofm.synthetic.labeled import FOLDER, make_labelled, plan_labelled
+from panendofm.synthetic.labeled import FOLDER, make_labeled, plan_labeled
 
 SIDE_PX = 96
 
 
-def write_labelled(folder: Path, per_class: int, seed: int) -> Path:
+def write_labeled(folder: Path, per_class: int, seed: int) -> Path:
     """A folder of images for each class, as eval_knn reads it."""
     if not folder.exists():
         with atomic_directory(folder) as made:
@@ -26,19 +26,17 @@ def write_labelled(folder: Path, per_class: int, seed: int) -> Path:
 
 
 def write_shards(folder: Path, per_class: int, seed: int) -> Path:
-    """One shard of other scenes than the labelled ones, without labels. Frames of one scene count as a video."""
+    """One shard of other scenes than the labeled ones, without labels. Frames of one scene count as a video."""
     if not folder.exists():
         with atomic_directory(folder) as made:
             frames = _draw(made, per_class, seed)
-            pictures = [
-                (f"s{scene:04d}f{number}", f"scene{scene}", path.read_bytes()) for scene, number, path in frames
-            ]
+            images = [(f"s{scene:04d}f{number}", f"scene{scene}", path.read_bytes()) for scene, number, path in frames]
             for _, _, path in frames:
                 path.unlink()
             for label in (made / FOLDER).iterdir():
                 label.rmdir()
             (made / FOLDER).rmdir()
-            write_shard(made, "synthetic-endoscopy", pictures)
+            write_shard(made, "synthetic-endoscopy", images)
     return folder
 
 
@@ -46,11 +44,11 @@ def _draw(folder: Path, per_class: int, seed: int) -> list[tuple[int, int, Path]
     """Whole scenes of every class until it has its images: (scene, number within it, file)."""
     drawn: dict[str, int] = {}
     files = []
-    for scene, plan in enumerate(plan_labelled("medium", seed)):
+    for scene, plan in enumerate(plan_labeled("medium", seed)):
         if drawn.get(plan.label, 0) >= per_class:
             continue
         drawn[plan.label] = drawn.get(plan.label, 0) + len(plan.paths)
-        make_labelled(folder, plan, seed)
+        make_labeled(folder, plan, seed)
         for path in plan.paths:
             _shrink(folder / path)
         files += [(scene, number, folder / path) for number, path in enumerate(plan.paths)]
@@ -58,8 +56,8 @@ def _draw(folder: Path, per_class: int, seed: int) -> list[tuple[int, int, Path]
 
 
 def _shrink(path: Path) -> None:
-    """To the size that is used: decoding large pictures would be most of the work."""
-    picture = np.asarray(cv2.imread(str(path)))
-    height, width = picture.shape[:2]
+    """To the size that is used: decoding large images would be most of the work."""
+    image = np.asarray(cv2.imread(str(path)))
+    height, width = image.shape[:2]
     size = (round(width * SIDE_PX / height), SIDE_PX)
-    cv2.imwrite(str(path), cv2.resize(picture, size, interpolation=cv2.INTER_AREA), [cv2.IMWRITE_JPEG_QUALITY, 92])
+    cv2.imwrite(str(path), cv2.resize(image, size, interpolation=cv2.INTER_AREA), [cv2.IMWRITE_JPEG_QUALITY, 92])

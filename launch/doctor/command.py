@@ -22,7 +22,7 @@ from panendofm.runtime.config import CONFIGS, load_config
 from panendofm.runtime.console import duration, say
 from panendofm.runtime.errors import UserError
 from pretrain import PretrainConfig
-from pretrain.selftest import write_pictures
+from pretrain.selftest import write_images
 
 DEFAULT_CONFIG = CONFIGS / "pretrain" / "doctor.yaml"
 EXIT_FAILED = 1
@@ -65,12 +65,12 @@ def run_doctor(config: PretrainConfig, cluster: ClusterConfig, is_own_config: bo
     run = Path(config.run.dir).absolute()
     folder = DoctorFolder(run if is_own_config else run.with_name(f"{run.name}-doctor"))
     shutil.rmtree(folder.scratch, ignore_errors=True)
-    write_pictures(folder.pictures, max(_DRAWN_IMAGES, 4 * ranks))
+    write_images(folder.images, max(_DRAWN_IMAGES, 4 * ranks))
     config, drawn = _with_shards(config, folder)
     stage = doctor_job(config, folder.path, cluster)
     say(f"examining with {resources.nodes} × {resources.tasks} processes: a few minutes")
     if drawn and not is_own_config:
-        say("data.shards does not exist yet: drawn pictures stand in for it, and the row 'data rate' is about those")
+        say("data.shards does not exist yet: drawn images stand in for it, and the row 'data rate' is about those")
     state = _submit_and_wait(stage, cluster, folder)
     return _conclude(folder, ranks, state, config)
 
@@ -78,7 +78,8 @@ def run_doctor(config: PretrainConfig, cluster: ClusterConfig, is_own_config: bo
 def _with_shards(config: PretrainConfig, folder: DoctorFolder) -> tuple[PretrainConfig, bool]:
     if Path(config.data.shards).is_dir():
         return replace(config, data=replace(config.data, shards=str(Path(config.data.shards).absolute()))), False
-    return replace(config, data=replace(config.data, shards=str(folder.pictures), weights={}, window_shards=None)), True
+    data = replace(config.data, shards=str(folder.images), sampling_weights={}, window_shards=None)
+    return replace(config, data=data), True
 
 
 def _submit_and_wait(stage: StageJob, cluster: ClusterConfig, folder: DoctorFolder) -> JobState:

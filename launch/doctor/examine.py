@@ -10,7 +10,7 @@ import torch
 
 from launch.doctor.attention import check_attention
 from launch.doctor.file_system import check_file_system
-from launch.doctor.neighbors import check_neighbours
+from launch.doctor.neighbors import check_neighbors
 from launch.doctor.ranks import (
     PARAMETERS_TRAVEL,
     check_collectives,
@@ -54,8 +54,8 @@ class DoctorFolder:
         return self.path / "scratch"
 
     @property
-    def pictures(self) -> Path:
-        """Shards of drawn pictures."""
+    def images(self) -> Path:
+        """Shards of drawn images."""
         return self.scratch / "pictures"
 
     def notes(self, rank: int) -> Path:
@@ -77,7 +77,7 @@ def examine(folder: DoctorFolder, config: PretrainConfig, wants_gpu: bool) -> No
         figures = None
         if place.rank == 0:
             with notes.family("alone", stops=True):
-                figures = train_alone(alone, folder.scratch, folder.pictures, place.size)
+                figures = train_alone(alone, folder.scratch, folder.images, place.size)
     with joined_world(config.run.device, _TIMEOUT_SECONDS) as world:
         with notes.family("shared folder", stops=True):
             for row in check_shared_folder(world, folder.scratch):
@@ -90,7 +90,7 @@ def examine(folder: DoctorFolder, config: PretrainConfig, wants_gpu: bool) -> No
                 notes.add(row)
         with notes.family("sharding", stops=True):
             for row in check_sharding(
-                world, folder.scratch, folder.pictures, world.broadcast(figures), sharding_modes(world)
+                world, folder.scratch, folder.images, world.broadcast(figures), sharding_modes(world)
             ):
                 notes.add(row)
         with notes.family("training", stops=True):
@@ -106,5 +106,5 @@ def _check_machine(notes: Notes, device: torch.device, config: PretrainConfig, w
         for row in check_attention(device, config.execution.attention):
             notes.add(row)
     with notes.family("kNN"):
-        for row in check_neighbours():
+        for row in check_neighbors():
             notes.add(row)

@@ -1,4 +1,4 @@
-"""The kNN search of this machine: the reference's class scores, and every neighbour against a search by hand."""
+"""The kNN search of this machine: the reference's class scores, and every neighbor against a search by hand."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _BACKENDS: tuple[Backend, ...] = get_args(Backend)
 _REMEDY = "choose the other search.backend (torch or faiss), and report it with doctor.json"
 
 
-def check_neighbours() -> Iterator[Row]:
+def check_neighbors() -> Iterator[Row]:
     gpus = int(faiss.get_num_gpus()) if hasattr(faiss, "StandardGpuResources") else 0
     where = f"FAISS on {gpus} GPUs, torch and FAISS" if gpus else "torch and FAISS on the CPU"
     errors = {word: _golden_error(word) for word in _BACKENDS}
     wrong = {word: _wrong_rows(word) for word in _BACKENDS}
-    found = f"{where}: golden scores within {max(errors.values()):.0e}, {sum(wrong.values())} neighbours wrong"
+    found = f"{where}: golden scores within {max(errors.values()):.0e}, {sum(wrong.values())} neighbors wrong"
     bad = [word for word in _BACKENDS if not errors[word] <= _TOLERANCE or wrong[word]]
     if bad:
-        found = f"search.backend={bad[0]}: golden scores within {errors[bad[0]]:.0e}, {wrong[bad[0]]} neighbours wrong"
+        found = f"search.backend={bad[0]}: golden scores within {errors[bad[0]]:.0e}, {wrong[bad[0]]} neighbors wrong"
     yield judged("kNN", not bad, found, _REMEDY, errors=errors, wrong=wrong, gpus=gpus)
 
 

@@ -19,7 +19,7 @@ from launch.doctor.rows import Row, judged
 from panendofm.runtime.files import make_directory, write_text
 from panendofm.runtime.locks import directory_lock, has_flock
 from pretrain import World
-from pretrain.selftest import RunFigures, differences, sharding_config, train
+from pretrain.selftest import RunMetrics, differences, sharding_config, train
 
 # How parameters lie over ranks, their type, and over how many ranks one copy is sharded.
 Mode = tuple[str, str, int | None]
@@ -127,7 +127,7 @@ def _wait_for(values: torch.Tensor) -> None:
         torch.cuda.synchronize(values.device)
 
 
-def train_alone(world: World, scratch: Path, shards: Path, ranks: int) -> RunFigures:
+def train_alone(world: World, scratch: Path, shards: Path, ranks: int) -> RunMetrics:
     """What all ranks together are compared with; `world` is this process alone."""
     config = sharding_config(make_directory(scratch) / "alone", shards, ranks, world.device.type, "fsdp", "float32")
     return train(config, world)
@@ -142,7 +142,7 @@ def sharding_modes(world: World) -> list[Mode]:
     return modes
 
 
-def check_sharding(world: World, scratch: Path, shards: Path, alone: RunFigures, modes: list[Mode]) -> Iterator[Row]:
+def check_sharding(world: World, scratch: Path, shards: Path, alone: RunMetrics, modes: list[Mode]) -> Iterator[Row]:
     """Four steps in every mode of sharding, on the real ranks, against one process."""
     if world.size == 1:
         yield Row("sharding", "skip", "there is one process")
@@ -164,7 +164,7 @@ def ranks_of(world: World) -> str:
     return f"{world.size} rank{'s' if world.size > 1 else ''}"
 
 
-def _loss_difference(figures: RunFigures, alone: RunFigures) -> float:
+def _loss_difference(figures: RunMetrics, alone: RunMetrics) -> float:
     if len(figures.losses) != len(alone.losses):
         return math.inf
     worst = 0.0

@@ -14,7 +14,7 @@ from launch.doctor.ranks import ranks_of
 from launch.doctor.rows import Row, judged
 from panendofm.runtime.errors import UserError
 from pretrain import GPUS, REFERENCE_EFFICIENCY, PretrainConfig, Requirements, World, requirements_of
-from pretrain.selftest import RunFigures, Training
+from pretrain.selftest import RunMetrics, Training
 
 STEPS = 10
 _FEW_STEPS = 4
@@ -147,7 +147,7 @@ def planned_images_per_second(
     return peak * REFERENCE_EFFICIENCY / needs.flops_per_image, "by its matrix products"
 
 
-def _steps(figures: RunFigures, images: float, planned: float, by: str, peak_seconds: float, why: str) -> Row:
+def _steps(figures: RunMetrics, images: float, planned: float, by: str, peak_seconds: float, why: str) -> Row:
     """`peak_seconds`: what an image would take at the peak of this device."""
     speed = images / figures.step_seconds
     share = speed * peak_seconds
@@ -172,7 +172,7 @@ def _steps(figures: RunFigures, images: float, planned: float, by: str, peak_sec
     return judged("steps", small or speed >= _SLOW_SHARE * planned, found, remedy, "warn", **figures_of_row)
 
 
-def _memory(figures: RunFigures, needs: Requirements) -> Row:
+def _memory(figures: RunMetrics, needs: Requirements) -> Row:
     measured, planned = figures.memory_bytes, needs.memory.peak
     found = f"{measured / 1e9:.2f} GB a rank, {planned / 1e9:.2f} GB planned"
     remedy = "the plan is wrong for this config: leave more room than it says, and report it with doctor.json"
@@ -180,7 +180,7 @@ def _memory(figures: RunFigures, needs: Requirements) -> Row:
     return judged("memory", good, found, remedy, "warn", measured_bytes=measured, planned_bytes=planned)
 
 
-def _traffic(world: World, figures: RunFigures, training: Training, bytes_per_second: float) -> Row:
+def _traffic(world: World, figures: RunMetrics, training: Training, bytes_per_second: float) -> Row:
     """Parameters are gathered twice, gradients reduced once, and the teacher gathered once, at the measured speed."""
     seconds = 4 * training.parameter_bytes / bytes_per_second if world.size > 1 else 0.0
     share = seconds / figures.step_seconds
@@ -192,7 +192,7 @@ def _traffic(world: World, figures: RunFigures, training: Training, bytes_per_se
     return judged("traffic", share <= _TRAFFIC_SHARE, found, remedy, "warn", seconds=round(seconds, 4))
 
 
-def _data(world: World, figures: RunFigures, images: float, training: Training) -> Row:
+def _data(world: World, figures: RunMetrics, images: float, training: Training) -> Row:
     """The loader alone, on all ranks at once, against the steps without what they waited for it."""
     world.broadcast(None)
     loaded = min(world.gather(training.loader_images_per_second(_LOADER_SECONDS)))

@@ -1,9 +1,9 @@
 """`python -m launch.jobs.requeue_watchdog JOB_FOLDER PID`: starts a job again whose batch script was killed.
 
 The script's last lines decide whether a job starts again; a script that was killed (by the kernel for want of memory,
-or by hand) does not come to them, and Slurm calls the job failed. The keeper is a step of its own beside the stage, so
-it outlives the script by the seconds that Slurm gives a job to end in. The stage starts when the keeper has told the
-script (SIGUSR1) that it stands: before that there is nothing to lose.
+or by hand) does not come to them, and Slurm calls the job failed. The watchdog is a step of its own beside the stage.
+It outlives the script by the seconds that Slurm gives a job to end in. The stage starts when the watchdog has told the
+script (SIGUSR1) that it is up: before that there is nothing to lose.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def ends_noted(job: Job) -> int:
 
 
 def main(folder: Path, script: int) -> int:
-    # Warning, preemption and the end of the job are told to every step; only the script's end ends the keeper.
+    # Warning, preemption and the end of the job are told to every step; only the script's end ends the watchdog.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     job = read_job(folder)

@@ -26,7 +26,7 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_text
 from panendofm.runtime.locks import directory_lock
 
-# A keeper that is not up by then (its srun fails, the node is overloaded) holds no stage back.
+# A watchdog that is not up by then (its srun fails, the node is overloaded) holds no stage back.
 KEEPER_SECONDS = 60
 # After the first task of a job has ended well, the others have this long. One that fails takes the others with it: the
 # ranks notice by themselves when one of them is gone or stopped (run.timeout_seconds), and save before they leave.
@@ -232,7 +232,7 @@ def _setup_lines(job: Job, cluster: ClusterConfig) -> list[str]:
         # A step of its own on the node of this shell, so that it outlives it.
         "srun --overlap --relative=0 --nodes=1 --ntasks=1 --cpus-per-task=1 --mem=0 --quiet "
         f"{_host_python(cluster)} -m launch.jobs.requeue_watchdog {shlex.quote(str(job.folder))} $$ &",
-        # Killed before the keeper stands, the script would leave nobody who starts the stage again.
+        # Killed before the watchdog is up, the script would leave nobody who starts the stage again.
         f'while [ -z "$kept" ] && [ $SECONDS -lt {KEEPER_SECONDS} ] && kill -0 $! 2> /dev/null; do sleep .1; done',
     ]
 

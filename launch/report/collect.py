@@ -13,13 +13,13 @@ from panendofm.records.evaluation import (
     DEFAULT_METRIC,
     KnnDocument,
     SelectionDocument,
-    picture_files,
+    image_files,
     read_evaluations,
     read_selection,
     witnesses_of,
 )
 from panendofm.records.metrics import read_metrics
-from panendofm.records.run import RunFolder, patch_pictures, read_checkpoint_info
+from panendofm.records.run import RunFolder, patch_images, read_checkpoint_info
 from panendofm.records.shards import Certificate, Manifest, ShardFolder
 from panendofm.reports import data_url
 from panendofm.runtime.errors import UserError
@@ -97,7 +97,7 @@ def collect(run: RunFolder) -> RunData:
         certificate=_certificate(run),
         manifest=shards.read_manifest() if shards.manifest.is_file() else None,
         images=_images(run),
-        galleries=picture_files(run, "gallery.html"),
+        galleries=image_files(run, "gallery.html"),
     )
 
 
@@ -113,7 +113,7 @@ def _sets(run: RunFolder) -> dict[str, list[KnnDocument]]:
 
 
 def _events(run: RunFolder, metrics: list[dict[str, Any]]) -> list[Event]:
-    """What did not go by itself: starts, interruptions, roll-backs, skipped steps, unreadable samples."""
+    """What did not go by itself: starts, interruptions, rollbacks, skipped steps, unreadable samples."""
     found = []
     for folder in sorted(run.jobs.glob("*")):
         for event in events_of(folder):
@@ -147,12 +147,12 @@ def _certificate(run: RunFolder) -> Certificate | None:
 def _images(run: RunFolder) -> list[RunImage]:
     patches = [
         RunImage(f"Step {step:,}: frames, first three principal components of their patches, attention", path)
-        for step, path in patch_pictures(run)
+        for step, path in patch_images(run)
     ]
     titles = {"confusion": "Confusion matrix", "map": "Map of the features"}
     evaluated = [
         RunImage(f"{titles[path.stem]} of {checkpoint}", path, has_small_text=True)
-        for checkpoint, path in picture_files(run, "*.png")
+        for checkpoint, path in image_files(run, "*.png")
         if path.stem in titles
     ]
     return patches + evaluated

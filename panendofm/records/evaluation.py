@@ -26,7 +26,7 @@ DEFAULT_METRIC = "top1_k20"
 OWN_OUTPUT = "output"  # features that the network gives by itself: no block or pooling was named
 _PREFIX = "knn_"
 _SELECTION = "knn_selection.json"
-_PICTURES = "_pictures"
+_IMAGES = "_pictures"
 
 Verdict = Literal["better beyond noise", "worse beyond noise", "no difference beyond noise"]
 WORSE: Verdict = "worse beyond noise"
@@ -34,7 +34,7 @@ WORSE: Verdict = "worse beyond noise"
 
 @dataclass(frozen=True)
 class FiguresAtK:
-    """All figures of one number of neighbours."""
+    """All metrics of one number of neighbors."""
 
     top1: float
     top5: float
@@ -65,7 +65,7 @@ class EvaluatedData:
     split_file: str | None
     split_sha256: str
     leave_one_group_out: bool
-    clean: bool = False  # whether pictures were read as training frames are
+    clean: bool = False  # whether images were read as training frames are
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class KnnDocument:
 
     @property
     def values(self) -> dict[str, float | None]:
-        """top1_k20, …, rankme: every figure under one name."""
+        """top1_k20, …, rankme: every metric under one name."""
         values: dict[str, float | None] = {
             f"{metric}_k{k}": getattr(at_k, metric) for k, at_k in self.k.items() for metric in METRICS
         }
@@ -162,7 +162,7 @@ class SelectionDocument:
 
 
 def split_metric(name: str) -> tuple[str, int | None]:
-    """("top1", 20) of "top1_k20"; label-free figures have no k."""
+    """("top1", 20) of "top1_k20"; label-free metrics have no k."""
     if name in LABEL_FREE:
         return name, None
     kind, _, k = name.rpartition("_k")
@@ -217,15 +217,15 @@ def lone_evaluation_name(network: str, weights_sha256: str, features: str = OWN_
     return f"{_PREFIX}{safe_name(network)}_{weights_sha256[:8]}{read}.json"
 
 
-def pictures_folder(folder: Path, network: str) -> Path:
-    """Where the pictures of a network's evaluation go, beside its document."""
-    return folder / f"{_PREFIX}{safe_name(network)}{_PICTURES}"
+def images_folder(folder: Path, network: str) -> Path:
+    """Where the images of a network's evaluation go, beside its document."""
+    return folder / f"{_PREFIX}{safe_name(network)}{_IMAGES}"
 
 
-def picture_files(run: RunFolder, pattern: str) -> list[tuple[str, Path]]:
-    """(checkpoint, file) of the drawn pictures and pages of a run's evaluations."""
-    paths = sorted(run.evaluations.glob(f"{_PREFIX}*{_PICTURES}/{pattern}"))
-    return [(path.parent.name.removeprefix(_PREFIX).removesuffix(_PICTURES), path) for path in paths]
+def image_files(run: RunFolder, pattern: str) -> list[tuple[str, Path]]:
+    """(checkpoint, file) of the drawn images and pages of a run's evaluations."""
+    paths = sorted(run.evaluations.glob(f"{_PREFIX}*{_IMAGES}/{pattern}"))
+    return [(path.parent.name.removeprefix(_PREFIX).removesuffix(_IMAGES), path) for path in paths]
 
 
 def read_evaluation(path: Path) -> KnnDocument:

@@ -40,7 +40,7 @@ class ProbeFolder:
         return self.path / "heads" / safe_name(network) / f"{task}.safetensors"
 
     def truth(self, task: str) -> Path:
-        """The test side of a task with one answer a picture, as `challenge score` reads it."""
+        """The test side of a task with one answer an image, as `challenge score` reads it."""
         return self.path / "test" / f"{task}.csv"
 
     @property

@@ -40,7 +40,7 @@ class ReleaseSource:
     shards_sha256: str | None = None
     start_share: float | None = None  # of the weights that the run began with, where they were averaged
     corpora: list[CorpusFrames] | None = None  # of the training shards
-    # In the words of who made the release: on the weights that training began with, and on the pictures.
+    # In the words of who made the release: on the weights that training began with, and on the images.
     start_note: str | None = None
     data_note: str | None = None
 

@@ -82,7 +82,15 @@ class Rollback:
 
 @dataclass(frozen=True)
 class Rollbacks:
-    """roll_backs.json: every time that a run went back."""
+    """rollbacks.json: every time that a run went back."""
+
+    rollbacks: list[Rollback]
+    format: int = 1
+
+
+@dataclass(frozen=True)
+class _EarlierRollbacks:
+    """roll_backs.json of runs of before it was renamed."""
 
     roll_backs: list[Rollback]
     format: int = 1
@@ -130,10 +138,10 @@ class RunFolder:
 
     @property
     def rollbacks(self) -> Path:
-        return self.path / "roll_backs.json"
+        return self.path / "rollbacks.json"
 
     def rolled_back(self, number: int) -> Path:
-        """Where a roll-back keeps what it has undone."""
+        """Where a rollback keeps what it has undone."""
         return self.path / "rolled_back" / str(number)
 
     @property
@@ -146,7 +154,7 @@ class RunFolder:
         return self.path / "report.html"
 
     @property
-    def pictures(self) -> Path:
+    def images(self) -> Path:
         return self.path / "pictures"
 
     @property
@@ -201,9 +209,12 @@ class RunFolder:
         write_document(self.info, info)
 
     def read_rollbacks(self) -> list[Rollback]:
-        if not self.rollbacks.is_file():
-            return []
-        return read_document(Rollbacks, self.rollbacks, "a list of roll-backs").roll_backs
+        if self.rollbacks.is_file():
+            return read_document(Rollbacks, self.rollbacks, "a list of rollbacks").rollbacks
+        earlier = self.path / "roll_backs.json"
+        if earlier.is_file():
+            return read_document(_EarlierRollbacks, earlier, "a list of rollbacks").roll_backs
+        return []
 
     def write_rollbacks(self, entries: list[Rollback]) -> None:
         write_document(self.rollbacks, Rollbacks(entries))
@@ -219,15 +230,15 @@ def find_runs(root: Path) -> list[RunFolder]:
     return [RunFolder(path) for path in sorted(with_jobs | trained)]
 
 
-def patch_picture(run: RunFolder, step: int) -> Path:
-    """What the features of a step's checkpoint see, as a picture."""
-    return run.pictures / f"patches_{step_name(step)}.png"
+def patch_image(run: RunFolder, step: int) -> Path:
+    """What the features of a step's checkpoint see, as an image."""
+    return run.images / f"patches_{step_name(step)}.png"
 
 
-def patch_pictures(run: RunFolder) -> list[tuple[int, Path]]:
-    """(step, picture) of those that were drawn, in the order of training."""
+def patch_images(run: RunFolder) -> list[tuple[int, Path]]:
+    """(step, image) of those that were drawn, in the order of training."""
     found = []
-    for path in run.pictures.glob("patches_*.png"):
+    for path in run.images.glob("patches_*.png"):
         step = step_of(path.stem.removeprefix("patches_"))
         if step is not None:
             found.append((step, path))

@@ -128,7 +128,7 @@ class ShardFolder:
 
     @property
     def examples(self) -> Path:
-        """Small pictures of what was kept and dropped, for the report."""
+        """Small images of what was kept and dropped, for the report."""
         return self.path / "examples.parquet"
 
     @property
@@ -202,7 +202,7 @@ class PrivateFolder:
 
     @property
     def report(self) -> Path:
-        """The page of what must not be published: real names, pictures as they came."""
+        """The page of what must not be published: real names, images as they came."""
         return self.path / "report.html"
 
     @property

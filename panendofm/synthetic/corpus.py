@@ -22,7 +22,7 @@ from panendofm.runtime.console import ProgressBar, duration, progress, say
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_directory, failed_checksums, write_bytes, write_checksums
 from panendofm.synthetic.imbalanced import DULL, IMBALANCED, RARE, plan_imbalanced
-from panendofm.synthetic.labeled import LabelledPlan, make_labelled, plan_labelled
+from panendofm.synthetic.labeled import LabeledPlan, make_labeled, plan_labeled
 from panendofm.synthetic.plan import SourcePlan, plan_sources
 from panendofm.synthetic.planted import (
     CopyPlan,
@@ -53,7 +53,7 @@ from panendofm.synthetic.truth import (
     read_truth,
     write_truth,
 )
-from panendofm.synthetic.video_boxes import FrameBoxes, LabelledPolyps, frame_boxes, write_frame_boxes
+from panendofm.synthetic.video_boxes import FrameBoxes, LabeledPolyps, frame_boxes, write_frame_boxes
 
 CHECKSUMS_NAME = "SHA256SUMS"
 # An image of ERS that is stored twice: (copy, original), both of one patient.
@@ -78,7 +78,7 @@ def synthesize(directory: Path | str, size: str = "small", seed: int = 0, proces
     say(
         f"wrote {directory} in {duration(time.monotonic() - began)}: {len(videos)} videos with "
         f"{sum(v.frames for v in videos)} frames, {images} images, "
-        f"{len(truth.evaluation)} labelled and {len(truth.segmented)} segmented images; "
+        f"{len(truth.evaluation)} labeled and {len(truth.segmented)} segmented images; "
         f"planted: {len(truth.leaks)} leaks, {len(truth.duplicates)} copies, "
         f"{len(truth.defects)} broken files (all listed in {TRUTH_NAME})."
     )
@@ -106,40 +106,40 @@ def _already_there(directory: Path, size: str, seed: int) -> Truth | None:
 
 
 def _make_all(directory: Path, size: str, seed: int, processes: int) -> Truth:
-    labelled = plan_labelled(size, seed)
+    labeled = plan_labeled(size, seed)
     is_whole = size != IMBALANCED
-    plans = add_leaks(plan_sources(size, seed), labelled, seed) if is_whole else plan_imbalanced()
+    plans = add_leaks(plan_sources(size, seed), labeled, seed) if is_whole else plan_imbalanced()
     copies, defects = plan_copies(plans, size), plan_defects(plans, size)
     segmented = plan_segmented(size, seed)
-    jobs = len(labelled) + len(segmented) + 2 * len(plans) + len(copies) + len(defects)
+    jobs = len(labeled) + len(segmented) + 2 * len(plans) + len(copies) + len(defects)
     with _pool(processes) as run, progress("synthetic corpus", jobs, "files") as bar:
-        # Leaks need the labelled images, copies need the videos: so three rounds. Long jobs go first.
-        regions: list[list[Region]] = run(bar, partial(make_labelled, directory, seed=seed), labelled)
+        # Leaks need the labeled images, copies need the videos: so three rounds. Long jobs go first.
+        regions: list[list[Region]] = run(bar, partial(make_labeled, directory, seed=seed), labeled)
         run(bar, partial(make_source, directory, seed=seed), sorted(plans, key=_work, reverse=True))
         broken: list[Defect] = run(bar, partial(make_defect, directory, seed=seed), defects)
         run(bar, partial(make_copy, directory), copies)
         found: list[list[Segmented]] = run(bar, partial(make_segmented, directory, seed=seed), segmented)
-        polyps = _labelled_polyps(labelled, regions)
-        boxes: list[list[FrameBoxes]] = run(bar, partial(frame_boxes, labelled=polyps, seed=seed), plans)
+        polyps = _labeled_polyps(labeled, regions)
+        boxes: list[list[FrameBoxes]] = run(bar, partial(frame_boxes, labeled=polyps, seed=seed), plans)
     if is_whole:
         write_bytes(directory / ERS_COPY[0], (directory / ERS_COPY[1]).read_bytes())
         _write_endofm_list(directory)
     sources, duplicates = _describe_sources(plans, copies)
     write_regions(directory, [region for of_scene in regions for region in of_scene])
     write_frame_boxes(directory, [row for of_source in boxes for row in of_source])
-    pictures = [picture for of_scene in found for picture in of_scene]
-    write_boxes(directory, pictures)
+    images = [image for of_scene in found for image in of_scene]
+    write_boxes(directory, images)
     return Truth(
         size=size,
         seed=seed,
-        geometries=_geometries(labelled, plans, copies),
+        geometries=_geometries(labeled, plans, copies),
         sources=tuple(sources),
         evaluation=tuple(
             EvaluationImage(path, plan.label, geometry_name(plan.device, plan.width, plan.height), plan.group)
-            for plan in labelled
+            for plan in labeled
             for path in plan.paths
         ),
-        segmented=tuple(pictures),
+        segmented=tuple(images),
         leaks=tuple(leak for plan in plans for leak in describe_leaks(plan)),
         duplicates=tuple(duplicates),
         defects=tuple(broken),
@@ -154,14 +154,14 @@ def _frames_of_scenes(plans: list[SourcePlan]) -> dict[str, int]:
     return dict(counts)
 
 
-def _labelled_polyps(plans: list[LabelledPlan], regions: list[list[Region]]) -> dict[str, LabelledPolyps]:
+def _labeled_polyps(plans: list[LabeledPlan], regions: list[list[Region]]) -> dict[str, LabeledPolyps]:
     """By path; images without a polyp are left out."""
     sizes = {path: (plan.width, plan.height) for plan in plans for path in plan.paths}
     boxes: dict[str, list[Box]] = {}
     for region in (region for of_scene in regions for region in of_scene):
         if region.label == LABELS["polyp"]:
             boxes.setdefault(region.file, []).append(region.box)
-    return {path: LabelledPolyps(*sizes[path], tuple(found)) for path, found in boxes.items()}
+    return {path: LabeledPolyps(*sizes[path], tuple(found)) for path, found in boxes.items()}
 
 
 def _work(plan: SourcePlan) -> int:
@@ -214,8 +214,8 @@ def _describe_sources(plans: list[SourcePlan], copies: list[CopyPlan]) -> tuple[
     return list(sources.values()), duplicates
 
 
-def _geometries(labelled: list[LabelledPlan], plans: list[SourcePlan], copies: list[CopyPlan]) -> dict[str, Geometry]:
-    layouts = {(p.device, p.width, p.height) for p in labelled}
+def _geometries(labeled: list[LabeledPlan], plans: list[SourcePlan], copies: list[CopyPlan]) -> dict[str, Geometry]:
+    layouts = {(p.device, p.width, p.height) for p in labeled}
     layouts |= {(p.device, p.width, p.height) for p in plans}
     layouts |= {(c.of.device, c.width, c.height) for c in copies}
     return {geometry_name(*layout): geometry_of(*layout) for layout in sorted(layouts)}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from panendofm.runtime.console import say
 from panendofm.runtime.files import write_text
-from panendofm.synthetic.media import Picture, write_video
+from panendofm.synthetic.media import Pixels, write_video
 from panendofm.synthetic.scene.devices import Overlay, geometry_of
 from panendofm.synthetic.scene.motion import look
 from panendofm.synthetic.scene.place import KVASIR_CLASSES, make_scene
@@ -20,7 +20,7 @@ _SHORTEST_SECONDS, _LONGEST_SECONDS = 3.0, 6.0
 
 
 def plan_events(events: int, seed: int) -> list[tuple[str, int]]:
-    """Label and frames of each event; no two neighbours are of one class."""
+    """Label and frames of each event; no two neighbors are of one class."""
     random = generator(seed, "examination")
     plan: list[tuple[str, int]] = []
     while len(plan) < events:
@@ -43,7 +43,7 @@ def write_examination(path: Path, events: int = 10, seed: int = 0) -> None:
     say(f"{events} events, {frames / FPS:.0f} s → {path}; truth: {path.with_suffix('.csv')}")
 
 
-def _frames(plan: list[tuple[str, int]], seed: int) -> Iterator[Picture]:
+def _frames(plan: list[tuple[str, int]], seed: int) -> Iterator[Pixels]:
     geometry = geometry_of(_DEVICE, *_SIZE)
     overlay = Overlay(geometry, seed, "examination")
     left, top, right, bottom = geometry.field_of_view.box
@@ -51,6 +51,6 @@ def _frames(plan: list[tuple[str, int]], seed: int) -> Iterator[Picture]:
     for number, (label, length) in enumerate(plan):
         scene = make_scene(label, seed, "examination", number)
         for i in range(length):
-            picture = look(scene, i / FPS, right - left, bottom - top)
-            yield overlay.compose(picture, at / FPS)
+            image = look(scene, i / FPS, right - left, bottom - top)
+            yield overlay.compose(image, at / FPS)
             at += 1

@@ -1,4 +1,4 @@
-"""The labelled set: Kvasir v2's folders and class names, with near-identical frames of one scene, as Kvasir has."""
+"""The labeled set: Kvasir v2's folders and class names, with near-identical frames of one scene, as Kvasir has."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from panendofm.synthetic.scene.randomness import generator, stable_uuid
 
 FOLDER = "kvasir-dataset-v2"
 IMAGES_PER_CLASS = 40  # in `small`
-PICTURE_SIZES = ((360, 288), (400, 320), (384, 288))
-# Independent of the class: what is around the picture must not give the class away.
+IMAGE_SIZES = ((360, 288), (400, 320), (384, 288))
+# Independent of the class: what is around the image must not give the class away.
 DEVICE_SHARES = {
     "octagon": 0.50,
     "octagon_box": 0.06,
@@ -37,8 +37,8 @@ GROUPS_PER_40 = (3, 3, 3, 3, 2, 2, 2, 2)
 
 
 @dataclass(frozen=True)
-class LabelledPlan:
-    """One scene of the labelled set and the images taken of it."""
+class LabeledPlan:
+    """One scene of the labeled set and the images taken of it."""
 
     label: str
     scene: int  # number within the class
@@ -49,25 +49,25 @@ class LabelledPlan:
     group: int | None
 
 
-def plan_labelled(size: str, seed: int) -> list[LabelledPlan]:
+def plan_labeled(size: str, seed: int) -> list[LabeledPlan]:
     scenes = [(label, number, count) for label in KVASIR_CLASSES for number, count in enumerate(_counts(label, size))]
     devices = _deal_devices(len(scenes), seed)
-    plans: list[LabelledPlan] = []
+    plans: list[LabeledPlan] = []
     groups = 0
     for (label, scene, count), device in zip(scenes, devices, strict=True):
         # Leaks keep their border, so they want an evaluation image of their own device and of the usual format, 5:4.
-        sizes = PICTURE_SIZES if DEVICE_SHARES[device] > 0.1 else PICTURE_SIZES[:2]
+        sizes = IMAGE_SIZES if DEVICE_SHARES[device] > 0.1 else IMAGE_SIZES[:2]
         width, height = sizes[scene % len(sizes)]
         names = [stable_uuid(seed, "labelled", label, scene, i) for i in range(count)]
         paths = tuple(f"{FOLDER}/{label}/{name}.jpg" for name in names)
-        plans.append(LabelledPlan(label, scene, paths, device, width, height, groups if count > 1 else None))
+        plans.append(LabeledPlan(label, scene, paths, device, width, height, groups if count > 1 else None))
         groups += count > 1
     return plans
 
 
 def _counts(label: str, size: str) -> list[int]:
     """How many images each scene of a class has."""
-    times = SIZES[size].labelled
+    times = SIZES[size].labeled
     grouped = [] if label in SINGLE_ONLY else list(GROUPS_PER_40) * times
     return [*grouped, *[1] * (IMAGES_PER_CLASS * times - sum(grouped))]
 
@@ -79,7 +79,7 @@ def _deal_devices(count: int, seed: int) -> list[str]:
     return [deck[i] for i in generator(seed, "devices").permutation(count)]
 
 
-def make_labelled(directory: Path, plan: LabelledPlan, seed: int) -> list[Region]:
+def make_labeled(directory: Path, plan: LabeledPlan, seed: int) -> list[Region]:
     """Write the images of one scene, a fraction of a second apart, and return where their lesions are."""
     key = (seed, "labelled", plan.label, plan.scene)
     scene = make_scene(plan.label, *key)
@@ -89,7 +89,7 @@ def make_labelled(directory: Path, plan: LabelledPlan, seed: int) -> list[Region
     regions: list[Region] = []
     for number, path in enumerate(plan.paths):
         seconds = 0.12 * number
-        picture = look(scene, seconds, right - left, bottom - top, blur=False)
-        write_image(directory / path, overlay.compose(picture, seconds), jpeg_quality=92)
+        image = look(scene, seconds, right - left, bottom - top, blur=False)
+        write_image(directory / path, overlay.compose(image, seconds), jpeg_quality=92)
         regions += regions_of(scene, seconds, geometry, path)
     return regions

@@ -12,7 +12,7 @@ import numpy as np
 from av.codec.context import Flags
 from numpy.typing import NDArray
 
-Picture = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]
 
 ENCODERS = {"h264": ("libx264", "yuv420p"), "mjpeg": ("mjpeg", "yuvj420p"), "mpeg4": ("mpeg4", "yuv420p")}
 # Time base of a video with a variable frame rate.
@@ -21,7 +21,7 @@ MILLISECOND = Fraction(1, 1000)
 
 def write_video(
     path: Path,
-    frames: Iterable[Picture],
+    frames: Iterable[Pixels],
     codec: str,
     fps: Fraction,
     keyframe_interval: int,
@@ -39,10 +39,10 @@ def write_video(
         for count, frame in enumerate(frames, start=1):
             if stream is None:
                 stream = _stream(container, frame.shape[1], frame.shape[0], codec, fps, keyframe_interval, times_ms)
-            picture = av.VideoFrame.from_ndarray(frame, format="rgb24")
-            picture.pts = count - 1 if times_ms is None else times_ms[count - 1]
-            picture.time_base = 1 / fps if times_ms is None else MILLISECOND
-            container.mux(stream.encode(picture))
+            image = av.VideoFrame.from_ndarray(frame, format="rgb24")
+            image.pts = count - 1 if times_ms is None else times_ms[count - 1]
+            image.time_base = 1 / fps if times_ms is None else MILLISECOND
+            container.mux(stream.encode(image))
         if stream is not None:
             container.mux(stream.encode())
     return count
@@ -74,27 +74,27 @@ def _stream(
     return stream
 
 
-def read_video(path: Path) -> Iterator[Picture]:
+def read_video(path: Path) -> Iterator[Pixels]:
     """The frames of a video in order, RGB."""
     with av.open(str(path)) as container:
         for frame in container.decode(video=0):
             yield frame.to_ndarray(format="rgb24")
 
 
-def write_image(path: Path, picture: Picture, jpeg_quality: int = 90) -> None:
-    """Write an RGB picture as the format that the file's name says."""
+def write_image(path: Path, image: Pixels, jpeg_quality: int = 90) -> None:
+    """Write an RGB image as the format that the file's name says."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encode_image(picture, path.suffix, jpeg_quality))
+    path.write_bytes(encode_image(image, path.suffix, jpeg_quality))
 
 
-def encode_image(picture: Picture, suffix: str, jpeg_quality: int = 90) -> bytes:
+def encode_image(image: Pixels, suffix: str, jpeg_quality: int = 90) -> bytes:
     flags = [cv2.IMWRITE_JPEG_QUALITY, jpeg_quality] if suffix == ".jpg" else [cv2.IMWRITE_PNG_COMPRESSION, 3]
-    done, content = cv2.imencode(suffix, picture[..., ::-1], flags)
+    done, content = cv2.imencode(suffix, image[..., ::-1], flags)
     assert done
     return content.tobytes()
 
 
-def read_image(path: Path) -> Picture:
+def read_image(path: Path) -> Pixels:
     content = cv2.imread(str(path), cv2.IMREAD_COLOR)
     assert content is not None, path
     return np.ascontiguousarray(content[..., ::-1])

@@ -1,4 +1,4 @@
-"""What a corpus of one size and seed holds, decided before the first picture is made.
+"""What a corpus of one size and seed holds, decided before the first image is made.
 
 A `SourcePlan` says all about one video or image folder; making it is a pure function of plan and seed, so that sources
 can be made in any order and in any process.
@@ -30,11 +30,11 @@ RI_VCE_ORGANS = {
 class Size(NamedTuple):
     """How many times as much as `small` has."""
 
-    sources: int  # and pictures with masks; 0: `imbalanced.py` plans its own, and nothing else is planted
-    labelled: int
+    sources: int  # and images with masks; 0: `imbalanced.py` plans its own, and nothing else is planted
+    labeled: int
 
 
-# A gain in kNN of some points is told from noise by 640 labelled pictures, not by 320.
+# A gain in kNN of some points is told from noise by 640 labeled images, not by 320.
 SIZES = {"small": Size(1, 1), "demo": Size(1, 2), "medium": Size(5, 5), "imbalanced": Size(0, 1)}
 
 

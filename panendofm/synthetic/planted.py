@@ -12,10 +12,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from panendofm.synthetic.labeled import LabelledPlan
+from panendofm.synthetic.labeled import LabeledPlan
 from panendofm.synthetic.media import encode_image, read_video, write_video
 from panendofm.synthetic.plan import SIZES, LeakPlan, SourcePlan
-from panendofm.synthetic.scene.devices import FULL_FRAME, Picture
+from panendofm.synthetic.scene.devices import FULL_FRAME, Pixels
 from panendofm.synthetic.scene.motion import look
 from panendofm.synthetic.scene.place import make_scene
 from panendofm.synthetic.scene.randomness import generator
@@ -40,7 +40,7 @@ LEAKING = {
 LEAK_FRAMES = 12  # how long a video shows it
 
 
-def add_leaks(plans: list[SourcePlan], labelled: list[LabelledPlan], seed: int) -> list[SourcePlan]:
+def add_leaks(plans: list[SourcePlan], labeled: list[LabeledPlan], seed: int) -> list[SourcePlan]:
     """The plans, some of them with an evaluation image inside. A video that shows a still stands still meanwhile."""
     taken: set[str] = set()
     result = []
@@ -49,7 +49,7 @@ def add_leaks(plans: list[SourcePlan], labelled: list[LabelledPlan], seed: int) 
             result.append(plan)
             continue
         rng = generator(seed, "leak", plan.path)
-        fitting = [p for p in labelled if _fits(plan, p) and not taken.intersection(p.paths)]
+        fitting = [p for p in labeled if _fits(plan, p) and not taken.intersection(p.paths)]
         chosen = fitting[rng.integers(len(fitting))]
         transformation = LEAKING[plan.path]
         if transformation == "re_encoded" and (plan.width, plan.height) != (chosen.width, chosen.height):
@@ -63,11 +63,11 @@ def add_leaks(plans: list[SourcePlan], labelled: list[LabelledPlan], seed: int) 
     return result
 
 
-def _fits(plan: SourcePlan, labelled: LabelledPlan) -> bool:
-    """A leaked picture keeps its border, so source and picture have the same layout."""
+def _fits(plan: SourcePlan, labeled: LabeledPlan) -> bool:
+    """A leaked image keeps its border, so source and image have the same layout."""
     if plan.device == FULL_FRAME:
-        return labelled.device == "rectangle"
-    return labelled.device == plan.device and labelled.width * plan.height == labelled.height * plan.width
+        return labeled.device == "rectangle"
+    return labeled.device == plan.device and labeled.width * plan.height == labeled.height * plan.width
 
 
 def _free_stretch(plan: SourcePlan) -> tuple[int, int]:
@@ -135,7 +135,7 @@ def make_copy(directory: Path, copy: CopyPlan) -> None:
     write_video(directory / copy.path, _resized(directory / copy.of.path, copy), copy.codec, copy.fps, interval)
 
 
-def _resized(path: Path, copy: CopyPlan) -> Iterator[Picture]:
+def _resized(path: Path, copy: CopyPlan) -> Iterator[Pixels]:
     for frame in islice(read_video(path), copy.of.frames):
         if frame.shape[:2] != (copy.height, copy.width):
             frame = np.asarray(cv2.resize(frame, (copy.width, copy.height), interpolation=cv2.INTER_AREA), np.uint8)
@@ -186,7 +186,7 @@ def plan_defects(plans: list[SourcePlan], size: str) -> list[DefectPlan]:
 
 
 def _shortened(plan: SourcePlan, path: str) -> SourcePlan:
-    """A video like another one, but brief and with pictures of its own."""
+    """A video like another one, but brief and with images of its own."""
     scenes = (Span("colon", 0, 39),)
     return replace(plan, path=path, frames=40, scenes=scenes, faults=(), leaks=(), keyframe_interval=10)
 
@@ -206,6 +206,6 @@ def make_defect(directory: Path, defect: DefectPlan, seed: int) -> Defect:
     elif defect.detail == "a text":
         path.write_text("This is not a picture.\n", encoding="utf-8")
     else:
-        picture = look(make_scene("polyps", seed, defect.path), 0.0, 320, 256)
-        path.write_bytes(encode_image(cv2.convertScaleAbs(picture, alpha=255.0), ".jpg"))
+        image = look(make_scene("polyps", seed, defect.path), 0.0, 320, 256)
+        path.write_bytes(encode_image(cv2.convertScaleAbs(image, alpha=255.0), ".jpg"))
     return Defect(defect.path, defect.what, detail)

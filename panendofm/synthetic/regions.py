@@ -1,4 +1,4 @@
-"""Where the lesions of the labelled images are: regions.jsonl, one line a lesion.
+"""Where the lesions of the labeled images are: regions.jsonl, one line a lesion.
 
     {"file": "kvasir-dataset-v2/polyps/….jpg", "label": "polyps", "box": [x1, y1, x2, y2], "polygon": [[x, y], …]}
 

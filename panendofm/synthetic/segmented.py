@@ -1,4 +1,4 @@
-"""The segmented set: Kvasir-SEG's layout, polyps with their outline, and pictures that show none.
+"""The segmented set: Kvasir-SEG's layout, polyps with their outline, and images that show none.
 
     Kvasir-SEG/images/cju….jpg   Kvasir-SEG/masks/cju….jpg   Kvasir-SEG/kavsir_bboxes.json   (sic)
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.runtime.files import write_json
-from panendofm.synthetic.labeled import DEVICE_SHARES, PICTURE_SIZES
+from panendofm.synthetic.labeled import DEVICE_SHARES, IMAGE_SIZES
 from panendofm.synthetic.media import write_image
 from panendofm.synthetic.plan import SIZES
 from panendofm.synthetic.regions import tight_box, visible_lesions
@@ -28,7 +28,7 @@ from panendofm.synthetic.truth import Geometry, Segmented
 
 FOLDER = "Kvasir-SEG"
 BOXES_NAME = "kavsir_bboxes.json"
-# Scenes of `small`: two thirds with a polyp. Every sixth scene gives two pictures, a moment apart.
+# Scenes of `small`: two thirds with a polyp. Every sixth scene gives two images, a moment apart.
 SCENES = {"polyps": 86, "dyed-lifted-polyps": 18, "colon": 32, "ulcerative-colitis": 10, "normal-cecum": 10}
 _TWICE_EVERY, _SECOND_POLYP_EVERY = 6, 4
 _JPEG_QUALITY = 92
@@ -36,7 +36,7 @@ _JPEG_QUALITY = 92
 
 @dataclass(frozen=True)
 class SegmentedPlan:
-    """One scene and the names of the pictures taken of it."""
+    """One scene and the names of the images taken of it."""
 
     kind: str
     scene: int
@@ -52,9 +52,9 @@ def plan_segmented(size: str, seed: int) -> list[SegmentedPlan]:
     for kind, count in SCENES.items():
         for scene in range(count * SIZES[size].sources):
             rng = generator(seed, "segmented", "plan", kind, scene)
-            width, height = PICTURE_SIZES[int(rng.integers(len(PICTURE_SIZES)))]
-            pictures = 2 if scene % _TWICE_EVERY == 0 else 1
-            names = tuple(_name(seed, kind, scene, i) for i in range(pictures))
+            width, height = IMAGE_SIZES[int(rng.integers(len(IMAGE_SIZES)))]
+            images = 2 if scene % _TWICE_EVERY == 0 else 1
+            names = tuple(_name(seed, kind, scene, i) for i in range(images))
             device = devices[int(rng.integers(len(devices)))]
             plans.append(SegmentedPlan(kind, scene, names, device, width, height))
     return plans
@@ -65,7 +65,7 @@ def _name(seed: int, *key: object) -> str:
 
 
 def make_segmented(directory: Path, plan: SegmentedPlan, seed: int) -> list[Segmented]:
-    """Write the pictures and masks of one scene; returns what is true of them."""
+    """Write the images and masks of one scene; returns what is true of them."""
     key = (seed, "segmented", plan.kind, plan.scene)
     scene = _scene(plan, *key)
     geometry = geometry_of(plan.device, plan.width, plan.height)
@@ -74,8 +74,8 @@ def make_segmented(directory: Path, plan: SegmentedPlan, seed: int) -> list[Segm
     described = []
     for number, name in enumerate(plan.names):
         seconds = 0.12 * number
-        picture = look(scene, seconds, right - left, bottom - top, blur=False)
-        write_image(directory / FOLDER / "images" / f"{name}.jpg", overlay.compose(picture, seconds), _JPEG_QUALITY)
+        image = look(scene, seconds, right - left, bottom - top, blur=False)
+        write_image(directory / FOLDER / "images" / f"{name}.jpg", overlay.compose(image, seconds), _JPEG_QUALITY)
         masks = _polyps(scene, seconds, geometry)
         union = np.any(masks, axis=0) if masks else np.zeros((plan.height, plan.width), bool)
         white = np.repeat(np.where(union, 255, 0).astype(np.uint8)[..., None], 3, axis=2)
@@ -87,21 +87,21 @@ def make_segmented(directory: Path, plan: SegmentedPlan, seed: int) -> list[Segm
 
 
 def _scene(plan: SegmentedPlan, *key: object) -> Scene:
-    """Every fourth scene of plain polyps has a second, smaller one on the other side of the picture."""
+    """Every fourth scene of plain polyps has a second, smaller one on the other side of the image."""
     scene = make_scene(plan.kind, *key)
     if plan.kind != "polyps" or plan.scene % _SECOND_POLYP_EVERY:
         return scene
     rng, first = generator("second polyp", *key), scene.lesions[0]
-    x = scene.centre[0] + np.exp(first.log_radius) * np.cos(first.angle)
-    y = scene.centre[1] + np.exp(first.log_radius) * np.sin(first.angle)
-    # In picture space, half the height is 1; seen from the lumen's middle as all places are.
+    x = scene.center[0] + np.exp(first.log_radius) * np.cos(first.angle)
+    y = scene.center[1] + np.exp(first.log_radius) * np.sin(first.angle)
+    # In image space, half the height is 1; seen from the lumen's middle as all places are.
     x, y = (
-        -np.sign(x) * rng.uniform(0.55, 0.75) - scene.centre[0],
-        -np.sign(y) * rng.uniform(0.3, 0.5) - scene.centre[1],
+        -np.sign(x) * rng.uniform(0.55, 0.75) - scene.center[0],
+        -np.sign(y) * rng.uniform(0.3, 0.5) - scene.center[1],
     )
     angle, log_radius = float(np.arctan2(y, x)), float(np.log(max(0.2, np.hypot(x, y))))
     size = float(rng.uniform(0.16, 0.24))
-    second = make_lesion("polyp", rng, angle, log_radius, size, first.colour, first.second_colour)
+    second = make_lesion("polyp", rng, angle, log_radius, size, first.color, first.second_color)
     return replace(scene, lesions=(*scene.lesions, second))
 
 
@@ -109,7 +109,7 @@ def _polyps(scene: Scene, seconds: float, geometry: Geometry) -> list[NDArray[np
     return [mask for lesion, mask in visible_lesions(scene, seconds, geometry) if lesion.shape == "polyp"]
 
 
-def write_boxes(directory: Path, pictures: list[Segmented]) -> None:
+def write_boxes(directory: Path, images: list[Segmented]) -> None:
     """The official file of boxes: {NAME: {height, width, bbox: [{label, xmin, ymin, xmax, ymax}]}}."""
     content: dict[str, Any] = {
         Path(p.path).stem: {
@@ -117,6 +117,6 @@ def write_boxes(directory: Path, pictures: list[Segmented]) -> None:
             "width": p.width,
             "bbox": [{"label": "polyp", "xmin": x1, "ymin": y1, "xmax": x2, "ymax": y2} for x1, y1, x2, y2 in p.boxes],
         }
-        for p in pictures
+        for p in images
     }
     write_json(directory / FOLDER / BOXES_NAME, content)

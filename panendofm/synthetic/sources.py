@@ -11,7 +11,7 @@ import numpy as np
 from panendofm.synthetic.media import read_image, write_image, write_video
 from panendofm.synthetic.plan import LeakPlan, SourcePlan
 from panendofm.synthetic.regions import tight_box, visible_lesions
-from panendofm.synthetic.scene.devices import FULL_FRAME, Overlay, Picture, geometry_of
+from panendofm.synthetic.scene.devices import FULL_FRAME, Overlay, Pixels, geometry_of
 from panendofm.synthetic.scene.motion import look, narrow_band, spoil
 from panendofm.synthetic.scene.place import Scene, make_scene
 from panendofm.synthetic.scene.randomness import generator
@@ -92,13 +92,13 @@ def scene_of(plan: SourcePlan, number: int, seed: int) -> Scene:
     return make_scene(plan.scenes[number].what, seed, plan.path, number)
 
 
-def _frames(directory: Path, plan: SourcePlan, seed: int) -> Iterator[Picture]:
+def _frames(directory: Path, plan: SourcePlan, seed: int) -> Iterator[Pixels]:
     geometry = geometry_of(plan.device, plan.width, plan.height)
     overlay = Overlay(geometry, seed, plan.path)
     left, top, right, bottom = geometry.field_of_view.box
     faults = {frame: span for span in plan.faults for frame in range(span.first, span.last + 1)}
     leaks = {frame: leak for leak in plan.leaks for frame in range(leak.first, leak.last + 1)}
-    frame: Picture | None = None
+    frame: Pixels | None = None
     for number, span in enumerate(plan.scenes):
         scene = scene_of(plan, number, seed)
         for index in range(span.first, span.last + 1):
@@ -107,26 +107,26 @@ def _frames(directory: Path, plan: SourcePlan, seed: int) -> Iterator[Picture]:
                     frame = leaked_frame(directory, leaks[index], plan.device, geometry)
             elif frame is None or index not in faults or faults[index].what != "frozen" or faults[index].first == index:
                 seconds = seconds_of(plan, index)
-                picture = look(scene, seconds, right - left, bottom - top)
+                image = look(scene, seconds, right - left, bottom - top)
                 if plan.narrow_band:
-                    picture = narrow_band(picture)
+                    image = narrow_band(image)
                 if index in faults:
-                    picture = spoil(picture, faults[index].what)
-                frame = overlay.compose(picture, seconds)
+                    image = spoil(image, faults[index].what)
+                frame = overlay.compose(image, seconds)
             yield frame
 
 
-def leaked_frame(directory: Path, leak: LeakPlan, device: str, geometry: Geometry) -> Picture:
+def leaked_frame(directory: Path, leak: LeakPlan, device: str, geometry: Geometry) -> Pixels:
     """The evaluation image as it shows in a source."""
-    picture = read_image(directory / leak.evaluation_image)
+    image = read_image(directory / leak.evaluation_image)
     if device == FULL_FRAME:
-        view = geometry_of("rectangle", picture.shape[1], picture.shape[0]).field_of_view.box
-        picture = picture[view[1] : view[3], view[0] : view[2]]
-    picture = cv2.resize(picture, (geometry.width, geometry.height), interpolation=cv2.INTER_AREA)
+        view = geometry_of("rectangle", image.shape[1], image.shape[0]).field_of_view.box
+        image = image[view[1] : view[3], view[0] : view[2]]
+    image = cv2.resize(image, (geometry.width, geometry.height), interpolation=cv2.INTER_AREA)
     if leak.transformation == "brightness_shifted":
-        shifted = np.clip(picture * BRIGHTNESS_GAIN + BRIGHTNESS_OFFSET, 0, 255).astype(np.uint8)
-        picture = np.where(geometry.visible_mask()[..., None], shifted, picture)
-    return np.asarray(picture, np.uint8)
+        shifted = np.clip(image * BRIGHTNESS_GAIN + BRIGHTNESS_OFFSET, 0, 255).astype(np.uint8)
+        image = np.where(geometry.visible_mask()[..., None], shifted, image)
+    return np.asarray(image, np.uint8)
 
 
 def _write_ers_labels(directory: Path, plan: SourcePlan) -> None:

@@ -26,12 +26,12 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class FieldOfView:
-    """The part of the picture that shows the gut: a shape inside `box`; all outside is the black border."""
+    """The part of the image that shows the gut: a shape inside `box`; all outside is the black border."""
 
     shape: str  # "rectangle": the whole box; "octagon": the box less its corners; "circle": the circle within the box
     box: Box
     corner_px: int = 0  # octagon: length of the cut along each side
-    circle: tuple[float, float, float] | None = None  # circle: centre x, centre y, radius
+    circle: tuple[float, float, float] | None = None  # circle: center x, center y, radius
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """True inside the field of view, [height, width]; a pixel belongs to it when its middle does."""
@@ -51,13 +51,13 @@ class FieldOfView:
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a picture is laid out."""
+    """How an image is laid out."""
 
     width: int
     height: int
     field_of_view: FieldOfView
     text_boxes: tuple[Box, ...] = ()  # all burned-in text lies in these; they lie outside the field of view
-    position_box: Box | None = None  # the teal box; it covers the lower left of the picture and of the field of view
+    position_box: Box | None = None  # the teal box; it covers the lower left of the image and of the field of view
 
     def visible_mask(self) -> NDArray[np.bool_]:
         """The field of view less the teal box, [height, width]."""
@@ -70,7 +70,7 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Span:
-    """A range of frames and what they are: a scene's kind, or a fault of the picture."""
+    """A range of frames and what they are: a scene's kind, or a fault of the image."""
 
     what: str  # faults: "dark", "washed_out", "blurred", "frozen"
     first: int
@@ -96,7 +96,7 @@ class Source:
 
 @dataclass(frozen=True)
 class EvaluationImage:
-    """An image of the labelled set."""
+    """An image of the labeled set."""
 
     path: str
     label: str
@@ -106,11 +106,11 @@ class EvaluationImage:
 
 @dataclass(frozen=True)
 class Segmented:
-    """A picture of the segmented set; its mask has the same name in masks/."""
+    """An image of the segmented set; its mask has the same name in masks/."""
 
     path: str
     kind: str  # of the scene
-    group: str  # pictures of one group show one scene a moment apart
+    group: str  # images of one group show one scene a moment apart
     width: int
     height: int
     boxes: tuple[Box, ...] = ()  # tight, one a polyp; none: nothing to find

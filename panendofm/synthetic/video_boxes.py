@@ -26,7 +26,7 @@ COLUMNS = ("file", "frame", "category", "x", "y", "w", "h", "object", "width", "
 
 
 @dataclass(frozen=True)
-class LabelledPolyps:
+class LabeledPolyps:
     """The polyps of an evaluation image, which some frames show instead of a scene."""
 
     width: int
@@ -43,7 +43,7 @@ class FrameBoxes:
     objects: tuple[tuple[str, Box], ...]
 
 
-def frame_boxes(plan: SourcePlan, labelled: Mapping[str, LabelledPolyps], seed: int) -> list[FrameBoxes]:
+def frame_boxes(plan: SourcePlan, labeled: Mapping[str, LabeledPolyps], seed: int) -> list[FrameBoxes]:
     """The polyps of every frame. Follows what `sources` shows: leaked images, and stretches that repeat a frame."""
     geometry = geometry_of(plan.device, plan.width, plan.height)
     frozen = {f for span in plan.faults if span.what == "frozen" for f in range(span.first + 1, span.last + 1)}
@@ -55,7 +55,7 @@ def frame_boxes(plan: SourcePlan, labelled: Mapping[str, LabelledPolyps], seed: 
         for index in range(span.first, span.last + 1):
             if index in leaks:
                 image = leaks[index].evaluation_image
-                name, boxes = Path(image).stem, _leaked_boxes(labelled.get(image), plan.device, geometry)
+                name, boxes = Path(image).stem, _leaked_boxes(labeled.get(image), plan.device, geometry)
                 shown = tuple((f"{name}.{i}", box) for i, box in enumerate(boxes))
             elif shown is None or index not in frozen:
                 boxes = polyp_boxes(scene, seconds_of(plan, index), geometry)
@@ -73,7 +73,7 @@ def _frame(plan: SourcePlan, index: int) -> int:
     return index if plan.is_video else 0
 
 
-def _leaked_boxes(image: LabelledPolyps | None, device: str, geometry: Geometry) -> list[Box]:
+def _leaked_boxes(image: LabeledPolyps | None, device: str, geometry: Geometry) -> list[Box]:
     """Where an evaluation image's polyps lie in a frame that shows it; see `sources.leaked_frame`."""
     if image is None:
         return []

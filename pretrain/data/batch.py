@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from panendofm.runtime.errors import UserError
-from pretrain.data.augment.photometric import PhotometricPlan, coloured
+from pretrain.data.augment.photometric import PhotometricPlan, colored
 from pretrain.data.masking import BoolArray
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -27,9 +27,9 @@ class Batch:
     masks: Tensor  # [2B, N] bool
     masked_positions: Tensor  # [M] where masks.flatten() is true; made here, so that the GPU need not be waited for
     masked_weights: Tensor  # [M] 1 / masked patches of the same crop
-    # What is still to be done to the colours of the global and of the local crops, on the device; None: nothing.
+    # What is still to be done to the colors of the global and of the local crops, on the device; None: nothing.
     photometric: tuple[PhotometricPlan, ...] | None = None
-    microgroups: int = 1  # of equal size, one after another; KoLeo looks for neighbours within a microgroup
+    microgroups: int = 1  # of equal size, one after another; KoLeo looks for neighbors within a microgroup
 
     @property
     def images(self) -> int:
@@ -52,13 +52,13 @@ class Batch:
         )
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on `device`, its 8-bit crops finished and normalised there: a quarter of the bytes travel."""
+        """The batch on `device`, its 8-bit crops finished and normalized there: a quarter of the bytes travel."""
         crops = [crops.to(device, non_blocking=True) for crops in (self.global_crops, self.local_crops)]
         if self.photometric is not None:
-            crops = [coloured(own, plan) for own, plan in zip(crops, self.photometric, strict=True)]
+            crops = [colored(own, plan) for own, plan in zip(crops, self.photometric, strict=True)]
         return Batch(
-            normalise(crops[0]),
-            normalise(crops[1]),
+            normalize(crops[0]),
+            normalize(crops[1]),
             self.masks.to(device, non_blocking=True),
             self.masked_positions.to(device, non_blocking=True),
             self.masked_weights.to(device, non_blocking=True),
@@ -105,8 +105,8 @@ def _crop_major(crops: Sequence[Sequence[np.ndarray]]) -> Tensor | None:
     return torch.from_numpy(np.stack(ordered)).permute(0, 3, 1, 2).contiguous()
 
 
-def normalise(crops: Tensor) -> Tensor:
-    """Bytes 0…255 → ImageNet-normalised floats; float crops are taken as normalised already."""
+def normalize(crops: Tensor) -> Tensor:
+    """Bytes 0…255 → ImageNet-normalised floats; float crops are taken as normalized already."""
     if crops.dtype != torch.uint8:
         return crops
     # Filled on the device: the host would wait for numbers of its own to get there.

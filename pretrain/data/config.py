@@ -43,11 +43,12 @@ class DataConfig:
     shards: str = required(
         "Folder of WebDataset shards, or an address: s3://BUCKET/FOLDER, https://SERVER/FOLDER; then with a cache."
     )
-    weights: Any = option(
+    sampling_weights: Any = option(
         "Share of each corpus in what is seen, by name; or a curation.parquet with a weight for each sample; "
         "empty: every sample once.",
         {},
         low=0,
+        was="weights",
     )
     workers: int = option("Processes per rank that read and augment; 0: the training process itself.", 4, low=0)
     prefetch_batches: int = option("Batches that each worker prepares ahead.", 2, low=1)
@@ -67,13 +68,13 @@ class DataConfig:
     def check(self) -> None:
         from panendofm.records.curation import SUFFIX  # brings pyarrow, which --help does without
 
-        if isinstance(self.weights, str) and self.weights.endswith(SUFFIX):
+        if isinstance(self.sampling_weights, str) and self.sampling_weights.endswith(SUFFIX):
             return
-        numbers = self.weights.values() if isinstance(self.weights, dict) else [None]
+        numbers = self.sampling_weights.values() if isinstance(self.sampling_weights, dict) else [None]
         if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
             raise UserError(
-                f"data.weights is {self.weights!r}; write a number for each corpus, such as {{ers: 2.0}}, or the name "
-                f"of a file that ends in {SUFFIX}."
+                f"data.sampling_weights is {self.sampling_weights!r}; write a number for each corpus, such as "
+                f"{{ers: 2.0}}, or the name of a file that ends in {SUFFIX}."
             )
 
 
@@ -94,7 +95,7 @@ class MaskConfig:
 class BatchConfig:
     """How many images a step sees, and the microgroups that they come in."""
 
-    images: int = option("Images per optimiser step, over all ranks.", 1024, low=1)
+    images: int = option("Images per optimizer step, over all ranks.", 1024, low=1)
     microgroup_images: int = option(
         "Images of a microgroup: KoLeo, masks and drop path work within it. A rank takes one microgroup or several.",
         32,

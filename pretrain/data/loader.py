@@ -17,7 +17,7 @@ from pretrain.data.augment.photometric import plan_of
 from pretrain.data.batch import Batch, collate
 from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
 from pretrain.data.masking import masks_of_batch
-from pretrain.data.order.batch_sampler import Request, Requests
+from pretrain.data.order.batch_sampler import BatchSampler, Request
 from pretrain.data.order.mapped_weights import mapped_weights
 from pretrain.data.order.order import DataOrder
 from pretrain.data.storage.shard_cache import FetchAhead
@@ -61,15 +61,16 @@ def shards_of(config: DataConfig) -> ShardSet:
 def order_of(data: DataConfig, batch: BatchConfig, seed: int, shards: ShardSet) -> DataOrder:
     """The order in which a run sees the samples of its shards."""
     weights = sample_weights = None
-    if isinstance(data.weights, str):
-        sample_weights = mapped_weights(Path(data.weights), shards)
-    elif data.weights:
-        unknown = sorted(set(data.weights) - set(shards.corpora))
+    if isinstance(data.sampling_weights, str):
+        sample_weights = mapped_weights(Path(data.sampling_weights), shards)
+    elif data.sampling_weights:
+        unknown = sorted(set(data.sampling_weights) - set(shards.corpora))
         if unknown:
             raise UserError(
-                f"data.weights: the shards hold no corpus '{unknown[0]}'; there are: {', '.join(shards.corpora)}."
+                f"data.sampling_weights: the shards hold no corpus '{unknown[0]}'; there are: "
+                f"{', '.join(shards.corpora)}."
             )
-        weights = [float(data.weights.get(name, 0.0)) for name in shards.corpora]
+        weights = [float(data.sampling_weights.get(name, 0.0)) for name in shards.corpora]
     return DataOrder(
         shards.runs,
         seed,
@@ -153,7 +154,7 @@ class Loader:
     With `pinned`, batches are copied to page-locked memory by a thread, as transfers to a GPU need it.
     """
 
-    def __init__(self, batches: RankBatches, requests: Requests, config: DataConfig, pinned: bool = False) -> None:
+    def __init__(self, batches: RankBatches, requests: BatchSampler, config: DataConfig, pinned: bool = False) -> None:
         self.wait_seconds = 0.0
         self._order, self._shards, self._ahead = requests.order, batches.shards, None
         loader: DataLoader[LoadedBatch | UserError] = DataLoader(

@@ -1,4 +1,4 @@
-"""Is the run well? Steps that must be skipped, and figures that show a collapse."""
+"""Is the run well? Steps that must be skipped, and metrics that show a collapse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SkippedSteps:
         self.total = self.in_a_row = 0
 
     @property
-    def unread_at_most(self) -> int:
+    def pending_at_most(self) -> int:
         """Steps that may be run before the next result is looked at: all of them may turn out to be non-finite."""
         return self.max_in_a_row - self.in_a_row
 
@@ -70,7 +70,7 @@ class SkippedSteps:
 
 
 @torch.no_grad()
-def collapse_figures(objective: Objective, batch: Batch, temperature: float) -> dict[str, float]:
+def collapse_metrics(objective: Objective, batch: Batch, temperature: float) -> dict[str, float]:
     """What a collapse shows in first, on the teacher's view of the step's global crops, over all ranks.
 
     rank_me: how many directions the cls features use, at most min(samples, width); 1 is a complete collapse.
@@ -86,7 +86,7 @@ def collapse_figures(objective: Objective, batch: Batch, temperature: float) -> 
     entropy = sum_over_ranks(_entropy(targets).mean()) / world_size()
     mean_target = sum_over_ranks(targets.mean(dim=0)) / world_size()  # [K]
     features = gather_rows(cls.float())  # [W·2B, D]
-    figures = {
+    metrics = {
         "rank_me": rankme(features.cpu().numpy()) if bool(features.isfinite().all()) else math.nan,
         "teacher_entropy": float(entropy),
         "prototype_entropy": float(_entropy(mean_target)),
@@ -94,8 +94,8 @@ def collapse_figures(objective: Objective, batch: Batch, temperature: float) -> 
     for name in ("dino_targets", "ibot_targets"):
         center = getattr(getattr(objective, name), "center", None)
         if center is not None:
-            figures[f"{name}_center_norm"] = float(center.norm())
-    return figures
+            metrics[f"{name}_center_norm"] = float(center.norm())
+    return metrics
 
 
 def _entropy(distribution: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ class Teacher(nn.Module):
 def _warn_of_common_direction(share: float, crop_px: int) -> None:
     if share > _COMMON_SHARE:
         warn(
-            f"{share:.1%} of the length of the start's features is common to all pictures: cosines, and with them kNN, "
+            f"{share:.1%} of the length of the start's features is common to all images: cosines, and with them kNN, "
             f"KoLeo and the anchor, see little else. 'panendofm backbone recenter WEIGHTS SHARDS --to FILE --crop-px "
             f"{crop_px}' takes it out; compare both by eval_knn and begin with the better one."
         )

@@ -12,9 +12,9 @@ import time
 from dataclasses import replace
 
 from eval_knn import SelectionConfig, claim, read_history, update_best
-from panendofm.records.evaluation import evaluated_checkpoints, evaluation_paths, pictures_folder
+from panendofm.records.evaluation import evaluated_checkpoints, evaluation_paths, images_folder
 from panendofm.records.metrics import metric_lines, read_metrics
-from panendofm.records.run import Rollback, RunFolder, patch_picture, step_name, step_of
+from panendofm.records.run import Rollback, RunFolder, patch_image, step_name, step_of
 from panendofm.runtime.console import warn
 from panendofm.runtime.files import make_directory, write_bytes
 from pretrain.parallel.world import World
@@ -88,8 +88,8 @@ class Rollbacks:
         if checkpoint.exists():
             remove_checkpoint(checkpoint)
         # What was drawn of it would be taken for the checkpoint that gets this name next.
-        patch_picture(self.run, step).unlink(missing_ok=True)
-        shutil.rmtree(pictures_folder(self.run.evaluations, step_name(step)), ignore_errors=True)
+        patch_image(self.run, step).unlink(missing_ok=True)
+        shutil.rmtree(images_folder(self.run.evaluations, step_name(step)), ignore_errors=True)
 
     def _keep_metrics(self, entry: Rollback) -> None:
         kept = make_directory(self.run.rolled_back(entry.number)) / self.run.metrics.name

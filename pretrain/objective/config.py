@@ -29,7 +29,7 @@ class ObjectiveConfig:
     dino_weight: float = option("Weight of the DINO losses.", 1.0, low=0)
     ibot_weight: float = option("Weight of the iBOT loss.", 1.0, low=0)
     koleo_weight: float = option("Weight of the KoLeo loss of each global crop.", 0.1, low=0)
-    koleo_across_ranks: bool = option("Look for KoLeo's nearest neighbour on all ranks (from DINOv3).", False)
+    koleo_across_ranks: bool = option("Look for KoLeo's nearest neighbor on all ranks (from DINOv3).", False)
     gram_weight: float = option("Weight of Gram anchoring to the starting weights (from DINOv3); 0 is off.", 0.0, low=0)
     feature_weight: float = option("Weight of matching the starting weights' features; 0 is off.", 0.0, low=0)
     # No float16: its small gradients would need loss scaling, which bfloat16's range makes needless.

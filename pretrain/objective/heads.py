@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pretrain.objective.config import HeadConfig
-from pretrain.objective.prototype_loss import Against, prototype_loss
+from pretrain.objective.prototype_loss import LossTargets, prototype_loss
 
 
 class PrototypeLayer(nn.Module):
@@ -39,7 +39,7 @@ class PrototypeLayer(nn.Module):
 
 
 class ProjectionHead(nn.Module):
-    """Linear-GELU layers, a linear layer to the bottleneck, L2 normalisation, prototypes: [N, D] → [N, K]."""
+    """Linear-GELU layers, a linear layer to the bottleneck, L2 normalization, prototypes: [N, D] → [N, K]."""
 
     def __init__(self, width: int, config: HeadConfig) -> None:
         super().__init__()
@@ -61,8 +61,8 @@ class ProjectionHead(nn.Module):
     @overload
     def forward(self, x: Tensor) -> Tensor: ...
     @overload
-    def forward(self, x: Tensor, parts: Sequence[Against]) -> tuple[Tensor, Tensor]: ...
-    def forward(self, x: Tensor, parts: Sequence[Against] | None = None) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, parts: Sequence[LossTargets]) -> tuple[Tensor, Tensor]: ...
+    def forward(self, x: Tensor, parts: Sequence[LossTargets] | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """Scores [N, K]; or, with what the rows are compared with, the loss and that of each part."""
         x = self.mlp(x)  # [N, bottleneck]
         x = F.normalize(x, dim=-1)

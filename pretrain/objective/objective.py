@@ -17,7 +17,7 @@ from pretrain.objective.config import ObjectiveConfig
 from pretrain.objective.ema import update_ema
 from pretrain.objective.heads import ProjectionHead
 from pretrain.objective.losses import dino_global, dino_local, ibot, koleo_loss
-from pretrain.objective.prototype_loss import Against
+from pretrain.objective.prototype_loss import LossTargets
 from pretrain.objective.targets import Centering, SinkhornKnopp
 from pretrain.objective.trainable import parse_trainable, restrict
 from pretrain.schedules import Ramp
@@ -37,11 +37,11 @@ class Objective(nn.Module):
         dino_local  = Σ_l Σ_g mean_b CE(t_cls[g], head(s_local.cls[l])) / terms
         dino_global = mean over (A, B), (B, A) of CE(t_cls[other crop], head(s_global.cls)) · 2 / terms
         ibot        = Σ_masked CE(t_patch, head(s_global.patches)) / (masked patches of the crop) / 2B
-        koleo       = 0.1 · Σ_g −mean_b log distance(s_global.cls[g, b], its nearest neighbour in the microgroup)
+        koleo       = 0.1 · Σ_g −mean_b log distance(s_global.cls[g, b], its nearest neighbor in the microgroup)
         total       = dino_local + dino_global + ibot + koleo                  all in fp32
 
     State-dict keys: `student.backbone.*`, `student.dino_head.*`, `student.ibot_head.*`, the same below `teacher`,
-    `dino_targets.center` and `ibot_targets.center` with centering, `gram_anchor.*` with Gram or feature anchoring.
+    `dino_targets.center` and `ibot_targets.center` with centering, `anchor_backbone.*` with Gram or feature anchoring.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Objective(nn.Module):
         self.dino_targets = _targets(config, config.dino_head.prototypes)
         self.ibot_targets = _targets(config, patch_prototypes)
         # The starting weights, for either kind of anchoring.
-        self.gram_anchor = VisionTransformer(replace(vit, drop_path=0.0), plain) if config.anchored else None
-        for frozen in (self.teacher, self.gram_anchor):
+        self.anchor_backbone = VisionTransformer(replace(vit, drop_path=0.0), plain) if config.anchored else None
+        for frozen in (self.teacher, self.anchor_backbone):
             if frozen is not None:
                 frozen.requires_grad_(False)
         self.copy_student()
@@ -71,8 +71,8 @@ class Objective(nn.Module):
     def copy_student(self) -> None:
         """Teacher = student, and the Gram anchor = the student's backbone: how every training starts."""
         self.teacher.load_state_dict(merge_adapters(self.student.state_dict()))
-        if self.gram_anchor is not None:
-            self.gram_anchor.load_state_dict(merge_adapters(self.student["backbone"].state_dict()))
+        if self.anchor_backbone is not None:
+            self.anchor_backbone.load_state_dict(merge_adapters(self.student["backbone"].state_dict()))
 
     @property
     def _student_backbone(self) -> VisionTransformer:
@@ -84,8 +84,8 @@ class Objective(nn.Module):
         """Only the student ever trains; the teacher and the anchor stay in eval()."""
         super().train(mode)
         self.teacher.eval()
-        if self.gram_anchor is not None:
-            self.gram_anchor.eval()
+        if self.anchor_backbone is not None:
+            self.anchor_backbone.eval()
         return self
 
     def forward(
@@ -127,7 +127,7 @@ class Objective(nn.Module):
         losses = {}
         if config.koleo_weight > 0:
             losses["koleo"] = config.koleo_weight * self._koleo(tokens.cls, batch.microgroups)
-        if self.gram_anchor is not None:
+        if self.anchor_backbone is not None:
             losses |= self._anchor_losses(tokens, batch, ramp.anchor)
         return losses
 
@@ -183,7 +183,7 @@ class Objective(nn.Module):
         return both[: len(cls)], both[len(cls) :]
 
     def _prototype_losses(
-        self, cls: Tensor, patches: Tensor, parts: dict[str, Against]
+        self, cls: Tensor, patches: Tensor, parts: dict[str, LossTargets]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The student's losses against prototypes: their sum, and each by itself without gradient."""
         names, against = list(parts), list(parts.values())
@@ -199,9 +199,9 @@ class Objective(nn.Module):
     def _anchor_losses(self, tokens: Tokens, batch: Batch, factor: float) -> dict[str, Tensor]:
         """How far the student's view of the global crops is from that of the starting weights."""
         config = self.config
-        assert self.gram_anchor is not None
+        assert self.anchor_backbone is not None
         with torch.no_grad(), self.autocast(batch.masks.device):
-            start: Tokens = self.gram_anchor(batch.global_crops)  # cls [2B, D], patches [2B, N, D]
+            start: Tokens = self.anchor_backbone(batch.global_crops)  # cls [2B, D], patches [2B, N, D]
         losses = {}
         if config.gram_weight > 0:
             losses["gram"] = config.gram_weight * factor * gram_loss(tokens.patches, start.patches)
@@ -237,6 +237,6 @@ def _at(patches: Tensor, positions: Tensor) -> Tensor:
 def _check_batch(config: ObjectiveConfig, batch: Batch) -> None:
     if config.koleo_weight > 0 and batch.images < 2 * batch.microgroups and not config.koleo_across_ranks:
         raise UserError(
-            "a batch of one image per rank has no neighbours for KoLeo; raise the batch size per rank, "
+            "a batch of one image per rank has no neighbors for KoLeo; raise the batch size per rank, "
             "set koleo_across_ranks=true (with several ranks), or set koleo_weight=0."
         )

@@ -20,7 +20,7 @@ STUDENT_TEMPERATURE = 0.1
 CHUNK = 1 << 23
 
 
-class Against:
+class LossTargets:
     """What successive rows of a head are compared with.
 
     No tensor, tuple or dataclass: FSDP casts what it finds in those to the parameters' type, and targets are fp32.
@@ -35,7 +35,7 @@ class Against:
         return len(self.weights)
 
 
-def prototype_loss(x: Tensor, prototypes: Tensor, parts: Sequence[Against]) -> tuple[Tensor, Tensor]:
+def prototype_loss(x: Tensor, prototypes: Tensor, parts: Sequence[LossTargets]) -> tuple[Tensor, Tensor]:
     """Σ_rows weight · −Σ_k t_k · log softmax(x·prototypesᵀ / 0.1)_k, and the same of each part, without gradient.
 
     x [N, D], prototypes [K, D]; the rows are those of the parts in turn.
@@ -48,7 +48,7 @@ def prototype_loss(x: Tensor, prototypes: Tensor, parts: Sequence[Against]) -> t
 
 class _PrototypeLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, prototypes: Tensor, parts: Sequence[Against]) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, prototypes: Tensor, parts: Sequence[LossTargets]) -> tuple[Tensor, Tensor]:
         wants_gradient = any(ctx.needs_input_grad[:2])
         grad_x = torch.zeros_like(x) if wants_gradient else None  # [N, D]
         grad_prototypes = torch.zeros_like(prototypes, dtype=torch.float32) if wants_gradient else None  # [K, D]
@@ -89,7 +89,7 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
         total += a @ b
 
 
-def _chunks(parts: Sequence[Against], prototypes: int) -> Iterator[tuple[int, slice, Tensor, Tensor]]:
+def _chunks(parts: Sequence[LossTargets], prototypes: int) -> Iterator[tuple[int, slice, Tensor, Tensor]]:
     """Number of the part, its rows among all, their targets [C, K] and weights [C]."""
     at_a_time, first = max(1, CHUNK // prototypes), 0
     for number, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""Teacher scores to target distributions: Sinkhorn-Knopp or centred softmax. Always in fp32, over all ranks."""
+"""Teacher scores to target distributions: Sinkhorn-Knopp or centered softmax. Always in fp32, over all ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SinkhornKnopp(nn.Module):
             columns /= column sum (local)         # … and every sample is a distribution
 
     Computed on log Q, so that no logit is too large. The constants of the textbook form (the total, K and B) are left
-    out: they cancel at the next normalisation. The scores are used up: those of the masked patches are more than a
+    out: they cancel at the next normalization. The scores are used up: those of the masked patches are more than a
     gigabyte, and nobody else wants them.
     """
 

@@ -46,7 +46,7 @@ def multipliers_of(name: str, blocks: int, config: OptimizerConfig) -> Multiplie
 
 
 def parameter_groups(parameters: Iterable[tuple[str, Tensor]], config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Optimiser groups of the student's named parameters, one group per set of multipliers."""
+    """Optimizer groups of the student's named parameters, one group per set of multipliers."""
     named = list(parameters)
     numbers = [int(block[1]) for name, _ in named if (block := _BLOCK.match(name))]
     blocks = max(numbers, default=-1) + 1

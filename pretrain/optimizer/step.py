@@ -1,4 +1,4 @@
-"""One optimiser step over sharded parameters: accumulated, checked on all ranks, and then done by all or by none."""
+"""One optimizer step over sharded parameters: accumulated, checked on all ranks, and then done by all or by none."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class StepResult:
 
     losses: dict[str, float]  # what was optimised
     gradient_norms: dict[str, float]  # of each student submodule, before clipping
-    skipped: bool  # non-finite somewhere: weights, optimiser, teacher and centers are as they were
+    skipped: bool  # non-finite somewhere: weights, optimizer, teacher and centers are as they were
     own_loss_is_finite: bool  # this rank's
 
 
 @dataclass(frozen=True)
-class UnreadResult:
+class PendingResult:
     """The result of a step, still on the device: the host need not wait for it."""
 
     losses: list[str]
@@ -44,7 +44,7 @@ class UnreadResult:
         return read_results([self])[0]
 
 
-def read_results(results: Sequence[UnreadResult]) -> list[StepResult]:
+def read_results(results: Sequence[PendingResult]) -> list[StepResult]:
     """The results of some steps: one transfer, where the host waits for the device."""
     read = []
     rows = torch.stack([result.values for result in results]).tolist() if results else []
@@ -77,7 +77,7 @@ class Stepper:
         self.decides_on_device = world.device.type != "cpu" if decides_on_device is None else decides_on_device
         self._centers = [m.center for m in objective.modules() if isinstance(m, Centering)]
 
-    def run(self, parts: list[LoadedBatch], values: StepValues) -> UnreadResult:
+    def run(self, parts: list[LoadedBatch], values: StepValues) -> PendingResult:
         """A step over this rank's parts of the batch."""
         set_step_values(self.optimizer, values)
         self.optimizer.zero_grad(set_to_none=True)
@@ -95,7 +95,9 @@ class Stepper:
         self._update(values, moved, skipped)
         return result
 
-    def _agree(self, losses_of_parts: list[dict[str, Tensor]], norms: dict[str, Tensor]) -> tuple[UnreadResult, Tensor]:
+    def _agree(
+        self, losses_of_parts: list[dict[str, Tensor]], norms: dict[str, Tensor]
+    ) -> tuple[PendingResult, Tensor]:
         """The step's result, and whether it was non-finite on any rank: a flag on the device, the same on all."""
         names = list(losses_of_parts[0])
         by_part = torch.stack([loss for losses in losses_of_parts for loss in losses.values()])
@@ -107,7 +109,7 @@ class Stepper:
         skipped = summed[-1] > 0
         flags = torch.stack([skipped, own_is_finite]).double()
         values = torch.cat([flags, summed[:-1] / self.world.size, own_norms])
-        return UnreadResult(names, list(norms), values), skipped
+        return PendingResult(names, list(norms), values), skipped
 
     def _update(self, values: StepValues, moved: list[Tensor], skipped: Tensor) -> None:
         """Weights, teacher and centers, unless the step is skipped."""

@@ -44,7 +44,7 @@ class HeadsPhase:
                 self.end = step + 1
             self._sum, self._count, self._before = 0.0, 0, mean
 
-    def unread_at_most(self, step: int) -> int | None:
+    def pending_at_most(self, step: int) -> int | None:
         """Steps that may be run from `step` on before their losses are recorded; None: no loss matters any more."""
         return None if self.plateau == 0 or step >= self.end else self.window_steps - self._count
 

@@ -10,7 +10,7 @@ from panendofm.runtime.config import option
 
 @dataclass
 class ShardingConfig:
-    """How parameters, gradients and optimiser state lie over the ranks. None of it changes the result."""
+    """How parameters, gradients and optimizer state lie over the ranks. None of it changes the result."""
 
     mode: Literal["fsdp", "hsdp", "replicate"] = option(
         "fsdp: sharded over all ranks. hsdp: sharded within a node, replicated over nodes. replicate: a copy each.",

@@ -43,7 +43,7 @@ class World:
     size: int
     local_size: int
     device: torch.device
-    control: dist.ProcessGroup  # flags and figures, on the CPU
+    control: dist.ProcessGroup  # flags and metrics, on the CPU
     saving: dist.ProcessGroup  # checkpoints, written while training goes on: must not share a group with it
 
     @property

@@ -41,7 +41,7 @@ class MemoryEstimate:
     @property
     def peak(self) -> int:
         """Activations and gradients don't meet: when the backward pass begins no gradient is there yet, and when the
-        optimiser runs no activation is left.
+        optimizer runs no activation is left.
         """
         always = self.parameters + self.optimizer + self.teacher + self.images
         return always + max(self.gathered + self.activations + self.heads, self.gradients)
@@ -63,8 +63,8 @@ def memory_of(
     student = _sharded_bytes(objective.student.parameters(), ranks)
     trained = _sharded_bytes((p for p in objective.student.parameters() if p.requires_grad), ranks)
     frozen = _sharded_bytes(objective.teacher.parameters(), ranks)
-    if objective.gram_anchor is not None:
-        frozen += _sharded_bytes(objective.gram_anchor.parameters(), ranks)
+    if objective.anchor_backbone is not None:
+        frozen += _sharded_bytes(objective.anchor_backbone.parameters(), ranks)
     pixels = 2 * augment.global_px**2 + augment.local_crops * augment.local_px**2
     # The largest module whole, its gradient, and the next module on its way; of a rank alone the gradient only.
     units = 1 if is_left_whole(world_size, torch_type_of(sharding)) else 3
@@ -129,7 +129,7 @@ def _head_bytes(objective: ObjectiveConfig, rows: Rows) -> int:
     targets = dino.prototypes * 5 * rows.images + ibot.prototypes * rows.patch_rows
     chunk = min(CHUNK, max(dino.prototypes * rows.cls_rows, ibot.prototypes * rows.patch_rows))
     layers = _layer_outputs(dino) * rows.cls_rows + _layer_outputs(ibot) * rows.patch_rows
-    # The normalised prototypes, copies of the last layers' weights, and their gradients; that of the largest unit
+    # The normalized prototypes, copies of the last layers' weights, and their gradients; that of the largest unit
     # counts as gathered.
     copies = [head.prototypes * head.bottleneck for head in {id(head): head for head in (dino, ibot)}.values()]
     prototypes = 2 * sum(copies) - max(copies)

@@ -36,7 +36,7 @@ def count_parameters(objective: Objective) -> Parameters:
         dino_head=parts["dino_head"],
         ibot_head=parts.get("ibot_head", 0),
         trained=sum(p.numel() for p in objective.student.parameters() if p.requires_grad),
-        anchor=_count(objective.gram_anchor) if objective.gram_anchor is not None else 0,
+        anchor=_count(objective.anchor_backbone) if objective.anchor_backbone is not None else 0,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a config asks of each rank: the one owner of these figures, for a run, `pretrain estimate` and `launch plan`."""
+"""What a config asks of each rank: the one owner of these metrics, for a run, `pretrain estimate` and `launch plan`."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def flops_per_image(config: PretrainConfig) -> float:
 
 
 def feature_flops(vit: ViTConfig, side_px: int) -> float:
-    """One picture through the network."""
+    """One image through the network."""
     return block_flops(vit, side_px) + _embedding_flops(vit, side_px)
 
 

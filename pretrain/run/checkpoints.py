@@ -46,6 +46,10 @@ def training_state(objective: nn.Module, optimizer: torch.optim.Optimizer) -> di
     return state
 
 
+_ANCHOR = "anchor_backbone."
+_EARLIER_ANCHOR = "gram_anchor."
+
+
 class NonFiniteStateError(Exception):
     """Raised on all ranks alike."""
 
@@ -154,7 +158,7 @@ class CheckpointStore:
             self.retention.remove_old()
 
     def _refuse_non_finite(self) -> None:
-        """Weights that are not finite are never written, nor is anything removed in their favour."""
+        """Weights that are not finite are never written, nor is anything removed in their favor."""
         own = next((name for name, tensor in self._buffers.items() if not _is_finite(local(tensor))), None)
         found = [name for name in self._gather_while_saving(own) if name is not None]
         if found:
@@ -169,7 +173,7 @@ class CheckpointStore:
     def load_latest(self, state: Mapping[str, Tensor], vit: dict[str, Any]) -> CheckpointInfo | None:
         """Load the newest usable checkpoint into `state`; what it is, or None when the run has none yet.
 
-        One that is torn or of another architecture is named and passed over in favour of the one before.
+        One that is torn or of another architecture is named and passed over in favor of the one before.
         """
         steps: list[int] = self.world.broadcast(self.run.steps() if self.world.is_first else None)
         for step in steps:
@@ -199,13 +203,24 @@ class CheckpointStore:
 
     def _load(self, path: Path, state: Mapping[str, Tensor]) -> str | None:
         try:
-            load(dict(state), storage_reader=SafeReader(path), process_group=self.world.control)
+            load(_as_stored(path, state), storage_reader=SafeReader(path), process_group=self.world.control)
         except (CheckpointException, UserError, OSError, RuntimeError) as error:
             reason = _reason(error)
         else:
             reason = None
         reasons = [r for r in self.world.gather(reason) if r is not None]
         return f"it could not be read ({reasons[0]})" if reasons else None
+
+
+def _as_stored(path: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state under the names that the checkpoint has for it: the anchor was called otherwise once."""
+    stored = SafeReader(path).read_metadata().state_dict_metadata
+    if not any(name.startswith(_EARLIER_ANCHOR) for name in stored):
+        return dict(state)
+    return {
+        _EARLIER_ANCHOR + name.removeprefix(_ANCHOR) if name.startswith(_ANCHOR) else name: tensor
+        for name, tensor in state.items()
+    }
 
 
 def _fault(path: Path, state: Mapping[str, Tensor], vit: dict[str, Any]) -> str | None:
@@ -217,7 +232,7 @@ def _fault(path: Path, state: Mapping[str, Tensor], vit: dict[str, Any]) -> str 
         return str(error).rstrip(".")
     if info.vit != vit:
         return "it is of another architecture"
-    for name, tensor in state.items():
+    for name, tensor in _as_stored(path, state).items():
         item = stored.get(name)
         if not isinstance(item, TensorStorageMetadata) or item.size != tensor.shape:
             return f"it is of another architecture: its '{name}' is missing or has another shape"

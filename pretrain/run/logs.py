@@ -1,4 +1,4 @@
-"""Where a run's figures go: its metrics file always, W&B and TensorBoard when asked for. First rank only."""
+"""Where a run's metrics go: its metrics file always, W&B and TensorBoard when asked for. First rank only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pretrain.config import LogConfig
 
 
 class RunLog:
-    """The figures of a run, from a step on."""
+    """The metrics of a run, from a step on."""
 
     def __init__(self, run: RunFolder, config: LogConfig, first_step: int, settings: dict[str, Any]) -> None:
         self.metrics = MetricsFile(run.metrics, first_step)

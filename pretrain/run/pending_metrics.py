@@ -1,11 +1,11 @@
-"""Steps that are done, or under way on the device, and whose figures the host has not yet waited for."""
+"""Steps that are done, or under way on the device, and whose metrics the host has not yet waited for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from pretrain.optimizer.step import StepResult, UnreadResult, read_results
+from pretrain.optimizer.step import PendingResult, StepResult, read_results
 from pretrain.schedules import StepValues
 
 
@@ -17,20 +17,20 @@ class RunStep:
     values: StepValues
     keys: list[list[str]]  # of this rank's samples, part by part
     wait_seconds: float  # spent waiting for data since the start, as a mean over ranks
-    further: dict[str, Any]  # what is logged beside the step's own figures
+    further: dict[str, Any]  # what is logged beside the step's own metrics
     is_logged: bool
 
 
-class UnreadSteps:
+class PendingMetrics:
     """Keeps the results of steps on the device until they are wanted."""
 
     def __init__(self) -> None:
-        self._steps: list[tuple[RunStep, UnreadResult]] = []
+        self._steps: list[tuple[RunStep, PendingResult]] = []
 
     def __len__(self) -> int:
         return len(self._steps)
 
-    def add(self, step: RunStep, result: UnreadResult) -> None:
+    def add(self, step: RunStep, result: PendingResult) -> None:
         self._steps.append((step, result))
 
     def read(self) -> list[tuple[RunStep, StepResult]]:

@@ -66,8 +66,8 @@ def refuse_other_shards(config: PretrainConfig, run: RunFolder, info: Checkpoint
 def refuse_other_weights(config: PretrainConfig, run: RunFolder, info: CheckpointInfo, sha256: str | None) -> None:
     if info.weights_sha256 != sha256:
         raise UserError(
-            f"data.weights={config.data.weights} does not hold the weights that the run {run.path} began with; "
-            "restore the file, or choose another run.dir."
+            f"data.sampling_weights={config.data.sampling_weights} does not hold the weights that the run {run.path} "
+            "began with; restore the file, or choose another run.dir."
         )
 
 

@@ -32,9 +32,9 @@ class Clock:
         self._time += time.perf_counter() - began
 
     def speed_at(self, step: int, waited: float) -> dict[str, float]:
-        """The figures of the steps before `step`; `waited`: seconds spent waiting for data, since the start."""
+        """The metrics of the steps before `step`; `waited`: seconds spent waiting for data, since the start."""
         seconds, steps = time.perf_counter() - self._time, step - self._step
-        figures = {
+        metrics = {
             "step_seconds": seconds / steps,
             "images_per_second": steps * self._images_per_step / seconds,
             "data_wait_share": (waited - self._waited) / seconds,
@@ -42,9 +42,9 @@ class Clock:
         }
         if self._peak_flops:
             # The share of the devices' peak that went into the model's own arithmetic.
-            figures["mfu"] = figures["images_per_second"] * self._flops_per_image / self._peak_flops
+            metrics["mfu"] = metrics["images_per_second"] * self._flops_per_image / self._peak_flops
         self._waited, self._step, self._time = waited, step, time.perf_counter()
-        return figures
+        return metrics
 
 
 def _memory_gb(on_gpu: bool) -> float:

@@ -34,16 +34,16 @@ class StepLog:
 
     def write(self, step: RunStep, result: StepResult) -> None:
         """What a step did. One that has a line only because it was skipped tells no speed: it may be long past."""
-        figures = {**result.losses, "gradient_norm": result.gradient_norms, "schedule": step.values.figures()}
-        figures |= {"skipped": True} if result.skipped else {}
-        figures |= step.further | (self._keys(step.keys) if self.config.log.sample_keys else {})
+        metrics = {**result.losses, "gradient_norm": result.gradient_norms, "schedule": step.values.metrics()}
+        metrics |= {"skipped": True} if result.skipped else {}
+        metrics |= step.further | (self._keys(step.keys) if self.config.log.sample_keys else {})
         if self._log is None:
             return
         if not step.is_logged:
-            self._log.write(step.number, figures)
+            self._log.write(step.number, metrics)
             return
         speed = self.clock.speed_at(step.number + 1, step.wait_seconds)
-        self._log.write(step.number, {**figures, "speed": speed})
+        self._log.write(step.number, {**metrics, "speed": speed})
         self._say(step.number, result.losses[TOTAL], step.values.lr, speed)
 
     def write_evaluation(self, step: int, scores: dict[str, Any]) -> None:

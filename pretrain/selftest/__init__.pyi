@@ -1,13 +1,13 @@
 from .golden import golden_step_errors
-from .pictures import write_pictures
-from .training import RunFigures, Training, differences, sharding_config, train
+from .images import write_images
+from .training import RunMetrics, Training, differences, sharding_config, train
 
 __all__ = [
-    "RunFigures",
+    "RunMetrics",
     "Training",
     "differences",
     "golden_step_errors",
     "sharding_config",
     "train",
-    "write_pictures",
+    "write_images",
 ]

@@ -31,7 +31,7 @@ _UNCOUNTED_STEPS = 2
 
 
 @dataclass(frozen=True)
-class RunFigures:
+class RunMetrics:
     """What a short training was like; the same on every rank, but for the memory, which is the most of any."""
 
     losses: list[dict[str, float | None]]  # of each step; None: not finite
@@ -50,7 +50,7 @@ class Training:
     def __post_init__(self) -> None:
         self._trainer: Trainer | None = None
 
-    def run(self) -> RunFigures:
+    def run(self) -> RunMetrics:
         """From the newest checkpoint to `run.stop_at`."""
         memory = PeakMemory(self.world.device)
         trainer = self._start()
@@ -58,7 +58,7 @@ class Training:
             trainer.train()
         lines = self.world.broadcast(read_metrics(self._folder.metrics) if self.world.is_first else None)
         counted = lines[_UNCOUNTED_STEPS:] or lines
-        return RunFigures(
+        return RunMetrics(
             losses=[losses_of(line) for line in lines],
             step_seconds=median(line["speed"]["step_seconds"] for line in counted),
             data_wait_share=median(line["speed"]["data_wait_share"] for line in counted),
@@ -116,8 +116,8 @@ class Training:
         return training_state(trainer.objective, trainer.optimizer)
 
 
-def train(config: PretrainConfig, world: World) -> RunFigures:
-    """A short training of which only the figures and the checkpoint are wanted."""
+def train(config: PretrainConfig, world: World) -> RunMetrics:
+    """A short training of which only the metrics and the checkpoint are wanted."""
     return Training(config, world).run()
 
 

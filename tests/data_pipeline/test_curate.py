@@ -1,4 +1,4 @@
-"""`curate` on pictures with a planted imbalance: shares, the same bytes whatever happens, and the page."""
+"""`curate` on images with a planted imbalance: shares, the same bytes whatever happens, and the page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHARDS = 6
 SCENES = [600, 6, 6, 6, 6, 6]  # one scene is there a hundred times as often as each of five others
 
 
-Frame = tuple[dict[str, Any], np.ndarray]  # its row of the manifest, its picture
+Frame = tuple[dict[str, Any], np.ndarray]  # its row of the manifest, its image
 
 
 def noised(picture: np.ndarray, rng: np.random.Generator, spread: float) -> np.ndarray:
@@ -44,7 +44,7 @@ def scene(rng: np.random.Generator) -> np.ndarray:
 
 
 def imbalanced() -> list[Frame]:
-    """Six scenes of smooth colours, each frame moved and noised a little."""
+    """Six scenes of smooth colors, each frame moved and noised a little."""
     rng = np.random.default_rng(3)
     frames = []
     for number, count in enumerate(SCENES):

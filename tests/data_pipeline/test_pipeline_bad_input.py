@@ -33,7 +33,7 @@ def picture(seed: int) -> np.ndarray:
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """A folder of six good pictures."""
+    """A folder of six good images."""
     folder = tmp_path / "pictures"
     folder.mkdir()
     for number in range(6):
@@ -72,7 +72,7 @@ def test_there_is_nothing_to_verify_or_report(verb: str, tmp_path: Path, capsys:
 
 def test_broken_pictures_are_reported_and_the_rest_is_kept(pictures: Path, tmp_path: Path, ray_cluster: None) -> None:
     (pictures / "empty.png").touch()
-    (pictures / "text.jpg").write_text("not a picture")
+    (pictures / "text.jpg").write_text("not an image")
     whole = cv2.imencode(".jpg", picture(50))[1].tobytes()
     (pictures / "half.jpg").write_bytes(whole[: len(whole) // 2])
     whole = cv2.imencode(".png", picture(52))[1].tobytes()
@@ -89,8 +89,8 @@ def test_broken_pictures_are_reported_and_the_rest_is_kept(pictures: Path, tmp_p
         "empty.png": "cannot be read: the file is empty",
         "half.jpg": "cannot be read: Premature end of JPEG file",
         "half.png": "cannot be read: image file is truncated",
-        "text.jpg": "cannot be read: it is not a picture",
-        "wrong.jpg": "is a PNG picture, not what its name says",
+        "text.jpg": "cannot be read: it is not an image",
+        "wrong.jpg": "is a PNG image, not what its name says",
     }
     assert verify(config).faults == []
 

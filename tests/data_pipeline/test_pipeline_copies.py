@@ -83,7 +83,7 @@ def test_frames_that_are_merely_alike_are_no_copy() -> None:
     """Two videos of a common still part (an overlay, a border): near one another everywhere, and along no line."""
     random = np.random.default_rng(5)
     common = random.random(256) < 0.5
-    free = random.permutation(256)[:110]  # bits that the overlay leaves to the picture
+    free = random.permutation(256)[:110]  # bits that the overlay leaves to the image
 
     def video(frames: int) -> NDArray[np.uint8]:
         bits = np.repeat(common[None], frames, axis=0)

@@ -1,4 +1,4 @@
-"""Decoding: the right frames, the right pictures, and what a broken file gives."""
+"""Decoding: the right frames, the right images, and what a broken file gives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FRAMES = 90
 
 
 def scene(number: int) -> NDArray[np.uint8]:
-    """A picture that tells its number by its colour and moves, so that B frames are worth while."""
+    """An image that tells its number by its color and moves, so that B frames are worth while."""
     y, x = np.mgrid[0:64, 0:96]
     wave = 60 * np.sin((x + 3 * number) / 9) + 40 * np.cos(y / 7)
     return np.clip(np.stack([wave + 120, wave + 60 + number, 0 * wave + 2 * number], axis=-1), 0, 255).astype(np.uint8)

@@ -49,7 +49,7 @@ def planted(tmp_path: Path) -> PipelineConfig:
         (root / folder).mkdir(parents=True)
     for number in range(4):
         cv2.imwrite(str(root / f"mine/MUELLER_HANS_19500101/MUELLER_HANS_{number}.png"), picture(number))
-    (root / "mine/MUELLER_HANS_broken.jpg").write_bytes(b"no picture")
+    (root / "mine/MUELLER_HANS_broken.jpg").write_bytes(b"no image")
     shutil.copy(root / "mine/MUELLER_HANS_19500101/MUELLER_HANS_0.png", root / "mine/MUELLER_HANS_copy.png")
     cv2.imwrite(str(root / "eval-set/MUELLER_HANS_19500101.jpg"), picture(2))
     video = cv2.VideoWriter(
@@ -67,7 +67,7 @@ def planted(tmp_path: Path) -> PipelineConfig:
 
 def test_published_files_hold_no_name_path_or_host(planted: PipelineConfig, ray_cluster: None) -> None:
     assert shard(planted).frames >= 4
-    host = socket.gethostname()  # two letters would be found in any compressed picture
+    host = socket.gethostname()  # two letters would be found in any compressed image
     forbidden = [*PLANTED, str(Path(planted.data_root).parent), host if len(host) > 4 else f'"{host}"']
     assert in_published(planted.out_dir, forbidden) == []
     manifest = ShardFolder(planted.out_dir).read_manifest()

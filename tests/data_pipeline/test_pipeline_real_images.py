@@ -145,7 +145,7 @@ def test_guard_on_all_images(evaluation: Evaluation, real_images: Path) -> None:
 
 
 def finished(image: Image, config: PipelineConfig) -> Image | None:
-    """A single picture as it would stand in a shard."""
+    """A single image as it would stand in a shard."""
     layout = find_layout([image], config.screen.field_of_view, config.shards.longest_side_px, True)
     if layout is None:
         return None
@@ -154,7 +154,7 @@ def finished(image: Image, config: PipelineConfig) -> Image | None:
 
 
 def text_rates(paths: list[Path], config: PipelineConfig) -> tuple[float, float]:
-    """Shares of finished pictures with text, and with a date, time or patient field."""
+    """Shares of finished images with text, and with a date, time or patient field."""
     found: list[TextFinding] = []
     for path in paths:
         picture = finished(read(path), config)

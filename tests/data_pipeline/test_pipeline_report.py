@@ -24,7 +24,7 @@ CORPORA = ("good", "spoiled", "written")
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> PipelineConfig:
-    """Three corpora: as it should be, two of three pictures blurred, and with a name in the picture."""
+    """Three corpora: as it should be, two of three images blurred, and with a name in the image."""
     root = tmp_path_factory.mktemp("report")
     for number, corpus in enumerate(CORPORA):
         (root / corpus).mkdir()

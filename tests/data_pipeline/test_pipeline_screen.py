@@ -1,4 +1,4 @@
-"""The screens, one by one, on synthetic pictures whose truth is known."""
+"""The screens, one by one, on synthetic images whose truth is known."""
 
 from __future__ import annotations
 
@@ -224,9 +224,9 @@ def test_long_videos_are_compared_only_when_they_agree_in_more_than_chance(monke
 def test_repeated_frames_of_a_long_video_are_found() -> None:
     hashes = np.random.default_rng(4).integers(0, 256, (300, 32), np.uint8)
     repeated = RepeatedFrames(DuplicatesConfig())
-    for picture_hash in hashes:
-        assert repeated.drop_reason(picture_hash) is None
-        repeated.keep(picture_hash)
+    for image_hash in hashes:
+        assert repeated.drop_reason(image_hash) is None
+        repeated.keep(image_hash)
     assert [repeated.drop_reason(hashes[i]) for i in (0, 63, 64, 200)] == ["near_duplicate"] * 4
 
 
@@ -239,7 +239,7 @@ def test_shrinking_keeps_the_mean_and_the_place() -> None:
         expected = cv2.resize(ramp.astype(np.float32), size, interpolation=cv2.INTER_AREA)
         assert np.abs(small - expected).max() < 2
     fine = np.tile(np.array([0, 255], np.uint8), (640, 640))
-    assert np.ptp(shrink(fine, (400, 200)).astype(int)) < 3, "stripes that are too fine turn grey, not into other ones"
+    assert np.ptp(shrink(fine, (400, 200)).astype(int)) < 3, "stripes that are too fine turn gray, not into other ones"
 
 
 def test_single_pictures_are_kept_once_and_videos_win() -> None:

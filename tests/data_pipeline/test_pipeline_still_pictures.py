@@ -1,4 +1,4 @@
-"""What a stage reads with `clean` is, byte for byte, what a single picture becomes in the shards."""
+"""What a stage reads with `clean` is, byte for byte, what a single image becomes in the shards."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_cleaned_pictures_are_those_of_the_shards(tmp_path: Path) -> None:
     process_unit(unit, config, build_guard([]), b"key", tmp_path / "part")
     content = (tmp_path / "part/frames.bin").read_bytes()
     rows = pq.read_table(tmp_path / "part" / PART_FRAMES).to_pylist()
-    assert len(rows) == len(pictures), "a picture was dropped"
+    assert len(rows) == len(pictures), "an image was dropped"
     for row, picture in zip(rows, pictures, strict=True):
         cleaned = np.ascontiguousarray(Cleaner(tmp_path / "memory")(picture))
         assert content[row["offset"] : row["offset"] + row["size"]] == simplejpeg.encode_jpeg(

@@ -1,4 +1,4 @@
-"""Text in the picture: what is painted over, what is spared, and what the audit says."""
+"""Text in the image: what is painted over, what is spared, and what the audit says."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_text_that_no_other_frame_has_there_moves() -> None:
     label, clock = place("polyp 0.88", 0.95), place("14:32:07", 0.95, x=300)
     assert move([label, clock], [[place("polyp 0.81", 0.95, x=150), clock]])
     assert not move([clock], [[place("14:32:08", 0.9, x=301)], []])
-    assert not move([clock], []), "a single picture"
+    assert not move([clock], []), "a single image"
 
 
 def test_chinese_characters_count_where_several_stand_together() -> None:

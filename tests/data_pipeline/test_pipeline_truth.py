@@ -133,7 +133,7 @@ def _is_spoiled(source: Source, index: int) -> bool:
 
 
 def _sampled_good_frames(source: Source, truth: Truth, run: FinishedRun) -> int:
-    """Frames seen less those that were dropped for a fault of the picture or as a leak."""
+    """Frames seen less those that were dropped for a fault of the image or as a leak."""
     row = run.sources[source.path]
     leaks = len(row["leaks"])
     spoiled = sum(count for reason, count in row["dropped"] if reason in (*FAULT_REASONS.values(), "frozen"))

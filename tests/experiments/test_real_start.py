@@ -101,14 +101,14 @@ def fabricated() -> dict[str, list[dict[str, Any]]]:
         evaluations = (0.7, 0.7) if name == "parts" else (0.7, 0.7, 0.7, 0.2)
         curves = {TARGET: history(*evaluations, queries=40), **ends}
         results[name] = [
-            {"arm": arm, "seed": seed, "curves": recentred(curves, arm), "cpu_seconds": 60}
+            {"arm": arm, "seed": seed, "curves": recentered(curves, arm), "cpu_seconds": 60}
             for arm in group.arms
             for seed in group.seeds
         ]
     return results
 
 
-def recentred(curves: dict[str, list[dict[str, Any]]], arm: str) -> dict[str, list[dict[str, Any]]]:
+def recentered(curves: dict[str, list[dict[str, Any]]], arm: str) -> dict[str, list[dict[str, Any]]]:
     """With the released weights, which find hardly anything, before step 0."""
     if arm in FROM_RELEASED or arm in STARTS:
         return curves
@@ -150,9 +150,9 @@ def test_what_recentring_gave_and_what_training_added_are_told_apart() -> None:
     found = dict(zip(columns, row, strict=True))
     assert found["against step 0"].startswith("-") and found["lowest against step 0"].startswith("-")
     assert found["against the weights before that"].startswith("+")
-    columns, rows = tables["Recentring, and the warm start after it"]
+    columns, rows = tables["Recentering, and the warm start after it"]
     found = dict(zip(columns, rows[0], strict=True))
-    assert found["recentring alone"].startswith("+") and found["training after it"].startswith("-")
+    assert found["recentering alone"].startswith("+") and found["training after it"].startswith("-")
     (rules,) = [rows for title, (_, rows) in tables.items() if title.startswith("Choosing a checkpoint")]
     assert float(rules[-1][1].split()[0]) < -20, (
         "the released weights are no checkpoint that could be chosen, nor the start"
@@ -219,14 +219,14 @@ TINY = (
 
 
 def tiny_experiment(folder: Path) -> Experiment:
-    """All that `prepare` makes, small: shards, pictures of all sets, and a network with registers."""
+    """All that `prepare` makes, small: shards, images of all sets, and a network with registers."""
     data = folder / "data"
     experiment = Experiment(make_directory(folder / "out"), data, TINY)
     for shards in (experiment.shards, experiment.mixed):
         write_shards(shards.path, videos=8)
         shards.checksums.write_text("a\n")
     rng = np.random.default_rng(0)
-    for place in (experiment.labelled, experiment.others, experiment.patterns):
+    for place in (experiment.labeled, experiment.others, experiment.patterns):
         for number, name in enumerate(("polyps", "cecum")):
             make_directory(place / name)
             for image in range(8):
@@ -237,7 +237,7 @@ def tiny_experiment(folder: Path) -> Experiment:
     make_directory(experiment.start.parent)
     experiment.start.write_bytes(save(network.state_dict()))
     network.norm.bias.data += 0.1
-    experiment.recentred.write_bytes(save(network.state_dict()))
+    experiment.recentered.write_bytes(save(network.state_dict()))
     return experiment
 
 
@@ -284,7 +284,7 @@ def test_a_run_leaves_its_curves_and_what_is_gone_on_from(finished: Experiment) 
     assert [point["step"] for point in result["curves"][TARGET]] == [0, 0, 2, 4]
     run = finished.run_folder("ours", 0)
     assert run.steps() == [int(run.best.resolve().name.removeprefix("step_"))]
-    assert measured_starts(finished) == {digest(finished.start), digest(finished.recentred)}
+    assert measured_starts(finished) == {digest(finished.start), digest(finished.recentered)}
 
 
 def test_new_registers_are_compared_with_themselves_before_training(finished: Experiment, tmp_path: Path) -> None:
@@ -303,15 +303,15 @@ def test_a_result_of_other_settings_is_not_taken_for_this_one(finished: Experime
     experiment = copy_of(finished, tmp_path / "copy")
     result = experiment.folder / "results" / "ours_0.json"
     assert experiment.run("main", "ours", 0) == result
-    refused = r"ours_0\.json was made with other settings, weights or pictures; remove it"
+    refused = r"ours_0\.json was made with other settings, weights or images; remove it"
     with pytest.raises(UserError, match=refused):
         Experiment(experiment.folder, experiment.data, (*TINY, "schedule.base_lr=0.1")).run("main", "ours", 0)
     experiment.shards.checksums.write_text("b\n")
     with pytest.raises(UserError, match=refused):
         experiment.run("main", "ours", 0)
     experiment.shards.checksums.write_text("a\n")
-    weights = {name: tensor + 1 for name, tensor in load_file(experiment.recentred).items()}
-    experiment.recentred.write_bytes(save(weights))
+    weights = {name: tensor + 1 for name, tensor in load_file(experiment.recentered).items()}
+    experiment.recentered.write_bytes(save(weights))
     with pytest.raises(UserError, match=refused):
         experiment.run("main", "ours", 0)
 
@@ -328,7 +328,7 @@ def with_stages(experiment: Experiment) -> Experiment:
     """Networks of all later stages are there."""
     for path in stage_networks(experiment):
         make_directory(path.parent)
-        shutil.copyfile(experiment.recentred, path)
+        shutil.copyfile(experiment.recentered, path)
     return experiment
 
 
@@ -336,14 +336,14 @@ def test_a_release_of_other_weights_or_pictures_is_not_taken_for_this_one(finish
     experiment = with_stages(copy_of(finished, tmp_path / "copy"))
     judge = [Step("judge", ("platform",), experiment.folder)]
     assert make_release(experiment, judge) == make_release(experiment, judge)
-    image = experiment.labelled / "polyps" / "1.jpg"
+    image = experiment.labeled / "polyps" / "1.jpg"
     content = image.read_bytes()
     image.write_bytes(b"b")
-    refused = r"judged was made of other weights or pictures; remove it and .*panendofm-mini"
+    refused = r"judged was made of other weights or images; remove it and .*panendofm-mini"
     with pytest.raises(UserError, match=refused):
         make_release(Experiment(experiment.folder, experiment.data, TINY), judge)
     image.write_bytes(content)
-    weights = {name: tensor + 1 for name, tensor in load_file(experiment.recentred).items()}
+    weights = {name: tensor + 1 for name, tensor in load_file(experiment.recentered).items()}
     stage_networks(experiment)[0].write_bytes(save(weights))
     with pytest.raises(UserError, match=refused):
         make_release(Experiment(experiment.folder, experiment.data, TINY), judge)
@@ -367,7 +367,7 @@ def test_another_layout_of_the_further_classes_is_named_at_once(tmp_path: Path) 
     (tmp_path / "hyperkvasir" / "polyps").mkdir(parents=True)
     (tmp_path / "hyperkvasir" / "polyps" / "1.jpg").touch()
     experiment = Experiment(tmp_path / "out", tmp_path)
-    with pytest.raises(UserError, match=r"hyperkvasir has no pictures in HyperKvasir's own folders"):
+    with pytest.raises(UserError, match=r"hyperkvasir has no images in HyperKvasir's own folders"):
         experiment.prepare()
     assert not experiment.others.exists()
 

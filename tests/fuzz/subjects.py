@@ -268,8 +268,8 @@ SUBJECTS = [
     Subject(
         "index of a shard", _shards, lambda f: read_index(f / "s" / "shard-000000.tar"), "*000.index.json", weight=8
     ),
-    Subject("labelled WebDataset", _labelled_tar, _labelled, weight=4),
-    *(Subject(f"picture .{kind}", _picture(kind), _pixels, weight=8) for kind in ("jpg", "png", "tif", "bmp", "webp")),
+    Subject("labeled WebDataset", _labelled_tar, _labelled, weight=4),
+    *(Subject(f"image .{kind}", _picture(kind), _pixels, weight=8) for kind in ("jpg", "png", "tif", "bmp", "webp")),
     Subject("video", _video, _frames, weight=3),
     Subject(
         "checksums",

@@ -1,4 +1,4 @@
-"""The numbers of a device: the reference's steps, every attention backend, features, neighbours."""
+"""The numbers of a device: the reference's steps, every attention backend, features, neighbors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from golden_steps import (
 )
 
 from launch.doctor.attention import check_attention
-from launch.doctor.neighbors import check_neighbours
+from launch.doctor.neighbors import check_neighbors
 from panendofm.backbone import BACKENDS, Backend, VisionTransformer, vit_config, why_unavailable
 from pretrain import joined_world
 from pretrain.data.augment import AugmentConfig, draw_params
@@ -74,7 +74,7 @@ def test_packed_equals_separate_for_every_backend(device: torch.device, backend:
 
 def test_neighbours(device: torch.device) -> None:
     """FAISS searches on its GPUs by itself where it has any."""
-    (row,) = check_neighbours()
+    (row,) = check_neighbors()
     assert row.status == "pass", row
     if device.type == "cpu":
         assert "CPU" in row.found or row.figures["gpus"] > 0
@@ -103,7 +103,7 @@ def test_augmentation_of_the_device_is_that_of_the_cpu(device: torch.device) -> 
     batch.photometric = tuple(plan_of(drawn, part, config) for part in (slice(0, 2), slice(2, 4)))
     assert all(min(sum(plan.counts[:16]), *plan.counts[16:18]) > 0 for plan in batch.photometric)
     here, there = batch.to("cpu"), batch.to(device)
-    level = 1 / (255 * min(IMAGENET_STD))  # one of 256 levels, in units of normalised pixels
+    level = 1 / (255 * min(IMAGENET_STD))  # one of 256 levels, in units of normalized pixels
     for expected, found in ((here.global_crops, there.global_crops), (here.local_crops, there.local_crops)):
         assert found.device.type == device.type
         difference = (found.cpu() - expected).abs()

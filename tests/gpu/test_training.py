@@ -19,14 +19,14 @@ from launch.doctor.training import check_training
 from panendofm.runtime.config import CONFIGS, load_config
 from panendofm.runtime.ports import free_port
 from pretrain import PretrainConfig, joined_world
-from pretrain.selftest import Training, sharding_config, train, write_pictures
+from pretrain.selftest import Training, sharding_config, train, write_images
 
 HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_pictures(tmp_path_factory.mktemp("data") / "pictures", 64)
+    return write_images(tmp_path_factory.mktemp("data") / "pictures", 64)
 
 
 def until(config: PretrainConfig, steps: int) -> PretrainConfig:

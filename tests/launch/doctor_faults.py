@@ -19,7 +19,7 @@ import torch.multiprocessing
 from launch.doctor import ranks, training
 from launch.doctor.rows import Notes, Row
 from pretrain import PretrainConfig, World, build, joined_world
-from pretrain.selftest import sharding_config, write_pictures
+from pretrain.selftest import sharding_config, write_images
 
 Plant = Callable[[World], AbstractContextManager[Any]]
 
@@ -147,7 +147,7 @@ FAULTS: dict[str, tuple[Plant, Callable[..., Iterator[Any]], str, str]] = {
 def run_on_two_ranks(scratch: Path) -> None:
     """All faults in one pair of processes; every rank leaves its notes in scratch/FAULT/rank_N.jsonl."""
     scratch.mkdir(parents=True, exist_ok=True)
-    write_pictures(scratch / "pictures", 16, drawn=4)
+    write_images(scratch / "pictures", 16, drawn=4)
     multiprocessing.set_forkserver_preload(["torch", "doctor_faults"])
     torch.multiprocessing.start_processes(_process, args=(scratch,), nprocs=2, start_method="forkserver")
 

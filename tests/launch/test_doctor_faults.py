@@ -68,7 +68,7 @@ def test_wrong_backward_of_a_backend(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("leaks", [False, True])
 def test_a_backend_beside_sdpa(monkeypatch: pytest.MonkeyPatch, leaks: bool) -> None:
-    """One that exists on CUDA only, played on the CPU: right, and with sequences that see their neighbours."""
+    """One that exists on CUDA only, played on the CPU: right, and with sequences that see their neighbors."""
 
     def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: torch.Tensor, *_: Any) -> torch.Tensor:
         lengths = starts.diff()
@@ -93,7 +93,7 @@ def test_a_search_in_too_few_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         torch, "mm", lambda a, b, out=None: out.copy_(sound(a.bfloat16().float(), b.bfloat16().float()))
     )
-    row = row_of(neighbours.check_neighbours(), "kNN")
+    row = row_of(neighbours.check_neighbors(), "kNN")
     assert row.status == "fail" and row.figures["wrong"]["torch"] > 0 and row.figures["wrong"]["faiss"] == 0
 
 
@@ -102,7 +102,7 @@ def test_a_search_that_forgets_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         faiss, "knn", lambda queries, gallery, k, metric: sound(queries, gallery[:-1], k, metric=metric)
     )
-    row = row_of(neighbours.check_neighbours(), "kNN")
+    row = row_of(neighbours.check_neighbors(), "kNN")
     assert row.status == "fail" and "search.backend=faiss" in row.found
 
 

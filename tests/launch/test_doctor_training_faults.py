@@ -20,7 +20,7 @@ from panendofm.runtime.ports import free_port
 from pretrain import PretrainConfig, joined_world
 from pretrain.data import batch
 from pretrain.run import checkpoints, checksummed_writer
-from pretrain.selftest import sharding_config, write_pictures
+from pretrain.selftest import sharding_config, write_images
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from doctor_faults import FAULTS, row_of, run_on_two_ranks
@@ -28,7 +28,7 @@ from doctor_faults import FAULTS, row_of, run_on_two_ranks
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_pictures(tmp_path_factory.mktemp("doctor") / "pictures", 16, drawn=4)
+    return write_images(tmp_path_factory.mktemp("doctor") / "pictures", 16, drawn=4)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_step_that_takes_more_memory_than_planned(
 
 @pytest.mark.usefixtures("short")
 def test_a_step_that_is_not_finite(tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = batch.normalise
+    sound = batch.normalize
     monkeypatch.setattr(batch, "normalise", lambda crops: sound(crops) * float("nan"))
     row = row_of(iter(steps(config, tmp_path / "ten")), "steps")
     assert row.status == "fail" and "not finite" in row.found

@@ -29,7 +29,7 @@ PLANTED = ("MUELLER_HANS", "19500101", "DR_SCHMIDT", "secret-project")
 CLASSES = ("dyed-lifted-polyps", "esophagitis", "normal-pylorus", "polyps")
 
 
-def write_pictures(root: Path) -> Path:
+def write_images(root: Path) -> Path:
     for number, name in enumerate(CLASSES):
         for image in range(12):
             random = np.random.default_rng(100 * number + image)
@@ -67,7 +67,7 @@ def stage(capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
 
 def test_published_files_hold_no_name_path_or_host(tmp_path: Path, stage: Callable[..., None]) -> None:
     root = tmp_path / "secret-project" / "DR_SCHMIDT"
-    data = write_pictures(root / "kvasir-dataset-v2")
+    data = write_images(root / "kvasir-dataset-v2")
     run = write_run(root, data)
     small = ("bootstrap.samples=20", "features.threads=1", "ks=[5,10]", "selection.metric=top1_k10")
     stage(EVAL_KNN, run, f"data.path={data}", f"cache={root / 'cache'}", "--pictures", *small)
@@ -83,9 +83,9 @@ def test_published_files_hold_no_name_path_or_host(tmp_path: Path, stage: Callab
     for own in ("log.txt", ".lock"):  # its maker's own, beside what is published
         (published / "probe" / own).unlink()
     assert {"release", "probe", "report.html"} < {path.name for path in published.iterdir()}
-    host = socket.gethostname()  # two letters would be found in any compressed picture
+    host = socket.gethostname()  # two letters would be found in any compressed image
     forbidden = [*PLANTED, str(root), str(tmp_path), host if len(host) > 4 else f'"{host}"']
-    # The tables that name pictures, for scoring, name them relative to their folder.
+    # The tables that name images, for scoring, name them relative to their folder.
     tables = published / "probe" / "test"
     assert tables.is_dir() and in_published(tables, [str(root), str(tmp_path), "DR_SCHMIDT"]) == []
     shutil.rmtree(tables)

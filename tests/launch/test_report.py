@@ -19,8 +19,8 @@ from launch.jobs.record import Job, record_event
 from launch.progress import progress_of
 from launch.report import write_report
 from launch.report.collect import collect
+from launch.report.images import draw_images
 from launch.report.page import page_of
-from launch.report.pictures import draw_pictures
 from panendofm.records.evaluation import AgainstStart
 from panendofm.records.run import RunFolder
 from panendofm.runtime.errors import UserError
@@ -32,7 +32,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.w
 
 
 def write_classes(folder: Path) -> Path:
-    """Three classes of coloured noise."""
+    """Three classes of colored noise."""
     rng = np.random.default_rng(0)
     for number, name in enumerate(("polyps", "normal-cecum", "esophagitis")):
         (folder / name).mkdir(parents=True)
@@ -69,7 +69,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record_event(job, "ended", exit_code=75, state="RUNNING", verdict="requeue")
     record_event(job, "started", job_id="17", restart=1, nodes="n[2-3]", ranks=4)
     record_event(job, "ended", exit_code=0, state="RUNNING", verdict="done")
-    draw_pictures(RunFolder(run))
+    draw_images(RunFolder(run))
     assert write_report(run) == run / "report.html"
     return run
 
@@ -88,7 +88,7 @@ def test_the_report_tells_what_the_run_did(run: Path) -> None:
     assert evaluation["leakage"]["note"][1:] in text
     assert "dino_head:" in text, "the config"
     assert 'src="data:image/png;base64,' in page and "Confusion matrix of" in text
-    assert "Misses:" in page, "the neighbours of the chosen checkpoint"
+    assert "Misses:" in page, "the neighbors of the chosen checkpoint"
     assert selection["stop_why"] in text and "Go on" not in text, "all steps are done: there is nothing to go on with"
 
 
@@ -121,12 +121,12 @@ def test_every_kept_checkpoint_is_drawn_once_and_a_damaged_one_left_out(
     kept = copy / "pictures" / drawn[checkpoints[0]].name
     kept.write_bytes(b"as it was")
     (copy / "eval" / "knn_selection.json").unlink()  # what eval_knn draws is another matter
-    draw_pictures(RunFolder(copy))
+    draw_images(RunFolder(copy))
     assert kept.read_bytes() == b"as it was"
     assert not (copy / "pictures" / drawn[checkpoints[1]].name).exists()
     again = copy / "pictures" / drawn[checkpoints[2]].name
     assert again.read_bytes() == drawn[checkpoints[2]].read_bytes()
-    assert f"no picture of {checkpoints[1]}: " in capsys.readouterr().out
+    assert f"no image of {checkpoints[1]}: " in capsys.readouterr().out
 
 
 def test_a_run_with_steps_to_do_may_go_on(run: Path) -> None:
@@ -169,7 +169,7 @@ def browse(page: Path, profile: Path, *words: str) -> subprocess.CompletedProces
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 def test_a_browser_shows_it_without_complaint(run: Path, tmp_path: Path) -> None:
-    """At laptop and phone width nothing sticks out to the side, every picture is decoded, every curve has a size."""
+    """At laptop and phone width nothing sticks out to the side, every image is decoded, every curve has a size."""
     script = """
     const look = (width) => new Promise((done) => {
       const frame = document.createElement("iframe");
@@ -180,8 +180,8 @@ def test_a_browser_shows_it_without_complaint(run: Path, tmp_path: Path) -> None
         const broken = [...page.images, ...gallery.images].filter((image) => !image.naturalWidth).length;
         const curves = [...page.querySelectorAll("figure svg")].map((svg) => svg.getBoundingClientRect());
         const flat = curves.filter((box) => box.width < 250 || box.height < 120).length;
-        const scroll = page.documentElement.scrollWidth, neighbours = gallery.querySelectorAll(".row img").length;
-        done({ width, scroll, broken, curves: curves.length, flat, neighbours });
+        const scroll = page.documentElement.scrollWidth, neighbors = gallery.querySelectorAll(".row img").length;
+        done({ width, scroll, broken, curves: curves.length, flat, neighbors });
       };
       document.body.append(frame);
     });

@@ -10,7 +10,7 @@ from engine_runs import run_ranks, words_of, write_shards
 
 @pytest.fixture(scope="session")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """120 small pictures in three shards. Tests that damage them make their own."""
+    """120 small images in three shards. Tests that damage them make their own."""
     return write_shards(tmp_path_factory.mktemp("data") / "shards")
 
 

@@ -73,7 +73,7 @@ def weights_become_infinite() -> None:
 
 
 def step_three_does_nothing() -> None:
-    """What a skipped step should amount to, written another way: neither optimiser nor teacher move at step 3."""
+    """What a skipped step should amount to, written another way: neither optimizer nor teacher move at step 3."""
     optimizer_step, update = ShardedAdamW.step, Objective.update_teacher
     calls = {"optimizer": 0, "teacher": 0}
 

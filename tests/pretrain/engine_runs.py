@@ -62,7 +62,7 @@ TINY: dict[str, Any] = {
 
 
 def write_shards(folder: Path, videos: int = 30, frames: int = 4, shards: int = 3, side: int = 40) -> Path:
-    """Shards of noise pictures in two corpora, in the form that data_pipeline gives them."""
+    """Shards of noise images in two corpora, in the form that data_pipeline gives them."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True)
     samples = [(v, f) for f in range(frames) for v in range(videos)]
@@ -97,7 +97,7 @@ def words_of(run: Path, shards: Path, **changes: Any) -> list[str]:
 
 
 def write_classes(folder: Path) -> Path:
-    """Two classes of pictures, bright noise and dark noise."""
+    """Two classes of images, bright noise and dark noise."""
     rng = np.random.default_rng(0)
     for name, top in (("bright", 255), ("dark", 60)):
         (folder / name).mkdir(parents=True)
@@ -213,7 +213,7 @@ def metrics_of(run: Path) -> list[dict[str, Any]]:
 
 
 def tensors_of(checkpoint: Path) -> dict[str, torch.Tensor]:
-    """Every tensor of a checkpoint, put together: weights, optimiser state, centers."""
+    """Every tensor of a checkpoint, put together: weights, optimizer state, centers."""
     reader = SafeReader(checkpoint)
     stored = reader.read_metadata().state_dict_metadata
     state: dict[str, Any] = {name: torch.empty(m.size, dtype=m.properties.dtype) for name, m in stored.items()}
@@ -222,7 +222,7 @@ def tensors_of(checkpoint: Path) -> dict[str, torch.Tensor]:
 
 
 def assert_same_run(one: Path, other: Path, step: int) -> None:
-    """Bit-identical weights and optimiser state, and the same metrics."""
+    """Bit-identical weights and optimizer state, and the same metrics."""
     ours, theirs = (tensors_of(run / "checkpoints" / f"step_{step:07d}") for run in (one, other))
     assert ours.keys() == theirs.keys()
     assert len(ours) > 100

@@ -14,7 +14,7 @@ from golden_steps import CLIP_NORM, GoldenStep, load_golden, loaded, optimizer_o
 from torch import Tensor
 
 from pretrain.data.batch import Batch, make_batch
-from pretrain.monitoring.health import collapse_figures
+from pretrain.monitoring.health import collapse_metrics
 from pretrain.objective.losses import koleo_loss
 from pretrain.objective.objective import Objective
 from pretrain.objective.targets import Centering, SinkhornKnopp
@@ -166,7 +166,7 @@ def gram_and_registers(golden: Path) -> Result:
     """The options beside the reference's parts, sharded."""
     step = load_golden(golden, "step_sinkhorn_2ranks")
     objective = step.objective(gram_weight=2.0)
-    objective.gram_anchor.load_state_dict(objective.teacher["backbone"].state_dict())
+    objective.anchor_backbone.load_state_dict(objective.teacher["backbone"].state_dict())
     return _steps(objective, step, [step.batch(f"rank{rank()}/step0/")])
 
 
@@ -174,7 +174,7 @@ def collapse(golden: Path) -> Result:
     step = load_golden(golden, "step_centering_shared_head_2steps")
     objective = step.objective()
     shard_objective(objective, make_mesh(ShardingConfig(), world_size(), world_size(), "cpu"))
-    return collapse_figures(objective, share_of(step.batch("step0/")), 0.07)
+    return collapse_metrics(objective, share_of(step.batch("step0/")), 0.07)
 
 
 def collective_pieces(golden: Path) -> Result:

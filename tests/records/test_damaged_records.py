@@ -35,7 +35,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "manifest.json": ("manifest.json", lambda folder: ShardFolder(folder).read_manifest()),
     "an index": ("shard-000000.index.json", lambda folder: read_index(folder / "shard-000000.tar")),
     "run.json": ("run.json", lambda folder: RunFolder(folder).read_info()),
-    "roll_backs.json": ("roll_backs.json", lambda folder: RunFolder(folder).read_rollbacks()),
+    "rollbacks.json": ("rollbacks.json", lambda folder: RunFolder(folder).read_rollbacks()),
     "job.json": ("job.json", read_job),
     "any JSON": ("x.json", lambda folder: read_json_object(folder / "x.json")),
 }

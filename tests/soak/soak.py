@@ -5,7 +5,7 @@
 One run is left alone; then runs of the same settings are disturbed until the time is over: ranks are killed, stopped
 and continued, asked to save and leave; the disk refuses writes; the newest checkpoint is damaged; a shard is taken away
 and brought back; the clock jumps. Whatever ends is started again. Every finished run is compared bit by bit, weights,
-optimiser and metrics. Memory and open files of the ranks are sampled all along. Exit code 1 when anything differs.
+optimizer and metrics. Memory and open files of the ranks are sampled all along. Exit code 1 when anything differs.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from panendofm.runtime.errors import UserError
 from panendofm.synthetic import SIZES, synthesize
-from panendofm.synthetic.labeled import make_labelled, plan_labelled
+from panendofm.synthetic.labeled import make_labeled, plan_labeled
 from panendofm.synthetic.plan import plan_sources
 from panendofm.synthetic.planted import add_leaks, make_copy, make_defect, plan_copies, plan_defects
 from panendofm.synthetic.scene.place import KVASIR_CLASSES
@@ -36,7 +36,7 @@ def checksums(folder: Path) -> dict[str, str]:
 
 def test_each_source_alone_in_one_process_gives_the_same_bytes(synthetic_corpus: Path, tmp_path: Path) -> None:
     """The corpus was made by several processes; here a sample of every kind of file is made again, in another order."""
-    labelled = plan_labelled("small", 0)
+    labelled = plan_labeled("small", 0)
     plans = add_leaks(plan_sources("small", 0), labelled, 0)
     wanted = {
         "ers/0003/samples/frames",  # png with a leak
@@ -50,7 +50,7 @@ def test_each_source_alone_in_one_process_gives_the_same_bytes(synthetic_corpus:
     assert len(chosen) == len(wanted)
     leaked = {leak.evaluation_image for plan in chosen for leak in plan.leaks}
     for plan in reversed(labelled[::40] + [p for p in labelled if leaked.intersection(p.paths)]):
-        make_labelled(tmp_path, plan, 0)
+        make_labeled(tmp_path, plan, 0)
     for segmented in reversed(plan_segmented("small", 0)[::20]):
         make_segmented(tmp_path, segmented, 0)
     for source in reversed(chosen):
@@ -74,8 +74,8 @@ def test_whole_tree_is_the_same_for_one_process_and_for_two(tmp_path: Path) -> N
 
 
 def test_another_seed_gives_other_pictures(synthetic_corpus: Path, tmp_path: Path) -> None:
-    for plan, other in list(zip(plan_labelled("small", 0), plan_labelled("small", 1), strict=True))[:3]:
-        make_labelled(tmp_path, other, 1)
+    for plan, other in list(zip(plan_labeled("small", 0), plan_labeled("small", 1), strict=True))[:3]:
+        make_labeled(tmp_path, other, 1)
         assert plan.paths[0] != other.paths[0]
         pictures = [
             cv2.resize(cv2.imread(str(p)), (32, 32))
@@ -116,7 +116,7 @@ def test_all_kinds_of_scene_are_in_the_pretraining_videos(truth: Truth) -> None:
 
 def test_the_demo_has_the_sources_of_small_and_twice_its_labelled_pictures() -> None:
     assert plan_sources("demo", 0) == plan_sources("small", 0)
-    small, demo = ([p.label for p in plan_labelled(size, 0) for _ in p.paths] for size in ("small", "demo"))
+    small, demo = ([p.label for p in plan_labeled(size, 0) for _ in p.paths] for size in ("small", "demo"))
     assert len(small) == 320 and sorted(demo) == sorted(2 * small)
 
 

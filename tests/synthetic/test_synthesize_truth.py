@@ -1,4 +1,4 @@
-"""What truth.json says is in the files: frame counts, layouts of the pictures, faults, leaks, copies, broken files."""
+"""What truth.json says is in the files: frame counts, layouts of the images, faults, leaks, copies, broken files."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_segmented_set_has_masks_of_its_polyps_and_a_third_without(synthetic_cor
 
 
 def test_polyps_look_unlike_their_surroundings(synthetic_corpus: Path, truth: Truth) -> None:
-    """Masks lie where the polyp was painted: its edge is darker than its inside (its shadow), in most pictures."""
+    """Masks lie where the polyp was painted: its edge is darker than its inside (its shadow), in most images."""
     darker = []
     for picture in truth.segmented:
         if picture.kind != "polyps" or not picture.boxes:

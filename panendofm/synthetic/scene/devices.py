@@ -1,6 +1,6 @@
 """The endoscopes' processors: the black border, the text burned into it, the teal position box.
 
-A device is a layout in fractions of the picture; `geometry_of` gives its pixels for one picture size.
+A device is a layout in fractions of the image; `geometry_of` gives its pixels for one image size.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from panendofm.synthetic.scene.randomness import Floats, generator
 from panendofm.synthetic.truth import Box, FieldOfView, Geometry
 
-Picture = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]
 
 FULL_FRAME = "full_frame"  # the border was cut off before
 CAPSULE = "capsule"
 
 TEAL = (22, 166, 138)
-TEXT_COLOUR = (225, 225, 225)
-# The border of a real picture is not quite black.
+TEXT_COLOR = (225, 225, 225)
+# The border of a real image is not quite black.
 BORDER_LEVEL = 4
 
 
 def geometry_of(device: str, width: int, height: int) -> Geometry:
-    """The layout of a device in a picture of this size."""
+    """The layout of a device in an image of this size."""
 
     def box(left: float, top: float, right: float, bottom: float) -> Box:
         return (round(left * width), round(top * height), round(right * width), round(bottom * height))
@@ -81,7 +81,7 @@ class Overlay:
         self._background = np.full((geometry.height, geometry.width, 3), BORDER_LEVEL, np.uint8)
         self._drawn_second: int | None = None
 
-    def compose(self, scene: Floats, seconds: float = 0.0) -> Picture:
+    def compose(self, scene: Floats, seconds: float = 0.0) -> Pixels:
         """The finished frame, RGB, from the rendered scene [h, w, 3] in [0, 1]."""
         if int(seconds) != self._drawn_second:
             self._drawn_second = int(seconds)
@@ -106,7 +106,7 @@ class Overlay:
                 lines = [self._patient[2], clock]
             _write_lines(self._background, box, lines)
 
-    def _draw_position_box(self, frame: Picture, box: Box, seconds: float) -> None:
+    def _draw_position_box(self, frame: Pixels, box: Box, seconds: float) -> None:
         left, top, right, bottom = box
         frame[top:bottom, left:right] = TEAL
         height = bottom - top
@@ -139,7 +139,7 @@ def _patient(rng: np.random.Generator) -> list[str]:
     ]
 
 
-def _write_lines(frame: Picture, box: Box, lines: list[str]) -> None:
+def _write_lines(frame: Pixels, box: Box, lines: list[str]) -> None:
     """Text that fills the box and never leaves it."""
     left, top, right, bottom = box
     pitch = min((bottom - top) / len(lines), 0.14 * (right - left) + 6)
@@ -148,4 +148,4 @@ def _write_lines(frame: Picture, box: Box, lines: list[str]) -> None:
     area = frame[top:bottom, left:right]
     for number, line in enumerate(lines):
         base = (1, round((number + 0.75) * pitch))
-        cv2.putText(area, line, base, cv2.FONT_HERSHEY_SIMPLEX, scale, TEXT_COLOUR, 1, cv2.LINE_AA)
+        cv2.putText(area, line, base, cv2.FONT_HERSHEY_SIMPLEX, scale, TEXT_COLOR, 1, cv2.LINE_AA)

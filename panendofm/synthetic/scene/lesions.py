@@ -1,6 +1,6 @@
 """What stands out of the wall or lies on it: polyps, dye cushions, resection wounds, the appendix, instruments.
 
-A lesion is drawn in picture space, in a window around its centre. Inside the window `rho` is 1 on its outline.
+A lesion is drawn in image space, in a window around its center. Inside the window `rho` is 1 on its outline.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from panendofm.synthetic.scene.randomness import Floats, mix, ring_noise, smooth
 
 OUTLINE_SAMPLES = 256
 TILE_PX = 160
-Colour = tuple[float, float, float]
+Color = tuple[float, float, float]
 
 # How far beyond its outline each lesion paints, in multiples of its size.
 REACH = {"polyp": 1.5, "cushion": 1.7, "wound": 1.9, "appendix": 1.6}
@@ -28,18 +28,18 @@ class Lesion:
     shape: str  # a key of REACH
     angle: float
     log_radius: float
-    size: float  # half its width, where half the picture's height is 1
+    size: float  # half its width, where half the image's height is 1
     squash: float
     turn: float
-    colour: Colour
-    second_colour: Colour
+    color: Color
+    second_color: Color
     outline: Floats  # [OUTLINE_SAMPLES]
     tile: Floats  # [TILE_PX, TILE_PX]
     fine_tile: Floats  # [TILE_PX, TILE_PX]
 
 
 def make_lesion(
-    shape: str, rng: np.random.Generator, angle: float, log_radius: float, size: float, colour: Colour, second: Colour
+    shape: str, rng: np.random.Generator, angle: float, log_radius: float, size: float, color: Color, second: Color
 ) -> Lesion:
     tile_shape = (TILE_PX, TILE_PX)
     roughness = {"polyp": 0.07, "cushion": 0.09, "wound": 0.2, "appendix": 0.05}[shape]
@@ -50,8 +50,8 @@ def make_lesion(
         size=size,
         squash=float(rng.uniform(0.65, 1.0)),
         turn=float(rng.uniform(0, 2 * np.pi)),
-        colour=colour,
-        second_colour=second,
+        color=color,
+        second_color=second,
         outline=roughness * ring_noise(rng, OUTLINE_SAMPLES, 9 if shape == "wound" else 4, 0.6),
         tile=smooth_noise(rng, tile_shape, (4, 4), 4, 0.6),
         fine_tile=smooth_noise(rng, tile_shape, (18, 18), 2, 0.7),
@@ -60,7 +60,7 @@ def make_lesion(
 
 @dataclass(frozen=True)
 class Window:
-    """The part of the picture that a lesion touches, in the lesion's own coordinates."""
+    """The part of the image that a lesion touches, in the lesion's own coordinates."""
 
     rows: slice
     columns: slice
@@ -71,10 +71,10 @@ class Window:
     fine: Floats
 
 
-def _window(lesion: Lesion, centre: tuple[float, float], size: float, shape: tuple[int, int]) -> Window | None:
+def _window(lesion: Lesion, center: tuple[float, float], size: float, shape: tuple[int, int]) -> Window | None:
     height, width = shape
-    unit = height / 2  # px per unit of picture space
-    cx, cy = width / 2 + centre[0] * unit, height / 2 + centre[1] * unit
+    unit = height / 2  # px per unit of image space
+    cx, cy = width / 2 + center[0] * unit, height / 2 + center[1] * unit
     reach = REACH[lesion.shape] * size * unit
     top, bottom = max(0, int(cy - reach)), min(height, int(cy + reach) + 1)
     left, right = max(0, int(cx - reach)), min(width, int(cx + reach) + 1)
@@ -93,33 +93,33 @@ def _window(lesion: Lesion, centre: tuple[float, float], size: float, shape: tup
     return Window(slice(top, bottom), slice(left, right), a, b, rho, tile, fine)
 
 
-def lesion_mask(lesion: Lesion, centre: tuple[float, float], size: float, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """Which pixels of a picture of `shape` (height, width) lie inside the lesion's outline."""
+def lesion_mask(lesion: Lesion, center: tuple[float, float], size: float, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Which pixels of an image of `shape` (height, width) lie inside the lesion's outline."""
     mask = np.zeros(shape, bool)
-    window = _window(lesion, centre, size, shape)
+    window = _window(lesion, center, size, shape)
     if window is not None:
         mask[window.rows, window.columns] = window.rho < 1
     return mask
 
 
-def draw_lesion(picture: Floats, gloss: Floats, lesion: Lesion, centre: tuple[float, float], size: float) -> None:
-    """Paint the lesion into the picture [H, W, 3] and its wet spots into the gloss [H, W], in place."""
-    window = _window(lesion, centre, size, (picture.shape[0], picture.shape[1]))
+def draw_lesion(image: Floats, gloss: Floats, lesion: Lesion, center: tuple[float, float], size: float) -> None:
+    """Paint the lesion into the image [H, W, 3] and its wet spots into the gloss [H, W], in place."""
+    window = _window(lesion, center, size, (image.shape[0], image.shape[1]))
     if window is None:
         return
-    part = picture[window.rows, window.columns]
+    part = image[window.rows, window.columns]
     wet = gloss[window.rows, window.columns]
     painter = {"polyp": _polyp, "cushion": _cushion, "wound": _wound, "appendix": _appendix}[lesion.shape]
-    new_part, new_wet = painter(lesion, window, part, wet, centre)
-    picture[window.rows, window.columns] = new_part
+    new_part, new_wet = painter(lesion, window, part, wet, center)
+    image[window.rows, window.columns] = new_part
     gloss[window.rows, window.columns] = new_wet
 
 
-def _dome(window: Window, flatness: float, centre: tuple[float, float], lesion: Lesion) -> Floats:
-    """Lambert shading of a dome lit from the scope, which sits in front of the picture's middle."""
+def _dome(window: Window, flatness: float, center: tuple[float, float], lesion: Lesion) -> Floats:
+    """Lambert shading of a dome lit from the scope, which sits in front of the image's middle."""
     high = np.sqrt(np.clip(1 - window.rho**2, 0.02, 1)) * np.float32(flatness)
     cosine, sine = np.cos(lesion.turn), np.sin(lesion.turn)
-    towards = np.asarray((-centre[0] * 0.7, -centre[1] * 0.7 - 0.15), np.float32)
+    towards = np.asarray((-center[0] * 0.7, -center[1] * 0.7 - 0.15), np.float32)
     light = (cosine * towards[0] + sine * towards[1], cosine * towards[1] - sine * towards[0], 1.0)
     bump = 0.05 * window.tile
     norm = np.sqrt(window.a**2 + window.b**2 + high**2) * np.float32(np.linalg.norm(light))
@@ -127,13 +127,13 @@ def _dome(window: Window, flatness: float, centre: tuple[float, float], lesion: 
 
 
 def _polyp(
-    lesion: Lesion, window: Window, part: Floats, wet: Floats, centre: tuple[float, float]
+    lesion: Lesion, window: Window, part: Floats, wet: Floats, center: tuple[float, float]
 ) -> tuple[Floats, Floats]:
     inside = smoothstep(1.03, 0.94, window.rho)
     shadow = smoothstep(1.45, 1.0, window.rho) * (1 - inside)
-    light = _dome(window, 0.9, centre, lesion)
+    light = _dome(window, 0.9, center, lesion)
     local = np.asarray(np.clip(part.mean(axis=2), 0.25, 0.75), np.float32)  # as bright as the wall around it
-    own = 0.6 * np.asarray(lesion.colour, np.float32) + 0.4 * np.clip(part.mean(axis=(0, 1)) * 1.3, 0.2, 0.85)
+    own = 0.6 * np.asarray(lesion.color, np.float32) + 0.4 * np.clip(part.mean(axis=(0, 1)) * 1.3, 0.2, 0.85)
     tone = own * (1 + 0.045 * window.tile[..., None] + 0.045 * window.fine[..., None])
     body = tone * ((0.35 + 0.9 * light) * (0.7 + 0.6 * float(local.mean())))[..., None]
     part = part * (1 - 0.45 * shadow)[..., None]
@@ -142,13 +142,13 @@ def _polyp(
 
 
 def _cushion(
-    lesion: Lesion, window: Window, part: Floats, wet: Floats, centre: tuple[float, float]
+    lesion: Lesion, window: Window, part: Floats, wet: Floats, center: tuple[float, float]
 ) -> tuple[Floats, Floats]:
     """Mucosa lifted by injected dye: a broad dome that shines blue through, deepest at its foot."""
     inside = smoothstep(1.08, 0.85, window.rho)
-    light = _dome(window, 1.6, centre, lesion)
+    light = _dome(window, 1.6, center, lesion)
     depth = smoothstep(0.15, 1.0, window.rho + 0.25 * window.tile)
-    tone = mix(np.broadcast_to(np.asarray(lesion.colour, np.float32), part.shape), lesion.second_colour, depth)
+    tone = mix(np.broadcast_to(np.asarray(lesion.color, np.float32), part.shape), lesion.second_color, depth)
     body = tone * ((0.45 + 0.75 * light) * (1 + 0.05 * window.fine))[..., None]
     stain = smoothstep(1.65, 1.0, window.rho + 0.2 * window.tile) * (1 - inside)
     part = mix(part, np.asarray(part * (0.35, 0.75, 1.05), np.float32), 0.8 * stain)
@@ -159,15 +159,15 @@ def _cushion(
 
 
 def _wound(
-    lesion: Lesion, window: Window, part: Floats, wet: Floats, centre: tuple[float, float]
+    lesion: Lesion, window: Window, part: Floats, wet: Floats, center: tuple[float, float]
 ) -> tuple[Floats, Floats]:
     """What a resection leaves: a ragged crater, blue ground with white fibres, a pale burnt rim, blue stain around."""
     stain = smoothstep(1.85, 1.1, window.rho + 0.25 * window.tile)
     part = mix(part, np.asarray(part * (0.35, 0.78, 1.0), np.float32), 0.85 * stain)
     inside = smoothstep(1.03, 0.95, window.rho)
     ground = mix(
-        np.broadcast_to(np.asarray(lesion.second_colour, np.float32), part.shape),
-        lesion.colour,
+        np.broadcast_to(np.asarray(lesion.second_color, np.float32), part.shape),
+        lesion.color,
         smoothstep(-0.6, 0.9, window.tile),
     )
     fibres = smoothstep(0.9, 1.9, window.fine + 0.5 * window.tile)
@@ -184,7 +184,7 @@ def _wound(
 
 
 def _appendix(
-    lesion: Lesion, window: Window, part: Floats, wet: Floats, centre: tuple[float, float]
+    lesion: Lesion, window: Window, part: Floats, wet: Floats, center: tuple[float, float]
 ) -> tuple[Floats, Floats]:
     """The orifice at the caecum's end: a dark slit inside crescent folds that wind around it."""
     spiral = np.sin(7.5 * window.rho - 1.0 * np.arctan2(window.b, window.a) + 0.5 * window.tile)
@@ -202,7 +202,7 @@ class Instrument:
     entry: tuple[float, float]
     tip: tuple[float, float]
     width: float
-    colour: Colour
+    color: Color
 
 
 def _shaft(
@@ -224,15 +224,15 @@ def _shaft(
 
 
 def instrument_mask(instrument: Instrument, sway: tuple[float, float], shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """Which pixels of a picture of `shape` (height, width) the instrument hides."""
+    """Which pixels of an image of `shape` (height, width) the instrument hides."""
     return np.asarray(_shaft(instrument, sway, shape)[3] > 0.5)
 
 
-def draw_instrument(picture: Floats, instrument: Instrument, sway: tuple[float, float]) -> None:
+def draw_instrument(image: Floats, instrument: Instrument, sway: tuple[float, float]) -> None:
     """Paint a round shaft with a bright line along it, in place."""
-    along, across, length, cover = _shaft(instrument, sway, (picture.shape[0], picture.shape[1]))
+    along, across, length, cover = _shaft(instrument, sway, (image.shape[0], image.shape[1]))
     shade = 0.45 + 0.55 * np.sqrt(np.clip(1 - across**2, 0, 1)) + 0.5 * np.exp(-(((across + 0.35) / 0.16) ** 2))
-    body = np.asarray(instrument.colour, np.float32) * shade[..., None]
+    body = np.asarray(instrument.color, np.float32) * shade[..., None]
     tip_band = smoothstep(length - 0.14, length - 0.12, along)
     body = body * (1 - 0.5 * tip_band)[..., None]
-    picture[:] = mix(picture, np.asarray(body, np.float32), cover)
+    image[:] = mix(image, np.asarray(body, np.float32), cover)

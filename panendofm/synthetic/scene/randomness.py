@@ -1,6 +1,6 @@
-"""Random numbers that depend on a name only, and the noise that pictures are made of.
+"""Random numbers that depend on a name only, and the noise that images are made of.
 
-Every picture draws from a generator keyed by what it is, never from a shared one, so that the order in which pictures
+Every image draws from a generator keyed by what it is, never from a shared one, so that the order in which images
 are made, and the number of processes that make them, can't change a byte.
 """
 
@@ -74,16 +74,16 @@ def smoothstep(low: float, high: float, values: Floats) -> Floats:
     return np.asarray(t * t * (3 - 2 * t), np.float32)
 
 
-def tint(picture: Floats, weight: Floats) -> Floats:
-    """Colours [H, W, 3] times a brightness [H, W]; OpenCV does it several times faster than broadcasting."""
-    return np.asarray(cv2.multiply(picture, cv2.merge([weight, weight, weight])), np.float32)
+def tint(image: Floats, weight: Floats) -> Floats:
+    """Colors [H, W, 3] times a brightness [H, W]; OpenCV does it several times faster than broadcasting."""
+    return np.asarray(cv2.multiply(image, cv2.merge([weight, weight, weight])), np.float32)
 
 
 def mix(a: Floats, b: Floats | tuple[float, float, float], weight: Floats) -> Floats:
-    """Colours `a` [H, W, 3] towards `b` by `weight` [H, W]."""
+    """Colors `a` [H, W, 3] towards `b` by `weight` [H, W]."""
     difference = cv2.subtract(np.array(b, np.float32), a) if isinstance(b, np.ndarray) else _to_constant(a, b)
     return np.asarray(cv2.add(a, tint(difference, weight)), np.float32)
 
 
-def _to_constant(a: Floats, colour: tuple[float, float, float]) -> Floats:
-    return np.asarray(cv2.subtract((*colour, 0.0), a), np.float32)
+def _to_constant(a: Floats, color: tuple[float, float, float]) -> Floats:
+    return np.asarray(cv2.subtract((*color, 0.0), a), np.float32)

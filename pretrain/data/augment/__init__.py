@@ -1,4 +1,4 @@
-"""Multi-crop augmentation: random parameters are drawn once per image; colours are changed here or on the device."""
+"""Multi-crop augmentation: random parameters are drawn once per image; colors are changed here or on the device."""
 
 import lazy_loader
 

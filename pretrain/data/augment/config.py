@@ -18,7 +18,7 @@ class AugmentConfig:
     """The defaults are the reference's ViT-L/14 recipe."""
 
     where: Literal["cpu", "gpu"] = option(
-        "Where jitter, grayscale, blur and solarisation happen: cpu: in the loader's workers, gpu: in batches on the "
+        "Where jitter, grayscale, blur and solarization happen: cpu: in the loader's workers, gpu: in batches on the "
         "device that trains. Same random draws; pixels differ by rounding.",
         "cpu",
     )
@@ -34,12 +34,12 @@ class AugmentConfig:
     horizontal_flip_probability: float = option("Probability of a left-right flip.", 0.5, low=0, high=1)
     vertical_flip_probability: float = option("Probability of an upside-down flip.", 0.0, low=0, high=1)
     quarter_turns: bool = option("Turn each crop by 0, 90, 180 or 270 degrees.", False)
-    jitter_probability: float = option("Probability of the colour jitter.", 0.8, low=0, high=1)
+    jitter_probability: float = option("Probability of the color jitter.", 0.8, low=0, high=1)
     brightness: float = option("Brightness factor lies within 1 ± this.", 0.4, low=0)
     contrast: float = option("Contrast factor lies within 1 ± this.", 0.4, low=0)
     saturation: float = option("Saturation factor lies within 1 ± this.", 0.2, low=0)
-    hue: float = option("Hue shift lies within ± this, in turns of the colour circle.", 0.1, low=0, high=0.5)
-    grayscale_probability: float = option("Probability that a crop loses its colour.", 0.2, low=0, high=1)
+    hue: float = option("Hue shift lies within ± this, in turns of the color circle.", 0.1, low=0, high=0.5)
+    grayscale_probability: float = option("Probability that a crop loses its color.", 0.2, low=0, high=1)
     blur: Literal["as_released", "as_documented"] = option(
         "Blur probabilities: as_released 0 / 0.9 / 0.5 for global 1 / global 2 / local, as_documented 1 / 0.1 / 0.5.",
         "as_released",
@@ -47,10 +47,12 @@ class AugmentConfig:
     blur_kernel_px: int = option("Width of the blur kernel, an odd number.", 9, low=1)
     blur_sigma_min_px: float = option("Smallest sigma of the blur.", 0.1, above=0)
     blur_sigma_max_px: float = option("Largest sigma of the blur.", 2.0, above=0)
-    solarise_probability: float = option(
-        "Probability that bright pixels of global crop 2 are inverted.", 0.2, low=0, high=1
+    solarize_probability: float = option(
+        "Probability that bright pixels of global crop 2 are inverted.", 0.2, low=0, high=1, was="solarise_probability"
     )
-    solarise_threshold: int = option("Pixels from this value on are inverted.", 128, low=0, high=256)
+    solarize_threshold: int = option(
+        "Pixels from this value on are inverted.", 128, low=0, high=256, was="solarise_threshold"
+    )
     inside_field_of_view: bool = option("Keep crops within the endoscope's field of view.", False)
     field_of_view_share_min: float = option(
         "Smallest share of a crop that lies in the field of view, where that is possible.", 0.97, low=0, high=1

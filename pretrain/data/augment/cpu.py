@@ -1,8 +1,8 @@
 """The fast CPU path: a JPEG in, small 8-bit crops out.
 
 The image is decoded once, at half size or less when every crop stays sharp. Each crop is cut out first, and all else
-runs on its few pixels: torch's 8-bit antialiased bicubic resize (Pillow's algorithm, vectorised), then OpenCV. The
-crops stay 8-bit; the batch is normalised on the device that trains.
+runs on its few pixels: torch's 8-bit antialiased bicubic resize (Pillow's algorithm, vectorized), then OpenCV. The
+crops stay 8-bit; the batch is normalized on the device that trains.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def prepare_jpeg(
 
 def crops_of(image: Image, params: AugmentParams, config: AugmentConfig) -> Crops:
     """Apply drawn parameters: 2 crops [global_px, global_px, 3] and L crops [local_px, local_px, 3]."""
-    crops = [_coloured(crop, params, i, config) for i, crop in enumerate(_cut_all(image, params, config))]
+    crops = [_colored(crop, params, i, config) for i, crop in enumerate(_cut_all(image, params, config))]
     return crops[:2], crops[2:]
 
 
@@ -121,7 +121,7 @@ def _turned(crop: Image, params: AugmentParams, i: int) -> Image:
     return crop
 
 
-def _coloured(crop: Image, params: AugmentParams, i: int, config: AugmentConfig) -> Image:
+def _colored(crop: Image, params: AugmentParams, i: int, config: AugmentConfig) -> Image:
     if params.jitter[i]:
         factors = params.factors[i].tolist()
         for operation in params.jitter_order[i].tolist():
@@ -131,8 +131,8 @@ def _coloured(crop: Image, params: AugmentParams, i: int, config: AugmentConfig)
     if params.blur_sigma_px[i] > 0:
         kernel = cv2.getGaussianKernel(config.blur_kernel_px, params.blur_sigma_px[i], cv2.CV_32F)
         crop = cv2.sepFilter2D(crop, -1, kernel, kernel, borderType=cv2.BORDER_REFLECT_101)
-    if params.solarise[i]:
-        crop = np.where(crop < config.solarise_threshold, crop, 255 - crop)
+    if params.solarize[i]:
+        crop = np.where(crop < config.solarize_threshold, crop, 255 - crop)
     return crop
 
 
@@ -140,7 +140,7 @@ def _jitter(crop: Image, operation: int, factor: float) -> Image:
     """One of the four jitter operations. The linear ones are a matrix per pixel, clipped to 0…255."""
     if operation == HUE:
         hsv = cv2.cvtColor(crop, cv2.COLOR_RGB2HSV_FULL)
-        hsv[..., 0] += np.uint8(int(factor * 255) % 256)  # wraps around the colour circle
+        hsv[..., 0] += np.uint8(int(factor * 255) % 256)  # wraps around the color circle
         shifted: Image = cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB_FULL)
         return shifted
     matrix = np.zeros((3, 4))

@@ -1,4 +1,4 @@
-"""Where in a frame the endoscope's picture is: without the black border and the panels beside it."""
+"""Where in a frame the endoscope's image is: without the black border and the panels beside it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class AugmentParams:
     factors: Floats  # [n, 4] brightness, contrast, saturation factors and hue shift
     grayscale: Bools  # [n]
     blur_sigma_px: Floats  # [n], 0 where the crop is not blurred
-    solarise: Bools  # [n]
+    solarize: Bools  # [n]
 
 
 def draw_params(
@@ -67,8 +67,8 @@ def draw_params(
     first, second, local = BLUR_PROBABILITIES[config.blur]
     blur_probability = np.array([first, second, *[local] * config.local_crops])
     sigma = config.blur_sigma_min_px + (config.blur_sigma_max_px - config.blur_sigma_min_px) * u[:, 9]
-    solarise_probability = np.zeros(n)
-    solarise_probability[1] = config.solarise_probability
+    solarize_probability = np.zeros(n)
+    solarize_probability[1] = config.solarize_probability
     return AugmentParams(
         boxes=boxes,
         transpose=turns % 2 == 1,
@@ -79,7 +79,7 @@ def draw_params(
         factors=low + (high - low) * u[:, 4:8],
         grayscale=u[:, 8] < config.grayscale_probability,
         blur_sigma_px=np.where(u[:, 10] < blur_probability, sigma, 0.0),
-        solarise=u[:, 11] < solarise_probability,
+        solarize=u[:, 11] < solarize_probability,
     )
 
 

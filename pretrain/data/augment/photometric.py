@@ -25,13 +25,13 @@ _OPERATIONS = (BRIGHTNESS, CONTRAST, SATURATION, HUE)
 @dataclass(frozen=True)
 class PhotometricPlan:
     """What happens to a batch of crops: first the four places of the jitter, each with its four operations, then
-    grayscale, blur and solarisation."""
+    grayscale, blur and solarization."""
 
     rows: Tensor  # int64 [R]: the crops of one operation after another
     values: Tensor  # fp32 [R]: factor, hue shift in turns, sigma in pixels; 0 where an operation has none
     counts: tuple[int, ...]  # [19], rows of each operation
     blur_kernel_px: int
-    solarise_threshold: int
+    solarize_threshold: int
 
     def pin_memory(self) -> PhotometricPlan:
         return replace(self, rows=self.rows.pin_memory(), values=self.values.pin_memory())
@@ -45,14 +45,14 @@ def plan_of(params: Sequence[AugmentParams], crops: slice, config: AugmentConfig
         return stacked.reshape(-1, *stacked.shape[2:])
 
     jitter, order, factors, sigma = (of_all(name) for name in ("jitter", "jitter_order", "factors", "blur_sigma_px"))
-    factors[:, HUE] = np.trunc(factors[:, HUE] * 255) / 256  # the steps of Pillow's and the CPU path's colour circle
+    factors[:, HUE] = np.trunc(factors[:, HUE] * 255) / 256  # the steps of Pillow's and the CPU path's color circle
     rows, values = [], []
     for place in range(4):
         for operation in _OPERATIONS:
             chosen = np.flatnonzero(jitter & (order[:, place] == operation))
             rows.append(chosen)
             values.append(factors[chosen, operation])
-    for chosen in (np.flatnonzero(of_all("grayscale")), np.flatnonzero(sigma > 0), np.flatnonzero(of_all("solarise"))):
+    for chosen in (np.flatnonzero(of_all("grayscale")), np.flatnonzero(sigma > 0), np.flatnonzero(of_all("solarize"))):
         rows.append(chosen)
         values.append(sigma[chosen])
     return PhotometricPlan(
@@ -60,17 +60,17 @@ def plan_of(params: Sequence[AugmentParams], crops: slice, config: AugmentConfig
         torch.from_numpy(np.concatenate(values)).float(),
         tuple(len(chosen) for chosen in rows),
         config.blur_kernel_px,
-        config.solarise_threshold,
+        config.solarize_threshold,
     )
 
 
-def coloured(crops: Tensor, plan: PhotometricPlan) -> Tensor:
+def colored(crops: Tensor, plan: PhotometricPlan) -> Tensor:
     """The plan applied to crops [n, 3, h, w] of bytes, on their device: bytes again."""
     x = crops.float()
     device = x.device
     all_rows = plan.rows.to(device, non_blocking=True).split(plan.counts)  # type: ignore[no-untyped-call]
     all_values = plan.values.to(device, non_blocking=True).split(plan.counts)  # type: ignore[no-untyped-call]
-    *jitter, gray, blur, solarise = zip(all_rows, all_values, strict=True)
+    *jitter, gray, blur, solarize = zip(all_rows, all_values, strict=True)
     for number, (rows, values) in enumerate(jitter):
         if len(rows):
             changed = _jitter(x.index_select(0, rows), _OPERATIONS[number % 4], values[:, None, None, None])
@@ -79,9 +79,9 @@ def coloured(crops: Tensor, plan: PhotometricPlan) -> Tensor:
         x.index_copy_(0, gray[0], _luma(x.index_select(0, gray[0])).expand(-1, 3, -1, -1))
     if len(blur[0]):
         x.index_copy_(0, blur[0], _blurred(x.index_select(0, blur[0]), blur[1], plan.blur_kernel_px))
-    if len(solarise[0]):
-        y = x.index_select(0, solarise[0]).round()
-        x.index_copy_(0, solarise[0], torch.where(y < plan.solarise_threshold, y, 255 - y))
+    if len(solarize[0]):
+        y = x.index_select(0, solarize[0]).round()
+        x.index_copy_(0, solarize[0], torch.where(y < plan.solarize_threshold, y, 255 - y))
     return x.round_().to(torch.uint8)
 
 
@@ -91,10 +91,10 @@ def _jitter(x: Tensor, operation: int, factor: Tensor) -> Tensor:
         return _shift_hue(x, factor)
     if operation == BRIGHTNESS:
         return (factor * x).clamp_(0, 255)
-    grey = _luma(x)  # [b, 1, h, w]
+    gray = _luma(x)  # [b, 1, h, w]
     if operation == CONTRAST:
-        grey = grey.mean(dim=(1, 2, 3), keepdim=True)  # [b, 1, 1, 1]
-    return (factor * x + (1 - factor) * grey).clamp_(0, 255)
+        gray = gray.mean(dim=(1, 2, 3), keepdim=True)  # [b, 1, 1, 1]
+    return (factor * x + (1 - factor) * gray).clamp_(0, 255)
 
 
 def _luma(x: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ def _luma(x: Tensor) -> Tensor:
 
 
 def _shift_hue(x: Tensor, shift: Tensor) -> Tensor:
-    """Turn the colour circle by `shift` turns, keeping HSV's saturation and value: [b, 3, h, w], 0…255."""
+    """Turn the color circle by `shift` turns, keeping HSV's saturation and value: [b, 3, h, w], 0…255."""
     value = x.amax(dim=1, keepdim=True)  # [b, 1, h, w]
     chroma = value - x.amin(dim=1, keepdim=True)
     red, green, blue = x.split(1, dim=1)  # type: ignore[no-untyped-call]

@@ -23,7 +23,7 @@ class Request:
     positions: Ints
 
 
-class Requests(Sampler[Request]):
+class BatchSampler(Sampler[Request]):
     """The requests of one rank, from a step on."""
 
     def __init__(self, order: DataOrder, config: BatchConfig, rank: int, world_size: int, steps: range) -> None:

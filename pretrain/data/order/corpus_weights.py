@@ -71,7 +71,7 @@ class CorpusWeights:
 def _shares(weights: NDArray[np.float64], sizes: Ints) -> Ints:
     """How many samples of each corpus an epoch has: by the weights, in all as many as there are samples."""
     if len(weights) != len(sizes) or not (weights >= 0).all() or not weights.sum() > 0:
-        raise UserError("data.weights: every corpus needs a weight of 0 or more, one of them above 0.")
+        raise UserError("data.sampling_weights: every corpus needs a weight of 0 or more, one of them above 0.")
     weights = np.where(sizes > 0, weights, 0.0)
     exact = weights / weights.sum() * sizes[weights > 0].sum()
     counts: Ints = np.floor(exact).astype(np.int64)

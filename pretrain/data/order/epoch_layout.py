@@ -34,7 +34,7 @@ class Members(NamedTuple):
 
 
 class EpochPart:
-    """Samples dealt to the batches `first_batch`, …; of the first and the last a part may belong to the neighbours.
+    """Samples dealt to the batches `first_batch`, …; of the first and the last a part may belong to the neighbors.
 
     `corpora` [R]: of each run. `edges` [batches + 1]: positions in training at which the batches begin and end, cut to
     this part. `stream` names its random numbers.

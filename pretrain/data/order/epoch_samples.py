@@ -1,4 +1,4 @@
-"""The samples of an epoch, or of one window of it, run by run: what `epoch_part.py` deals to batches.
+"""The samples of an epoch, or of one window of it, run by run: what `epoch_layout.py` deals to batches.
 
 All samples are sorted by corpus and video, and a sample's place there stands for it; a run is what there is of a video.
 What can be found when a batch asks for it is not written out: an epoch of ten million samples takes a few bytes for

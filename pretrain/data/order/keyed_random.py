@@ -20,7 +20,7 @@ _HEAD_BITS = 16
 
 
 def mix(words: Words) -> Words:
-    """The finaliser of splitmix64: a bijection that scatters neighbouring numbers."""
+    """The finaliser of splitmix64: a bijection that scatters neighboring numbers."""
     with np.errstate(over="ignore"):
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

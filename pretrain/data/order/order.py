@@ -1,11 +1,11 @@
-"""Which samples each optimiser step sees, as a pure function of (seed, epoch, position).
+"""Which samples each optimizer step sees, as a pure function of (seed, epoch, position).
 
 Nothing here knows of ranks, workers or restarts: step k is the global batch of positions k·B … (k+1)·B − 1, cut into
 microgroups of equal size; a rank takes whole microgroups. So a run on any number of ranks sees the same samples in the
 same microgroups.
 
-An epoch is dealt to its batches (`epoch_part.py`), and a batch in the same manner to its microgroups: this spreads what
-is left of a video over them. A batch that two epochs share is looked after in `border.py`.
+An epoch is dealt to its batches (`epoch_layout.py`), and a batch in the same manner to its microgroups: this spreads
+what is left of a video over them. A batch that two epochs share is looked after in `epoch_boundary.py`.
 
 With windows an epoch visits the shards a few at a time: they are shuffled and cut into windows, and each window is laid
 out by itself. Every shard is a fair sample of the corpora, so a window is one too. Whoever reads shard by shard then
@@ -41,7 +41,7 @@ PartName = tuple[int, ...]
 
 
 class OrderedBatch(NamedTuple):
-    """The samples of one optimiser step, microgroup after microgroup."""
+    """The samples of one optimizer step, microgroup after microgroup."""
 
     rows: Ints  # [B], which sample
     # [B], how many times the run has used that sample before (in an unweighted run: the epoch). With weights of
@@ -174,7 +174,7 @@ class DataOrder:
         return self._parts[name]
 
     def _dealt(self, name: PartName) -> EpochPart:
-        """The samples of a part, dealt to its batches, whose first and last it may share with its neighbours."""
+        """The samples of a part, dealt to its batches, whose first and last it may share with its neighbors."""
         B, window = self.batch_images, name[1] if len(name) > 1 else 0
         edges = self._selection(name[0]).edges
         begin, end = int(edges[window]), int(edges[window + 1])
@@ -221,7 +221,7 @@ class DataOrder:
 def _deal(videos: Ints, capacities: Ints, stream: tuple[int, ...]) -> Ints:
     """Deal a line of samples to batches of the given capacities: the batch of every sample.
 
-    `videos` [n] names the video of each sample in the line; equal ones are neighbours. Each round gives one sample to
+    `videos` [n] names the video of each sample in the line; equal ones are neighbors. Each round gives one sample to
     every batch; a batch that is smaller than the others sits out some rounds, evenly spaced. A video that goes on from
     one round into the next gets those batches first that hold the fewest of its samples.
     """

@@ -2,7 +2,7 @@
 
 The samples stand side by side on a line, each as long as its weight, the whole line N long. An epoch has a comb of N
 teeth at distance 1, shifted by the epoch's phase, and takes each sample as often as a tooth hits it. So an epoch has
-exactly N samples; a sample of weight 2.3 is in it two or three times; videos and corpora, whose samples are neighbours,
+exactly N samples; a sample of weight 2.3 is in it two or three times; videos and corpora, whose samples are neighbors,
 get their shares but for one sample. From epoch to epoch the phase moves by the golden ratio: the epochs that see a
 sample of weight 0.1 lie about ten apart.
 """

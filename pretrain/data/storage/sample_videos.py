@@ -46,7 +46,7 @@ def read_frames(files: ShardFolder, keys: pa.ChunkedArray) -> pa.Table:
 
 
 def number_videos(frames: pa.Table) -> Numbered:
-    """Pictures that are no part of a video stand for themselves: by their source, or by their key."""
+    """Images that are no part of a video stand for themselves: by their source, or by their key."""
     corpora, corpus_of = _sorted_codes(frames.column("corpus"))
     value_of = np.full(len(frames), -1, np.int64)  # [N], index into `values`
     values: list[str] = []

@@ -87,9 +87,9 @@ def test_rates(params: list[AugmentParams]) -> None:
     assert_rate(field(params, "grayscale"), 0.2)
     assert_rate(field(params, "flip_horizontal"), 0.5)
     assert not field(params, "flip_vertical").any() and not field(params, "transpose").any()
-    solarise = field(params, "solarise")
-    assert_rate(solarise[:, 1], 0.2)
-    assert not solarise[:, 0].any() and not solarise[:, 2:].any()
+    solarize = field(params, "solarize")
+    assert_rate(solarize[:, 1], 0.2)
+    assert not solarize[:, 0].any() and not solarize[:, 2:].any()
 
 
 @pytest.mark.parametrize(("blur", "rates"), [("as_released", (0.0, 0.9, 0.5)), ("as_documented", (1.0, 0.1, 0.5))])

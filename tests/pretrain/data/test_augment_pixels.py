@@ -55,7 +55,7 @@ def quiet_params(config: AugmentConfig, image: np.ndarray, **changes: Any) -> Au
     """Parameters of crops without any other operation, then with the given fields."""
     n, drawn = config.crops, draw_params(config, image.shape[1], image.shape[0], 0, 0, 0)
     off = np.zeros(n, dtype=bool)
-    names = ("transpose", "flip_horizontal", "flip_vertical", "jitter", "grayscale", "solarise")
+    names = ("transpose", "flip_horizontal", "flip_vertical", "jitter", "grayscale", "solarize")
     return replace(drawn, **dict.fromkeys(names, off), blur_sigma_px=np.zeros(n), **changes)
 
 
@@ -83,7 +83,7 @@ def apply(path: str, image: np.ndarray, drawn: AugmentParams, config: AugmentCon
 def in_batches(
     images: list[np.ndarray], params: list[AugmentParams], config: AugmentConfig
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cut as workers do, collated, and coloured as the device does, on tensors of the CPU: [2B, 3, G, G], [L·B, …]."""
+    """Cut as workers do, collated, and colored as the device does, on tensors of the CPU: [2B, 3, G, G], [L·B, …]."""
     samples = [cut(image, drawn, config) for image, drawn in zip(images, params, strict=True)]
     masks = np.zeros((2 * len(images), 1), dtype=bool)
     batch = collate(samples, masks, config.local_px)
@@ -134,7 +134,7 @@ def test_jitter_operations_are_torchvisions(path: str, operation: int, factor: f
 
 
 @pytest.mark.parametrize("path", ["cpu", "tensor"])
-def test_blur_grayscale_solarise_are_torchvisions(path: str) -> None:
+def test_blur_grayscale_solarize_are_torchvisions(path: str) -> None:
     ensure_torchvision()
     from torchvision.transforms import functional
 
@@ -144,7 +144,7 @@ def test_blur_grayscale_solarise_are_torchvisions(path: str) -> None:
         ({"blur_sigma_px": np.full(n, 1.3)}, lambda x: functional.gaussian_blur(x, [9, 9], [1.3, 1.3])),
         ({"blur_sigma_px": np.full(n, 0.1)}, lambda x: functional.gaussian_blur(x, [9, 9], [0.1, 0.1])),
         ({"grayscale": np.ones(n, dtype=bool)}, lambda x: functional.rgb_to_grayscale(x, 3)),
-        ({"solarise": np.ones(n, dtype=bool)}, lambda x: functional.solarize(x, 128)),
+        ({"solarize": np.ones(n, dtype=bool)}, lambda x: functional.solarize(x, 128)),
     ]
     plain = apply(path, image, quiet_params(config, image), config)
     for changes, expected in cases:
@@ -174,7 +174,7 @@ def test_both_paths_give_the_same_pictures(preset: str) -> None:
     """240 crops with the same draws. One path rounds to bytes after every operation, the other at the end.
 
     Bounds, in levels of 255: 0.6 on average, 1.2 in any crop, 5 for 99 pixels of 100, no drift beyond 0.1; and of what
-    a picture looks like (brightness, contrast, saturation, hue, sharpness) 2% of how much crops differ in it.
+    an image looks like (brightness, contrast, saturation, hue, sharpness) 2% of how much crops differ in it.
     """
     config = recipe(preset, **SMALL)
     images = [picture(256, 215, seed) for seed in range(48)]
@@ -285,7 +285,7 @@ def test_real_frames_lose_their_black_border(real_images: Path) -> None:
     dark: dict[str, list[float]] = {"reference": [], "endoscopy": []}
     for path in paths:
         for preset, shares in dark.items():
-            config = recipe(preset, **SMALL, jitter_probability=0.0, solarise_probability=0.0)
+            config = recipe(preset, **SMALL, jitter_probability=0.0, solarize_probability=0.0)
             crops = augment_jpeg(path.read_bytes(), config, 0, 0, path.name)[0]
             shares.extend((crop.max(axis=2) < 20).mean() for crop in crops)
     assert np.mean(dark["endoscopy"]) < 0.7 * np.mean(dark["reference"]), {k: np.mean(v) for k, v in dark.items()}
@@ -311,7 +311,7 @@ def test_large_frames_are_decoded_at_half_size() -> None:
     config = AugmentConfig()
     assert spare_resolution(config, 1920, 1080) >= 2 > spare_resolution(config, 640, 512)
     image = picture(1920, 1080)
-    plain = {"jitter_probability": 0.0, "grayscale_probability": 0.0, "solarise_probability": 0.0}
+    plain = {"jitter_probability": 0.0, "grayscale_probability": 0.0, "solarize_probability": 0.0}
     config = AugmentConfig(**plain, blur="as_documented", blur_sigma_max_px=0.2)
     halved = augment_jpeg(jpeg(image), config, 0, 0, 0)
     full = crops_of(image, draw_params(config, 1920, 1080, 0, 0, 0), config)

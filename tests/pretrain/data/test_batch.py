@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from panendofm.runtime.errors import UserError
-from pretrain.data.batch import IMAGENET_MEAN, IMAGENET_STD, collate, make_batch, normalise
+from pretrain.data.batch import IMAGENET_MEAN, IMAGENET_STD, collate, make_batch, normalize
 
 
 def sample(image: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -44,7 +44,7 @@ def test_normalised_on_the_device() -> None:
     expected = (10 / 255 - np.array(IMAGENET_MEAN)) / np.array(IMAGENET_STD)
     np.testing.assert_allclose(batch.global_crops[0, :, 0, 0].numpy(), expected, rtol=1e-5)
     assert batch.global_crops.dtype == torch.float32
-    assert torch.equal(normalise(batch.global_crops), batch.global_crops)  # floats are taken as normalised
+    assert torch.equal(normalize(batch.global_crops), batch.global_crops)  # floats are taken as normalized
 
 
 def test_uneven_batches_are_refused() -> None:

@@ -19,7 +19,7 @@ from pretrain.build import build_objective
 from pretrain.config import PretrainConfig
 from pretrain.data.config import BatchConfig
 from pretrain.data.loader import LoadedBatch, Loader, RankBatches
-from pretrain.data.order.batch_sampler import Requests
+from pretrain.data.order.batch_sampler import BatchSampler
 from pretrain.data.order.order import DataOrder
 from pretrain.data.storage.shards import UnreadableSampleError, open_shards
 from pretrain.objective.drop_path import DropPath
@@ -37,14 +37,16 @@ def config_of(shards: Path, **changes: object) -> PretrainConfig:
     return load_config(PretrainConfig, None, words_of(Path("unused"), shards, **changes))
 
 
-def parts_of(config: PretrainConfig, steps: range, rank: int = 0, world_size: int = 1) -> tuple[RankBatches, Requests]:
+def parts_of(
+    config: PretrainConfig, steps: range, rank: int = 0, world_size: int = 1
+) -> tuple[RankBatches, BatchSampler]:
     shards = open_shards(config.data.shards)
     batch = config.batch
     order = DataOrder(shards.runs, config.run.seed, batch.images, batch.microgroup_images)
     answers = RankBatches(
         shards, order, config.augment, config.masks, config.model.vit().patch_px, batch.microgroup_images, 0
     )
-    return answers, Requests(order, batch, rank, world_size, steps)
+    return answers, BatchSampler(order, batch, rank, world_size, steps)
 
 
 def batches_of(

@@ -39,7 +39,7 @@ def test_half_of_the_crops_are_masked_in_graded_ratios() -> None:
 
 
 def test_masks_are_blocks() -> None:
-    """Random single patches would have few masked neighbours."""
+    """Random single patches would have few masked neighbors."""
     masks = draw_masks(MaskConfig(), 64, GRID, np.random.default_rng(0)).reshape(64, *GRID)
     masks = masks[masks.any(axis=(1, 2))]
     neighbours = (masks[:, :, 1:] & masks[:, :, :-1]).sum() / masks.sum()

@@ -162,7 +162,7 @@ def test_weights_are_read_once_for_all_ranks_and_made_anew_when_damaged(
 def test_other_words_are_refused() -> None:
     for word in ("curation.csv", "{ers: many}", "3"):
         with pytest.raises(UserError, match=r"data\.weights"):
-            load_config(PretrainConfig, None, ["run.dir=a", "data.shards=b", f"data.weights={word}"])
+            load_config(PretrainConfig, None, ["run.dir=a", "data.shards=b", f"data.sampling_weights={word}"])
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_a_weighted_run_is_resumed_exactly_on_other_ranks_and_refuses_other_weig
         9.0 if key.startswith("video00") else 0.0 if key > "video02" else 1.0 for key in keys
     ]
     path = write(tmp_path / "curation.parquet", keys, weights)
-    settings = {"data__weights": path, "schedule__total": "9 steps"}
+    settings = {"data__sampling_weights": path, "schedule__total": "9 steps"}
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     run_ranks(words_of(whole, shards, **settings), 2)
     run_ranks(words_of(stopped, shards, **settings, run__stop_at="4 steps"), 2)

@@ -21,7 +21,7 @@ from panendofm.runtime.files import write_checksums
 from pretrain.config import PretrainConfig
 from pretrain.data.config import CacheConfig, DataConfig
 from pretrain.data.loader import LoadedBatch, Loader, RankBatches, order_of, shards_of
-from pretrain.data.order.batch_sampler import Requests
+from pretrain.data.order.batch_sampler import BatchSampler
 from pretrain.data.storage.shard_cache import FetchAhead, ShardCache
 from pretrain.data.storage.shards import ShardSet, open_shards
 
@@ -33,7 +33,7 @@ def with_checksums(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """120 pictures in ten shards, with checksums."""
+    """120 images in ten shards, with checksums."""
     return with_checksums(write_shards(tmp_path_factory.mktemp("many") / "shards", shards=10))
 
 
@@ -214,7 +214,7 @@ def batches(config: PretrainConfig, steps: range) -> tuple[list[LoadedBatch], Sh
     shards = shards_of(config.data)
     order, patch_px = order_of(config.data, config.batch, 0, shards), config.model.vit().patch_px
     answers = RankBatches(shards, order, config.augment, config.masks, patch_px, config.batch.microgroup_images, 0)
-    loader = Loader(answers, Requests(order, config.batch, 0, 1, steps), config.data)
+    loader = Loader(answers, BatchSampler(order, config.batch, 0, 1, steps), config.data)
     loaded = [loader.next() for _ in steps]
     loader.close()
     return loaded, shards

@@ -18,7 +18,7 @@ from eval_knn import EvalConfig
 from panendofm.backbone import Preprocessing
 from panendofm.records.run import RunFolder
 from pretrain.config import MonitorConfig
-from pretrain.monitoring.health import collapse_figures
+from pretrain.monitoring.health import collapse_metrics
 from pretrain.monitoring.monitor import Monitor
 from pretrain.parallel.world import joined_world
 
@@ -39,7 +39,7 @@ def test_entropies(scores: torch.Tensor, teacher: float, prototypes: float) -> N
         autocast=lambda device: nullcontext(),
     )
     batch = SimpleNamespace(global_crops=torch.zeros(4))
-    figures = collapse_figures(objective, batch, 0.1)  # type: ignore[arg-type]
+    figures = collapse_metrics(objective, batch, 0.1)  # type: ignore[arg-type]
     assert figures["teacher_entropy"] == pytest.approx(teacher, abs=1e-6)
     assert figures["prototype_entropy"] == pytest.approx(prototypes, abs=1e-6)
     assert (figures["rank_me"], figures["dino_targets_center_norm"]) == (pytest.approx(4), pytest.approx(5))
@@ -54,7 +54,7 @@ def test_figures_of_broken_features_are_no_numbers() -> None:
         autocast=lambda device: nullcontext(),
     )
     batch = SimpleNamespace(global_crops=torch.full((4, 8), math.nan))
-    assert math.isnan(collapse_figures(objective, batch, 0.1)["rank_me"])  # type: ignore[arg-type]
+    assert math.isnan(collapse_metrics(objective, batch, 0.1)["rank_me"])  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_collapse_figures_run_in_the_type_that_trains(
 ) -> None:
     objective, batch = step.objective(compute_type="bfloat16"), step.batch("step0/")
     objective(batch, 0.05)  # a step itself
-    figures = collapse_figures(objective, batch, 0.05)
+    figures = collapse_metrics(objective, batch, 0.05)
     assert set(half_precision_attention) == {torch.bfloat16}
     assert figures["rank_me"] > 1
 

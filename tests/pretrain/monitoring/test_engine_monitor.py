@@ -145,8 +145,8 @@ def test_a_start_whose_features_all_point_the_same_way_is_told_of(shards: Path, 
         said[name] = run.log.read_text()
         info = run.read_info()
         assert info is not None and info.patience_from_step == 1, "for whoever evaluates beside the run"
-    untrained = RunFolder(tmp_path / "untrained")  # all its features are alike, and there is nothing to recentre
+    untrained = RunFolder(tmp_path / "untrained")  # all its features are alike, and there is nothing to recenter
     run_ranks(monitored(untrained.path, shards, classes, regression_guard__when="always", **steps), 1)
-    assert "100.0% of the length of the start's features is common to all pictures" in said["alike"]
+    assert "100.0% of the length of the start's features is common to all images" in said["alike"]
     assert "--crop-px 28" in said["alike"]
     assert "common to all" not in said["apart"] + untrained.log.read_text()

@@ -27,8 +27,8 @@ from eval_knn import EvalConfig, Evaluation, SelectionConfig, claim
 from launch.report.collect import collect
 from panendofm.backbone import load_backbone
 from panendofm.backbone.release import export_release
-from panendofm.records.evaluation import encode_ranks, pictures_folder
-from panendofm.records.run import RunFolder, patch_picture, patch_pictures, step_name
+from panendofm.records.evaluation import encode_ranks, images_folder
+from panendofm.records.run import RunFolder, patch_image, patch_images, step_name
 from panendofm.runtime.errors import UserError
 from pretrain.config import CheckpointConfig, MonitorConfig
 from pretrain.monitoring import rollback
@@ -155,7 +155,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rollbacks_of(run: Path) -> list[dict[str, Any]]:
-    entries = json.loads((run / "roll_backs.json").read_text())["roll_backs"]
+    entries = json.loads((run / "rollbacks.json").read_text())["rollbacks"]
     return [{name: value for name, value in entry.items() if name != "time"} for entry in entries]
 
 
@@ -231,9 +231,9 @@ def test_a_rollback_waits_for_a_watcher_in_short_rounds(tmp_path: Path, monkeypa
     run = RunFolder(tmp_path)
     for step in (0, 5):
         run.checkpoint(step).mkdir(parents=True)
-        for folder in (run.pictures, pictures_folder(run.evaluations, step_name(step))):
+        for folder in (run.images, images_folder(run.evaluations, step_name(step))):
             folder.mkdir(parents=True, exist_ok=True)
-        patch_picture(run, step).touch()
+        patch_image(run, step).touch()
     monkeypatch.setattr(rollback, "_POLL_SECONDS", 0.05)
     rounds: list[float] = []
     broadcast = World.broadcast
@@ -251,8 +251,8 @@ def test_a_rollback_waits_for_a_watcher_in_short_rounds(tmp_path: Path, monkeypa
         release.join()
     assert run.steps() == [0]
     assert run.read_rollbacks()[0].done
-    assert [step for step, _ in patch_pictures(run)] == [0], "drawn of what was undone"
-    drawn = [pictures_folder(run.evaluations, step_name(step)).exists() for step in (0, 5)]
+    assert [step for step, _ in patch_images(run)] == [0], "drawn of what was undone"
+    drawn = [images_folder(run.evaluations, step_name(step)).exists() for step in (0, 5)]
     assert drawn == [True, False]
     assert len(rounds) > 5 and max(np.diff(rounds)) < 0.4
 

@@ -14,7 +14,7 @@ from pretrain.objective.anchors import gram_loss
 from pretrain.objective.config import HeadConfig
 from pretrain.objective.heads import ProjectionHead
 from pretrain.objective.losses import dino_global, dino_local, ibot, koleo_loss
-from pretrain.objective.prototype_loss import Against, prototype_loss
+from pretrain.objective.prototype_loss import LossTargets, prototype_loss
 from pretrain.objective.targets import Centering, SinkhornKnopp
 
 
@@ -22,7 +22,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def loss_of(scores: Tensor, *parts: Against) -> Tensor:
+def loss_of(scores: Tensor, *parts: LossTargets) -> Tensor:
     """The loss of given scores [..., K]: with unit vectors as prototypes the features are the scores."""
     K = scores.shape[-1]
     return prototype_loss(scores.reshape(-1, K), torch.eye(K), parts)[0]
@@ -64,14 +64,14 @@ def test_targets_stay_finite_with_very_large_logits(scale: float) -> None:
     for targets in (SinkhornKnopp()(scores.clone(), 0.04), centering(scores, 0.04)):
         assert torch.isfinite(targets).all()
         torch.testing.assert_close(targets.sum(dim=1), torch.ones(12))
-    assert torch.isfinite(loss_of(scores, Against(targets, None, torch.ones(12))))
+    assert torch.isfinite(loss_of(scores, LossTargets(targets, None, torch.ones(12))))
 
 
 def test_targets_are_fp32_whatever_comes_in() -> None:
     for make in (SinkhornKnopp(), Centering(30)):
         assert make(random(6, 30).bfloat16(), 0.05).dtype == torch.float32
     with torch.autocast("cpu", torch.bfloat16):
-        against = Against(random(6, 30).softmax(1), None, torch.ones(6))
+        against = LossTargets(random(6, 30).softmax(1), None, torch.ones(6))
         assert loss_of(random(6, 30).bfloat16(), against).dtype == torch.float32
         assert koleo_loss(random(6, 30).bfloat16()).dtype == torch.float32
         assert gram_loss(random(2, 6, 30).bfloat16(), random(2, 6, 30).bfloat16()).dtype == torch.float32

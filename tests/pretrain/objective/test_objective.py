@@ -90,7 +90,7 @@ def test_batch_without_local_crops() -> None:
 
 
 def test_one_image_is_refused_by_koleo_and_works_without() -> None:
-    with pytest.raises(UserError, match=r"one image per rank has no neighbours for KoLeo; .* set koleo_weight=0"):
+    with pytest.raises(UserError, match=r"one image per rank has no neighbors for KoLeo; .* set koleo_weight=0"):
         small_objective()(batch_of(1), TEMPERATURE)
     losses = assert_all_finite(small_objective(koleo_weight=0.0), batch_of(1))
     assert "koleo" not in losses
@@ -149,7 +149,7 @@ def test_teacher_stays_in_eval_and_gets_no_gradient() -> None:
     objective = small_objective(drop_path=0.5, gram_weight=1.0)
     objective.train()
     assert objective.student.training and objective.student["backbone"].config.drop_path == 0.5
-    for frozen in (objective.teacher, objective.gram_anchor):
+    for frozen in (objective.teacher, objective.anchor_backbone):
         assert not any(m.training for m in frozen.modules())
         assert not any(p.requires_grad for p in frozen.parameters())
     assert objective.teacher["backbone"].config.drop_path == 0
@@ -169,7 +169,7 @@ def test_teacher_starts_as_the_student() -> None:
 def test_options_are_off_by_default(step: GoldenStep) -> None:
     config = ObjectiveConfig()
     assert config.gram_weight == 0 and not config.koleo_across_ranks and config.targets == "sinkhorn"
-    assert step.objective().gram_anchor is None
+    assert step.objective().anchor_backbone is None
 
 
 def test_gram_anchor_is_zero_at_the_start_and_pulls_back_later() -> None:
@@ -218,7 +218,7 @@ def test_start_from_weights_sets_student_teacher_and_anchor() -> None:
     torch.manual_seed(9)
     weights = VisionTransformer(vit_config("vit_test")).state_dict()
     start_from(objective, weights)
-    for backbone in (objective.student["backbone"], objective.teacher["backbone"], objective.gram_anchor):
+    for backbone in (objective.student["backbone"], objective.teacher["backbone"], objective.anchor_backbone):
         assert all(torch.equal(v, weights[k]) for k, v in backbone.state_dict().items())
 
 
@@ -260,5 +260,5 @@ def test_koleo_looks_within_microgroups() -> None:
         halves.append(objective(make_batch(crops, local_crops, masks), TEMPERATURE)["koleo"])
     torch.testing.assert_close(objective(batch, TEMPERATURE)["koleo"], (halves[0] + halves[1]) / 2)
     batch.microgroups = 4
-    with pytest.raises(UserError, match="no neighbours for KoLeo"):
+    with pytest.raises(UserError, match="no neighbors for KoLeo"):
         objective(batch, TEMPERATURE)

@@ -35,7 +35,7 @@ def stepper_for(step: GoldenStep, world: World, decides_on_device: bool) -> Step
 
 
 def batches(step: GoldenStep) -> list[LoadedBatch]:
-    """Three steps; the pictures of the second are no numbers."""
+    """Three steps; the images of the second are no numbers."""
     parts = [loaded(step.batch("step0/"), number) for number in range(3)]
     parts[1].batch.global_crops = parts[1].batch.global_crops * torch.nan
     return parts
@@ -83,7 +83,7 @@ class Reads(TorchDispatchMode):
 
 def with_colours_to_change(batch: Batch) -> Batch:
     """The batch with crops of bytes, as `augment.where=gpu` hands them over."""
-    often = {"grayscale_probability": 0.5, "solarise_probability": 0.9}
+    often = {"grayscale_probability": 0.5, "solarize_probability": 0.9}
     config = AugmentConfig(local_crops=batch.local_crops_per_image, global_px=56, local_px=28, **often)
     params = [draw_params(config, 99, 99, 0, 0, key) for key in range(batch.images)]
     generator = torch.Generator().manual_seed(0)
@@ -125,14 +125,14 @@ def test_a_step_never_waits_for_the_device(golden: Path, name: str, monkeypatch:
 
 def test_heads_phase_tells_how_long_its_losses_may_wait() -> None:
     phase = HeadsPhase(longest_steps=10, window_steps=3, plateau=0.5)
-    assert phase.unread_at_most(0) == 3
+    assert phase.pending_at_most(0) == 3
     phase.record(0, 1.0)
-    assert phase.unread_at_most(1) == 2
+    assert phase.pending_at_most(1) == 2
     for step in range(1, 6):
         phase.record(step, 1.0)
     assert phase.end == 6
-    assert phase.unread_at_most(6) is None
-    assert HeadsPhase(10, 3, plateau=0.0).unread_at_most(0) is None
+    assert phase.pending_at_most(6) is None
+    assert HeadsPhase(10, 3, plateau=0.0).pending_at_most(0) is None
 
 
 def test_a_run_that_reads_rarely_decides_as_one_that_reads_every_step(shards: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from golden_steps import assert_close, load_golden, loaded, stepper_of, without_key_bias
 from rank_scenarios import evenly_masked, run_on_ranks, state_of
 
-from pretrain.monitoring.health import collapse_figures
+from pretrain.monitoring.health import collapse_metrics
 from pretrain.objective.losses import koleo_loss
 from pretrain.objective.targets import SinkhornKnopp
 from pretrain.parallel.world import joined_world
@@ -152,7 +152,7 @@ def test_collectives_equal_one_process_on_all_rows(ranks: list[dict[str, Any]]) 
 
 def test_collapse_figures_are_those_of_all_ranks_together(golden: Path, two_ranks: list[dict[str, Any]]) -> None:
     step = load_golden(golden, "step_centering_shared_head_2steps")
-    expected = collapse_figures(step.objective(), step.batch("step0/"), 0.07)
+    expected = collapse_metrics(step.objective(), step.batch("step0/"), 0.07)
     assert expected["rank_me"] > 1
     for results in two_ranks:
         assert results["collapse"] == pytest.approx(expected, rel=1e-4)

@@ -58,7 +58,7 @@ def test_vit_large_on_64_ranks_has_the_memory_that_was_estimated(
     student = local_bytes(objective.student)
     estimate = requirements_of(config, fake_world, ranks_per_node=8, images=16).memory
     assert estimate.parameters == student
-    assert estimate.teacher == local_bytes(objective.teacher, objective.gram_anchor)
+    assert estimate.teacher == local_bytes(objective.teacher, objective.anchor_backbone)
     assert estimate.states == 4 * student + estimate.teacher
     whole = sum(p.numel() for p in objective.student.parameters()) * 4  # bytes of one copy
     # Tensors are cut along their first dimension, which is 1 for the position embedding: rank 0 has all of it.

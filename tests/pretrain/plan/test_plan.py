@@ -135,7 +135,7 @@ def test_mistakes_are_named() -> None:
 
 
 def test_the_loader_is_measured_on_the_crops_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that counts crops, twice as much for coloured ones: seconds depend on what else the machine does."""
+    """By a clock that counts crops, twice as much for colored ones: seconds depend on what else the machine does."""
     clock = 0.0
 
     def prepare(data: bytes, config: AugmentConfig, seed: int, epoch: int, key: int) -> tuple[Crops, AugmentParams]:

@@ -90,7 +90,7 @@ def test_a_run_that_colours_on_the_device_is_resumed_exactly(shards: Path, undis
     run_ranks(words_of(stopped, shards, **on_device, run__stop_at="5 steps", data__workers=1), 2)
     run_ranks(words_of(stopped, shards, **on_device), 2)
     assert_same_run(whole, stopped, 8)
-    # The same draws as on the CPU: nearly the same picture, and not quite.
+    # The same draws as on the CPU: nearly the same image, and not quite.
     ours, theirs = metrics_of(whole)[0], metrics_of(undisturbed)[0]
     assert ours["keys"] == theirs["keys"]
     assert ours["total"] == pytest.approx(theirs["total"], rel=1e-3)

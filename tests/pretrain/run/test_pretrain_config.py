@@ -38,7 +38,12 @@ def test_every_shipped_config_is_valid(path: Path, tmp_path: Path) -> None:
         *("optimizer.beta2=1.5", "optimizer.clip_norm=.nan", "model.width=0", "model.attention_heads=0"),
         *("data.window_shards=0", "run.timeout_seconds=-1", "regression_guard.margin=.nan", "guard.margin=.nan"),
         *("checkpoint.every_steps=0", "health.max_skipped_steps=0", "augment.hue=9", "objective.koleo_weight=-1"),
-        *("objective.dino_head.prototypes=0", "masks.ratio_max=1", "data.weights={a: .inf}", "log.every_steps=0"),
+        *(
+            "objective.dino_head.prototypes=0",
+            "masks.ratio_max=1",
+            "data.sampling_weights={a: .inf}",
+            "log.every_steps=0",
+        ),
     ],
 )
 def test_values_out_of_their_range_are_refused(word: str) -> None:
@@ -67,7 +72,7 @@ def test_what_a_resumed_run_may_change() -> None:
         ("run.seed=1", "run.seed"),
         ("batch.microgroup_images=16", "batch.microgroup_images"),
         ("sharding.param_type=bfloat16", "sharding.param_type"),
-        ("data.weights={ers: 2.0}", "data.weights"),
+        ("data.sampling_weights={ers: 2.0}", "data.sampling_weights"),
         ("objective.ibot_head.prototypes=9", "objective.ibot_head.prototypes"),
     ):
         key = changed_key(before, load_config(PretrainConfig, None, [*REQUIRED, change]))

@@ -1,4 +1,4 @@
-"""Shards of drawn pictures, for a machine that has no corpus yet: as large as real frames, and worth nothing else."""
+"""Shards of drawn images, for a machine that has no corpus yet: as large as real frames, and worth nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from panendofm.runtime.files import make_directory
 _WIDTH, _HEIGHT, _QUALITY = 640, 512, 90
 
 
-def picture(seed: int) -> bytes:
+def image(seed: int) -> bytes:
     """A JPEG of 640 × 512 pixels with shading and texture, some 70 kB: what a frame costs to decode."""
     random = np.random.default_rng(seed)
     shading = cv2.resize(random.integers(0, 255, (16, 20, 3), np.uint8), (_WIDTH, _HEIGHT))
@@ -28,16 +28,17 @@ def picture(seed: int) -> bytes:
     return encoded.tobytes()
 
 
-def write_pictures(folder: Path, images: int, drawn: int = 16) -> Path:
-    """One shard of `images` samples, each from a video of its own; `drawn` different pictures among them."""
+def write_images(folder: Path, images: int, drawn: int = 16) -> Path:
+    """One shard of `images` samples, each from a video of its own; `drawn` different images among them."""
     make_directory(folder)
-    path, pictures = folder / shard_name(0), [picture(seed) for seed in range(min(drawn, images))]
+    path = folder / shard_name(0)
+    jpegs = [image(seed) for seed in range(min(drawn, images))]
     rows, samples = [], []
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         for number in range(images):
             row = {"key": f"drawn_{number:06d}", "corpus": "drawn", "video": f"video{number:06d}", "source": "drawn"}
             places: list[int] = []
-            contents = {"jpg": pictures[number % len(pictures)], "json": json.dumps(row).encode()}
+            contents = {"jpg": jpegs[number % len(jpegs)], "json": json.dumps(row).encode()}
             for extension, data in contents.items():
                 member = tarfile.TarInfo(f"{row['key']}.{extension}")
                 member.size = len(data)

@@ -1,4 +1,4 @@
-"""Pictures for a report that the run has not drawn itself: its patches over training, its neighbours."""
+"""Images for a report that the run has not drawn itself: its patches over training, its neighbors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 
 from eval_knn import EvalConfig, SetConfig
 from panendofm.records.evaluation import read_selection
-from panendofm.records.run import RunFolder, patch_picture
+from panendofm.records.run import RunFolder, patch_image
 from panendofm.runtime.config import load_config
 from panendofm.runtime.console import say, warn
 from panendofm.runtime.errors import UserError
@@ -24,11 +24,11 @@ from pretrain import PretrainConfig
 IMAGES = 4
 
 
-def draw_pictures(run: RunFolder) -> None:
+def draw_images(run: RunFolder) -> None:
     """What `backbone show` draws of every kept checkpoint, and `eval_knn --pictures` on the chosen one."""
     with tempfile.TemporaryDirectory() as scratch:
         images = _first_images(run, Path(scratch))
-        make_directory(run.pictures)
+        make_directory(run.images)
         if images:
             _draw_patches(run, images)
         selected, config = run.selected(), _evaluation_config(run, Path(scratch))
@@ -42,14 +42,14 @@ def _draw_patches(run: RunFolder, images: list[Path]) -> None:
     from panendofm.backbone.visualize import show
 
     for step in reversed(run.steps()):
-        out = patch_picture(run, step)
+        out = patch_image(run, step)
         if out.exists():
             continue
         say(f"drawing {out}")
         try:
             show(find_network(str(run.checkpoint(step))), images, out)
         except UserError as error:
-            warn(f"no picture of {run.checkpoint(step).name}: {error}")
+            warn(f"no image of {run.checkpoint(step).name}: {error}")
 
 
 def _evaluation_config(run: RunFolder, scratch: Path) -> Path | None:
@@ -93,4 +93,4 @@ def _run(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last_line = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
-        warn(f"no picture from python -m {words[0]}: {last_line}")
+        warn(f"no image from python -m {words[0]}: {last_line}")
