@@ -86,7 +86,7 @@ class Trainer:
         config = self.config
         self.vit = config.model.vit()
         self.preprocessing = Preprocessing().at_crop(config.augment.global_px)
-        self.objective = starting_objective(config, self.world, is_new)
+        self.objective = starting_objective(config, self.world, is_new, len(self.shards))
         self.optimizer = build_optimizer(self.objective.student, config.optimizer)
         drop_path = DropPath(self.vit, config.batch.microgroup_images, config.augment.local_crops, config.run.seed)
         self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, drop_path, self.world)
@@ -306,6 +306,7 @@ class Trainer:
             self.vit.patch_px,
             config.batch.microgroup_images,
             config.run.seed,
+            config.objective.sampled_from(len(self.shards)),
         )
         return Loader(batches, sampler, config.data, pinned=world.device.type == "cuda")
 

@@ -38,6 +38,8 @@ def multipliers_of(name: str, blocks: int, config: OptimizerConfig) -> Multiplie
         lr = config.layerwise_decay**layers_above
         if "patch_embed" in name:
             lr *= config.patch_embed_lr_multiplier
+    elif name.startswith("instance_head."):
+        lr = config.instance_head_lr_multiplier
     # Tokens, position embedding and weight_g are decayed, as in the reference.
     decayed = not (name.endswith(".bias") or "norm" in name or "gamma" in name)
     # The mask token is part of the heads' task, not of the features: released weights hold an untrained one.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from panendofm.backbone import VisionTransformer
 from pretrain.config import PretrainConfig
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
+from pretrain.objective.instance import InstanceObjective
 from pretrain.objective.objective import Objective
 from pretrain.objective.prototype_loss import CHUNK
 from pretrain.objective.trainable import parse_trainable
@@ -76,7 +77,7 @@ def memory_of(
         teacher=frozen,
         images=rows.images * pixels * 3 * _FLOAT_BYTES,
         activations=_activation_bytes(config, objective.config, rows),
-        heads=_head_bytes(objective.config, rows),
+        heads=_head_bytes(objective, rows),
         gathered=gathered + (trained if config.batch.accumulation_steps > 1 else 0),
     )
 
@@ -121,8 +122,18 @@ def _activation_bytes(config: PretrainConfig, objective: ObjectiveConfig, rows: 
     return blocks * block + ends
 
 
-def _head_bytes(objective: ObjectiveConfig, rows: Rows) -> int:
-    """All in fp32. Scores, their logits and gradients exist a chunk of rows at a time only."""
+def _head_bytes(objective: Objective, rows: Rows) -> int:
+    """All in fp32."""
+    if isinstance(objective, InstanceObjective):
+        classes = min(objective.images, objective.config.sampled_classes)
+        # Scores, their logarithms and their gradients; the classes' rows of the head, where they are a sample.
+        sampled = 0 if classes == objective.images else classes * objective.student_backbone.config.width
+        return (_CHUNKS_AT_A_TIME * classes * rows.cls_rows + 2 * sampled) * _FLOAT_BYTES
+    return _prototype_bytes(objective.config, rows)
+
+
+def _prototype_bytes(objective: ObjectiveConfig, rows: Rows) -> int:
+    """Scores, their logits and gradients exist a chunk of rows at a time only."""
     dino = objective.dino_head
     ibot = objective.ibot_head if objective.separate_ibot_head else dino
     # Targets, swapped targets, and the sum of both crops' targets; targets of the masked patches.

@@ -10,8 +10,11 @@ from pretrain.objective.config import HeadConfig
 from pretrain.objective.trainable import parse_trainable
 from pretrain.plan.rows import tokens_of_crop
 
+# Where no shards are there to be counted.
+ASSUMED_IMAGES = 10_000
 
-def flops_per_image(config: PretrainConfig) -> float:
+
+def flops_per_image(config: PretrainConfig, corpus_images: int = ASSUMED_IMAGES) -> float:
     """Floating-point operations of one image in one step: matrix products only, a multiply-add counts as two.
 
     The student's are counted three times (forward, and twice that backward) where all of it trains, those of the
@@ -35,9 +38,12 @@ def flops_per_image(config: PretrainConfig) -> float:
     embedding_backward = 2.0 if trainable.kind == "all" else 0.0
     student = (1 + backward) * (blocks + local_blocks) * (1 - vit.drop_path)
     student += (1 + embedding_backward) * (embedding + local_embedding)
+    anchor = blocks + embedding if objective.anchored else 0.0
+    if objective.kind == "instance":  # its teacher follows and computes nothing
+        classes = min(corpus_images, objective.sampled_classes)
+        return student + 3 * (2 + augment.local_crops) * 2.0 * vit.width * classes + anchor
     student += 3 * ((2 + augment.local_crops) * _head_flops(vit, dino) + patch_head)
     teacher = blocks + embedding + 2 * _head_flops(vit, dino) + patch_head
-    anchor = blocks + embedding if objective.anchored else 0.0
     return student + teacher + anchor
 
 
