@@ -15,6 +15,7 @@ from pretrain.build import starting_objective
 from pretrain.config import PretrainConfig
 from pretrain.data.loader import LoadedBatch, Loader, RankBatches, order_of, shards_of
 from pretrain.data.order.batch_sampler import BatchSampler
+from pretrain.data.order.video_pairs import VideoPairs
 from pretrain.monitoring.health import SkippedSteps, collapse_metrics
 from pretrain.monitoring.monitor import Monitor, Verdict
 from pretrain.monitoring.regression_guard import RollbackCause
@@ -307,6 +308,7 @@ class Trainer:
             config.batch.microgroup_images,
             config.run.seed,
             config.objective.sampled_from(len(self.shards)),
+            VideoPairs(self.shards.runs, config.run.seed) if config.data.pairs == "video" else None,
         )
         return Loader(batches, sampler, config.data, pinned=world.device.type == "cuda")
 

@@ -22,6 +22,7 @@ from pretrain.data.order.batch_sampler import BatchSampler, Request
 from pretrain.data.order.keyed_random import Ints
 from pretrain.data.order.mapped_weights import mapped_weights
 from pretrain.data.order.order import DataOrder
+from pretrain.data.order.video_pairs import VideoPairs
 from pretrain.data.storage.shard_cache import FetchAhead
 from pretrain.data.storage.shards import ShardSet, UnreadableSampleError, open_shards
 from pretrain.randomness import numpy_generator
@@ -99,9 +100,11 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
         microgroup_images: int,
         seed: int,
         sampled_classes: int | None = None,
+        pairs: VideoPairs | None = None,
     ) -> None:
         self.shards, self.order, self.augment, self.masks = shards, order, augment, masks
         self.microgroup_images, self.seed = microgroup_images, seed
+        self.pairs = pairs
         self.sampled_classes = sampled_classes  # of instance classification; None: all images, or another objective
         self.grid = augment.global_px // patch_px  # patches along a side of a global crop
         for name in ("global_px", "local_px"):
@@ -157,6 +160,15 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
 
     def _crops(self, row: int, use: int) -> tuple[Crops, AugmentParams]:
         """A sample's crops, as far as they are made here, and what was drawn for them."""
+        crops, params = self._crops_of(row, use)
+        if self.pairs is None:
+            return crops, params
+        others, other_params = self._crops_of(self.pairs.partner(row, use), use)
+        (first, _), local_crops = crops
+        (_, second), _ = others
+        return ([first, second], local_crops), params.with_crop(1, other_params)
+
+    def _crops_of(self, row: int, use: int) -> tuple[Crops, AugmentParams]:
         data = self.shards.read(row)  # a missing shard is no matter of single samples: its error ends the run
         try:
             return prepare_jpeg(data, self.augment, self.seed, use, self.shards.key(row))
