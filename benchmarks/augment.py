@@ -23,11 +23,12 @@ import numpy as np
 import torch
 from PIL import Image
 
+from panendofm.backbone import Preprocessing
 from panendofm.backbone.torchvision_shim import ensure_torchvision
 from panendofm.runtime.config import CONFIGS, load_config
 from pretrain import PretrainConfig
 from pretrain.data.augment import AugmentConfig, augment_jpeg, prepare_jpeg
-from pretrain.data.batch import IMAGENET_MEAN, IMAGENET_STD, normalize
+from pretrain.data.batch import normalize
 
 ENDOSCOPY = CONFIGS / "pretrain" / "panendofm_vitl14.yaml"
 
@@ -43,7 +44,7 @@ def reference_recipe(config: AugmentConfig) -> Callable[[bytes], list[torch.Tens
 
     jitter = v2.Compose([v2.RandomApply([v2.ColorJitter(0.4, 0.4, 0.2, 0.1)], 0.8), v2.RandomGrayscale(0.2)])
     to_tensor = v2.Compose(
-        [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)]
+        [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(Preprocessing.mean, Preprocessing.std)]
     )
 
     def blur(probability: float) -> Any:

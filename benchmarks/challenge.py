@@ -1,4 +1,4 @@
-"""How long scoring takes: 8,740 labels and 20,000 boxes on 5,000 pictures, with 1,000 bootstrap draws, on one core.
+"""How long scoring takes: 8,740 labels and 20,000 boxes on 5,000 images, with 1,000 bootstrap replicates, on one core.
 
     python -m benchmarks.challenge
 
@@ -17,16 +17,18 @@ from pathlib import Path
 
 import numpy as np
 
-from panendofm.challenge.score.run import ScoreOptions, score
+from panendofm.challenge.config import ScoreConfig
+from panendofm.challenge.score.run import score
+from panendofm.runtime.config import load_config
 from panendofm.runtime.console import say, table
 
 LIMITS = {"labels": 10.0, "boxes": 60.0}
 
 
-def write_labels(folder: Path, pictures: int = 8740, classes: int = 16) -> tuple[Path, Path]:
+def write_labels(folder: Path, images: int = 8740, classes: int = 16) -> tuple[Path, Path]:
     random = np.random.default_rng(0)
-    truth = random.integers(0, classes, pictures)
-    answer = np.where(random.random(pictures) < 0.94, truth, random.integers(0, classes, pictures))
+    truth = random.integers(0, classes, images)
+    answer = np.where(random.random(images) < 0.94, truth, random.integers(0, classes, images))
     lines = [f"{i:05d}.jpg,class-{t:02d},{i // 5}" for i, t in enumerate(truth)]
     told = [
         f"{i:05d}.jpg,class-{a:02d},{random.uniform(0.2, 1):.4f},{random.uniform(5, 30):.2f}"
@@ -37,11 +39,11 @@ def write_labels(folder: Path, pictures: int = 8740, classes: int = 16) -> tuple
     return folder / "truth.csv", folder / "told.csv"
 
 
-def write_boxes(folder: Path, pictures: int = 5000, boxes: int = 20_000, classes: int = 3) -> tuple[Path, Path]:
+def write_boxes(folder: Path, images: int = 5000, boxes: int = 20_000, classes: int = 3) -> tuple[Path, Path]:
     random = np.random.default_rng(0)
     truth, told = ["file,frame,category,x,y,w,h,group"], ["file,frame,category,confidence,x,y,w,h"]
-    each = boxes // pictures
-    for i in range(pictures):
+    each = boxes // images
+    for i in range(images):
         x, y, c = (int(v) for v in (*random.integers(0, 300, 2), random.integers(classes)))
         truth.append(f"p{i}.png,0,c{c},{x},{y},80,60,{i // 10}")
         for j in range(each):
@@ -60,13 +62,13 @@ def main() -> None:
     for name, write in (("labels", write_labels), ("boxes", write_boxes)):
         with tempfile.TemporaryDirectory() as scratch:
             truth, told = write(Path(scratch))
-            unit = "ms" if name == "labels" else None
-            options = ScoreOptions(truth=truth, out=Path(scratch) / "out", time_unit=unit)  # type: ignore[arg-type]
+            unit = "time_unit=ms" if name == "labels" else "time_unit=null"
+            config = load_config(ScoreConfig, overrides=[f"truth={truth}", f"out={scratch}/out", unit])
             began, cpu = time.perf_counter(), time.process_time()
-            score(told, options)
+            score(told, config)
             took, used = time.perf_counter() - began, time.process_time() - cpu
         rows.append([name, f"{took:.1f}", f"{used:.1f}", f"{LIMITS[name]:.0f}", f"{used / LIMITS[name]:.2f}"])
-    table("scoring with 1,000 draws", ["what", "seconds", "CPU seconds", "limit", "CPU / limit"], rows)
+    table("scoring with 1,000 replicates", ["what", "seconds", "CPU seconds", "limit", "CPU / limit"], rows)
     say("one core: OMP_NUM_THREADS=1")
 
 

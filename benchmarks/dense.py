@@ -29,7 +29,7 @@ from torch import nn
 from panendofm.backbone.networks import Network, find_networks
 from panendofm.imaging.images import open_image
 from panendofm.linear_probe.dense.config import DenseConfig, FitConfig
-from panendofm.linear_probe.dense.data.images import Picture, Truth, read_truth
+from panendofm.linear_probe.dense.data.images import DenseImage, Truth, read_truth
 from panendofm.linear_probe.dense.data.splits import Fold, make_plan
 from panendofm.linear_probe.dense.geometry import shares_on_grid
 from panendofm.linear_probe.dense.heads.segmentation import ENLARGED, Sides, iou_by_threshold, train_segmentation
@@ -54,7 +54,7 @@ def write_pictures(folder: Path, count: int) -> None:
         cv2.imwrite(str(folder / "masks" / f"{number}.png"), mask)
 
 
-def plain_features(network: Network, layout: MapLayout, pictures: list[Picture]) -> torch.Tensor:
+def plain_features(network: Network, layout: MapLayout, pictures: list[DenseImage]) -> torch.Tensor:
     """[N, C, h, w]: the pictures one by one through the network (in batches of 16 a CPU takes longer)."""
     module = network.load().eval()
     last = min(LAST, network.outputs.maps)
@@ -112,11 +112,11 @@ def main() -> None:
         folder = Path(temporary) / "blobs"
         write_pictures(folder, arguments.pictures)
         plan = make_plan(DenseConfig(data=[str(folder)]))
-        fold, truths = plan.folds[0], [read_truth(p, ("polyp",)) for p in plan.pictures]
+        fold, truths = plan.folds[0], [read_truth(p, ("polyp",)) for p in plan.images]
         networks = find_networks(WORDS[: arguments.networks])
-        feature_maps(networks, plan.pictures[:1], Path(temporary) / "warm", 256, 16, torch.device("cpu"))
+        feature_maps(networks, plan.images[:1], Path(temporary) / "warm", 256, 16, torch.device("cpu"))
         began = time.process_time()
-        maps = feature_maps(networks, plan.pictures, Path(temporary) / "cache", 256, 16, torch.device("cpu"))
+        maps = feature_maps(networks, plan.images, Path(temporary) / "cache", 256, 16, torch.device("cpu"))
         own_features = time.process_time() - began
         own_fits = plain_features_seconds = plain_fits_seconds = 0.0
         for network in networks:
@@ -125,7 +125,7 @@ def main() -> None:
             ours = train_segmentation(maps[network.name], sides, ["linear", "linear-4"], config)[0].validation_iou
             own_fits += time.process_time() - began
             began = time.process_time()
-            features = plain_features(network, maps[network.name].layout, plan.pictures)
+            features = plain_features(network, maps[network.name].layout, plan.images)
             plain_features_seconds += time.process_time() - began
             began = time.process_time()
             plain = plain_fits(features, maps[network.name], sides, config, arguments.epochs)

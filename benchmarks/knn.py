@@ -75,11 +75,11 @@ def faiss_flat(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> S
     """FAISS's own exact search."""
     import faiss
 
-    from eval_knn.search.neighbors import Neighbours
+    from eval_knn.search.neighbors import Neighbors
     from eval_knn.search.vote import vote
 
     similarity, rows = faiss.knn(queries, gallery, max(KS), metric=faiss.METRIC_INNER_PRODUCT)
-    return dict(vote(Neighbours(rows, similarity), labels, CLASSES, KS, 0.07))
+    return dict(vote(Neighbors(rows, similarity), labels, CLASSES, KS, 0.07))
 
 
 def scikit_learn(queries: Floats, gallery: Floats, labels: NDArray[np.int64]) -> Scores:

@@ -1,4 +1,4 @@
-"""How long it takes to score 10,000 questions with 1,000 draws of whole groups, on one core.
+"""How long it takes to score 10,000 questions with 1,000 bootstrap replicates of whole groups, on one core.
 
 python -m benchmarks.vqa
 """
@@ -16,32 +16,34 @@ from pathlib import Path
 import numpy as np
 
 from panendofm.scoring.answers.replies import LETTERS
-from panendofm.vqa.bench.items import Draft, Item, question_id, read_bench, write_bench
-from panendofm.vqa.bench.questions.tasks import SCENES, SUBTASKS
-from panendofm.vqa.client.answers import Answer
-from panendofm.vqa.client.prompts import Variant
-from panendofm.vqa.score.results import score_bench
-from panendofm.vqa.score.settings import ScoreSettings
+from panendofm.scoring.statistics.config import BootstrapConfig
+from panendofm.vqa.bench.bench_folder import Manifest, read_bench, write_bench
+from panendofm.vqa.bench.items import Item, question_id
+from panendofm.vqa.benchmark import find_benchmark
+from panendofm.vqa.client.answers import Answer, Variant
+from panendofm.vqa.commands import score_bench
+from panendofm.vqa.score.config import ScoreConfig
 
-QUESTIONS, CONTESTANTS, DRAWS = 10_000, 3, 1000
+QUESTIONS, CONTESTANTS, REPLICATES = 10_000, 3, 1000
+SCENES = ("GS", "CS", "CE", "SE")
 TARGET_SECONDS = 30
 
 
 def made_up_bench(folder: Path, random: np.random.Generator) -> None:
     folder.mkdir()
-    subtasks = list(SUBTASKS.values())
+    types = find_benchmark("endobench").questions
     items = []
     for number in range(QUESTIONS):
-        subtask = subtasks[number % len(subtasks)]
+        question = types[number % len(types)]
         options = tuple(f"finding {n}" for n in random.choice(40, int(random.integers(2, 7)), replace=False))
         items.append(
             Item(
                 id=question_id(str(number)),
-                task=subtask.task,
-                subtask=subtask.code,
-                category=subtask.category,
-                scene=list(SCENES)[number % 4],
-                prompt_kind=subtask.prompt_kind,
+                task=question.task,
+                subtask=question.code,
+                category=question.category,
+                scene=SCENES[number % 4],
+                prompt_kind=question.prompt_kind,
                 kind="choice",
                 sha256=f"{number:064x}",
                 group=f"g{int(random.integers(0, QUESTIONS * 2 // 3))}",
@@ -55,7 +57,7 @@ def made_up_bench(folder: Path, random: np.random.Generator) -> None:
                 dataset=f"set {number % 5}",
             )
         )
-    write_bench(folder, Draft("made up", items, {"reviewed": 0}))
+    write_bench(folder, items, Manifest("made up"))
 
 
 def main() -> None:
@@ -75,10 +77,11 @@ def main() -> None:
             (out / "answers.jsonl").write_text("".join(lines), encoding="utf-8")
         began, worked = time.monotonic(), time.process_time()
         answers = [folder / f"m{n}" for n in range(CONTESTANTS)]
-        score_bench(bench, answers, ScoreSettings(folder / "out", draws=DRAWS))
+        score_bench(bench, answers, ScoreConfig(out=str(folder / "out"), bootstrap=BootstrapConfig(REPLICATES)))
         seconds, busy = time.monotonic() - began, time.process_time() - worked
     print(
-        f"{QUESTIONS} questions, {CONTESTANTS} contestants, {DRAWS} draws, page included: {busy:.1f} s of one core "
+        f"{QUESTIONS} questions, {CONTESTANTS} contestants, {REPLICATES} replicates, page included: "
+        f"{busy:.1f} s of one core "
         f"({busy / TARGET_SECONDS:.2f} of the {TARGET_SECONDS} s that it may take), {seconds:.1f} s on the clock"
     )
 

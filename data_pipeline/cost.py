@@ -115,7 +115,8 @@ def measured_seconds_a_frame(frames_per_second: float) -> float:
         config = PipelineConfig(data_root=name, out=str(Path(name) / "out"))
         config.corpora = {"videos": CorpusConfig("folder", folder.name, licence="none")}
         config.decode.fps = frames_per_second
-        config.screen.text.inside, config.screen.text.reader = "keep", "none"
+        config.screen.text.inside = "keep"
+        config.screen.text.reader = "none"
         (unit,) = plan(config).units
         began = time.process_time()
         seen = process_unit(unit, config, build_guard([]), b"k" * 32, Path(name) / "part")
@@ -132,7 +133,9 @@ def _write_video(path: Path) -> None:
     cv2.circle(view, (_WIDTH // 2, _HEIGHT // 2), 350, 255, -1)
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=_FPS)
-        stream.width, stream.height, stream.pix_fmt = _WIDTH, _HEIGHT, "yuv420p"
+        stream.width = _WIDTH
+        stream.height = _HEIGHT
+        stream.pix_fmt = "yuv420p"
         stream.codec_context.options = {"preset": "ultrafast", "x264-params": "keyint=50:min-keyint=50:scenecut=0"}
         for i in range(_SECONDS_OF_VIDEO * _FPS):
             x, y = int(300 + 300 * np.sin(i / 70)), int(200 + 200 * np.cos(i / 50))

@@ -189,7 +189,7 @@ def show(made: Plan, config: PipelineConfig) -> None:
         rows.append(
             [name, *(str(kinds[kind]) for kind in ("video", "sequence", "image")), f"{size / 1e6:.1f}", str(units)]
         )
-    table("corpora:", ["corpus", "videos", "sequences", "pictures", "MB", "units"], rows)
+    table("corpora:", ["corpus", "videos", "sequences", "images", "MB", "units"], rows)
     for reason, count in made.left_out.items():
         say(f"left out: {count} sources of {reason}")
     for overlap in made.overlaps:

@@ -1,4 +1,4 @@
-"""Checkpoint to score: kNN on a labelled set, selection of the best checkpoint, early stopping."""
+"""Checkpoint to score: kNN on a labeled set, selection of the best checkpoint, early stopping."""
 
 import lazy_loader
 

@@ -7,7 +7,7 @@ from .config import (
     SetConfig,
     SeveralSetsConfig,
 )
-from .evaluation_sets import ScoredSets, SetsEvaluator
+from .evaluation_sets import SetsEvaluator
 from .evaluator import Evaluator, Result, evaluate
 from .run_history import claim, read_history, record, update_best
 from .search.vote import class_scores
@@ -31,7 +31,6 @@ __all__ = [
     "Evaluator",
     "NamedSetConfig",
     "Result",
-    "ScoredSets",
     "SearchConfig",
     "SelectionConfig",
     "SetConfig",

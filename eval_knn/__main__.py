@@ -1,4 +1,4 @@
-"""python -m eval_knn CKPT… [CONFIG.yaml] [key=value …] [--watch RUN] [--pictures]"""
+"""python -m eval_knn NETWORK… [CONFIG.yaml] [key=value …]"""
 
 from __future__ import annotations
 
@@ -11,34 +11,20 @@ from panendofm.runtime.errors import UserError
 
 
 def _evaluate(arguments: argparse.Namespace, config: EvalConfig) -> None:
-    if arguments.watch is not None:
-        if arguments.ckpt:
-            raise UserError(f"--watch looks at one run; leave out '{arguments.ckpt[0]}', or leave out --watch.")
-        from eval_knn.watch import watch
+    if not config.watch:
+        from eval_knn.score import score_on_ranks
 
-        watch(Path(arguments.watch), config)
+        score_on_ranks(arguments.network, config)
         return
-    if not arguments.ckpt:
-        raise UserError("python -m eval_knn: CKPT is missing; name a checkpoint, a run, a weights file, or 'pixels'.")
-    from eval_knn.score import score_on_ranks
+    if len(arguments.network) > 1:
+        raise UserError(f"watch=true looks at one run; leave out '{arguments.network[1]}', or leave out watch=true.")
+    from eval_knn.watch import watch
 
-    score_on_ranks(arguments.ckpt, config, arguments.pictures)
-
-
-def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--watch", metavar="RUN", help="evaluate each new checkpoint of a run and keep its 'best' link")
-    parser.add_argument("--pictures", action="store_true", help="draw neighbours, confusion matrix, map and curve too")
+    watch(Path(arguments.network[0]), config)
 
 
 COMMANDS = [
-    Command(
-        "",
-        "Score checkpoints by their nearest neighbors on a labelled set.",
-        _evaluate,
-        ("[CKPT…]",),
-        EvalConfig,
-        _options,
-    )
+    Command("", "Score checkpoints by their nearest neighbors on a labeled set.", _evaluate, ("NETWORK…",), EvalConfig)
 ]
 STAGE = Stage("python -m eval_knn", COMMANDS, extra="eval")
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from panendofm.backbone.networks import BLOCK_HELP, LAST, POOLING_HELP, POOLINGS, check_words
+from panendofm.atlas import GallerySplitConfig
+from panendofm.backbone.networks import BLOCK_HELP, DEVICE_HELP, LAST, POOLING_HELP, POOLINGS, check_words
 from panendofm.runtime.config import option
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import user_cache
 from panendofm.scoring.statistics.config import BootstrapConfig
-
-BackendWord = Literal["auto", "torch", "faiss"]
-AUTO: Literal["auto"] = "auto"
 
 
 @dataclass
@@ -28,7 +26,7 @@ class SelectionConfig:
         high=1,
     )
     tie_breaks: list[str] = option(
-        "What decides among those before the metric itself does, in this order; label-free figures such as rankme "
+        "What decides among those before the metric itself does, in this order; label-free metrics such as rankme "
         "decide nothing unless they are named here.",
         [],
     )
@@ -51,17 +49,8 @@ class SelectionConfig:
 
 @dataclass
 class SearchConfig:
-    """How neighbours are searched."""
+    """How neighbors are searched."""
 
-    backend: BackendWord = option(
-        "Who searches on a CPU: torch or faiss; auto measures once which is faster for such sizes on such a machine, "
-        "and remembers it. The neighbours are the same; pairs that must not meet are torch's business always.",
-        AUTO,
-    )
-    query_block: int = option(
-        "Queries per block; with gallery_block it bounds the memory (4 bytes a pair).", 1024, low=1
-    )
-    gallery_block: int = option("Gallery rows per block.", 2048, low=1)
     approximate_above: int = option(
         "Gallery rows past which an approximate index is used, its recall printed.", 5_000_000, low=1
     )
@@ -70,34 +59,20 @@ class SearchConfig:
 
 
 @dataclass
-class SplitConfig:
-    """How the images are split; once the split file exists, the file decides."""
-
-    file: str | None = option("The split file; null keeps one in the cache folder, found by data and settings.", None)
-    gallery_fraction: float = option("Share of each class that goes to the gallery.", 0.5, above=0, below=1)
-    near_duplicate_bits: int = option(
-        "Images whose 256-bit hashes differ in at most so many bits are one group.", 52, low=0, high=127
-    )
-    seed: int = option("Another seed gives another split.", 0)
-    leave_one_group_out: bool = option(
-        "Every image is a query against all images but those of its own group; nothing is held out.", False
-    )
-
-
-@dataclass
 class DataConfig:
-    """Which labelled images."""
+    """Which labeled images."""
 
     path: str = option(
-        "Folder with one folder of images per class, or with .tar shards of labelled images.", "data/kvasir-dataset-v2"
+        "Folder with one folder of images per class or with .tar shards of labeled images, or a CSV (file,label).",
+        "data/kvasir-dataset-v2",
     )
     label_key: str = option(
         "Shards: the key of a sample's .json that names its class (a .cls file is read too).", "label"
     )
     group_key: str = option("Shards: the key of a sample's .json that names its patient or video, if any.", "group")
     clean: bool | None = option(
-        "Read pictures as training frames are: cut to the field of view, without position box and text. null: as in "
-        "the run's other evaluations; without any, true for --watch and false otherwise.",
+        "Read images as training frames are: cut to the field of view, without position box and text. null: as in "
+        "the run's other evaluations; without any, true with watch and false otherwise.",
         None,
     )
 
@@ -107,7 +82,7 @@ class FeatureConfig:
     """How features are computed."""
 
     batch_size: int = option("Images per forward pass and rank.", 64, low=1)
-    device: str | None = option("cpu, cuda, cuda:1, …; null takes the GPU when there is one.", None)
+    device: str = option(DEVICE_HELP, "auto")
     threads: int | None = option("Threads that decode images; null takes one per core, at most 8.", None, low=1)
     half_precision: bool = option("Compute in bfloat16 by autocast (faster on a GPU).", False)
     block: str = option(f"{BLOCK_HELP} auto chooses in the gallery alone.", LAST)
@@ -134,10 +109,10 @@ class SetConfig:
     """One labeled set: its images, how they are split, and how networks are scored on it."""
 
     data: DataConfig = option("", DataConfig())
-    split: SplitConfig = option("", SplitConfig())
+    split: GallerySplitConfig = option("", GallerySplitConfig())
     features: FeatureConfig = option("", FeatureConfig())
-    ks: list[int] = option("Numbers of neighbours that vote.", [10, 20, 100, 200], low=1)
-    temperature: float = option("Temperature of the neighbours' weights.", 0.07, above=0)
+    ks: list[int] = option("Numbers of neighbors that vote.", [10, 20, 100, 200], low=1)
+    temperature: float = option("Temperature of the neighbors' weights.", 0.07, above=0)
     search: SearchConfig = option("", SearchConfig())
     bootstrap: BootstrapConfig = option("", BootstrapConfig())
     selection: SelectionConfig = option("", SelectionConfig())
@@ -221,7 +196,7 @@ def _cleaned(one: NamedSetConfig) -> NamedSetConfig:
 
 @dataclass
 class WatchConfig(SeveralSetsConfig):
-    """How --watch waits, and which further sets it scores."""
+    """How a watcher waits, and which further sets it scores."""
 
     poll_seconds: float = option("Seconds between two looks for new checkpoints.", 10.0, above=0)
     idle_seconds: float | None = option(
@@ -233,5 +208,7 @@ class WatchConfig(SeveralSetsConfig):
 class EvalConfig(SetConfig):
     """All keys of `python -m eval_knn`."""
 
-    watch: WatchConfig = option("", WatchConfig())
+    plots: bool = option("Draw neighbors, confusion matrix, map and curve too.", False)
+    watch: bool = option("Evaluate each new checkpoint of one run, and keep its 'best' link.", False)
+    watcher: WatchConfig = option("", WatchConfig())
     out: str | None = option("Folder for results; null: RUN/eval for a run's checkpoints, else eval_results.", None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from eval_knn.config import EvaluationSets, NamedSetConfig, SetConfig
+from eval_knn.config import EvaluationSets, NamedSetConfig
 from eval_knn.evaluator import Evaluator, Result, evaluation_of, on_first_rank
 from eval_knn.selection import fell_below
 from panendofm.records.evaluation import FallRule, KnnDocument, read_evaluations, witnesses_of
@@ -22,12 +22,12 @@ class ScoredSets:
     """One checkpoint on all sets."""
 
     selecting: Result
-    witnesses: tuple[Result, ...]
+    witnesses: list[KnnDocument]
 
     @property
     def documents(self) -> list[KnnDocument]:
         """The one that selects first."""
-        return [result.document for result in (self.selecting, *self.witnesses)]
+        return [self.selecting.document, *self.witnesses]
 
 
 class SetsEvaluator:
@@ -46,18 +46,19 @@ class SetsEvaluator:
     def score(self, score: Callable[[Evaluator], Result]) -> ScoredSets:
         """`score`: how one evaluator scores the checkpoint."""
         witnesses = [
-            _named(score(evaluator), name, self.sets.witnesses[name]) for name, evaluator in self._witnesses.items()
+            replace(score(evaluator).document, evaluation_set=name, veto=_veto_of(self.sets.witnesses[name]))
+            for name, evaluator in self._witnesses.items()
         ]
-        selecting = _named(score(self._selecting), self.sets.selecting_name, self.sets.selecting)
-        return ScoredSets(selecting, tuple(witnesses))
+        selecting = score(self._selecting)
+        document = replace(selecting.document, evaluation_set=self.sets.selecting_name)
+        return ScoredSets(replace(selecting, document=document), witnesses)
 
 
-def _named(result: Result, name: str, config: SetConfig) -> Result:
-    veto = None
-    if isinstance(config, NamedSetConfig) and config.veto_margin is not None:
-        rule = config.selection
-        veto = FallRule(rule.metric, config.veto_margin, rule.confidence, rule.bootstrap_samples)
-    return replace(result, document=replace(result.document, evaluation_set=name, veto=veto))
+def _veto_of(config: NamedSetConfig) -> FallRule | None:
+    if config.veto_margin is None:
+        return None
+    rule = config.selection
+    return FallRule(rule.metric, config.veto_margin, rule.confidence, rule.bootstrap_samples)
 
 
 def _refuse_other_selecting_set(run: RunFolder, sets: EvaluationSets) -> None:

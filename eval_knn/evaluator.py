@@ -1,4 +1,4 @@
-"""Score a network: features, neighbours, figures.
+"""Score a network: features, neighbors, metrics.
 
 `Evaluator` keeps the images and the split, so that a trainer can score its live model again and again. All ranks of a
 process group call it together and get the same result.
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,18 +23,18 @@ from numpy.typing import NDArray
 from torch import nn
 
 from eval_knn.config import SetConfig
-from eval_knn.data.labeled_images import LabelledImages, find_images
-from eval_knn.data.leakage import leakage_note
-from eval_knn.data.split import Split, load_or_make_split
 from eval_knn.feature_choice import Chosen, choose_in_gallery, refuse_without_gallery
-from eval_knn.report.metrics import figures
-from eval_knn.search.neighbors import Neighbours, unit_rows
+from eval_knn.leakage import leakage_note
+from eval_knn.report.metrics import metrics_at_k
+from eval_knn.search.groups import Groups
+from eval_knn.search.neighbors import Neighbors, unit_rows
 from eval_knn.search.vote import class_scores
 from eval_knn.selection import Evaluation
+from panendofm.atlas import GallerySplit, Keys, LabeledImages, load_or_make_gallery_split, read_labeled_images
 from panendofm.backbone import FeatureCache, Preprocessing, extract_features, rank_and_world
 from panendofm.backbone.networks import Network, network_features, reading_of
 from panendofm.imaging.frame_filters.clean import Cleaner
-from panendofm.records.evaluation import OWN_OUTPUT, Evaluated, EvaluatedData, FiguresAtK, KnnDocument
+from panendofm.records.evaluation import OWN_OUTPUT, Evaluated, EvaluatedData, KnnDocument, MetricsAtK
 from panendofm.records.shards import Certificate
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.features.spectrum import alpha_req, rankme
@@ -44,11 +45,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Result:
-    """One network's figures (`document`) and what pictures are drawn from."""
+    """One network's metrics (`document`) and what plots are drawn from."""
 
     document: KnnDocument
     features: NDArray[np.float32]  # [N, D] of all images, scaled to length 1
-    neighbours: Neighbours  # rows within the gallery, for each query
+    neighbors: Neighbors  # rows within the gallery, for each query
     predicted: NDArray[np.int64]  # class of each query at the selection's k
 
     @property
@@ -62,27 +63,29 @@ class Result:
 
 
 class Evaluator:
-    """Scores networks on one labelled set with one split."""
+    """Scores networks on one labeled set with one split."""
 
     def __init__(self, config: SetConfig, group: dist.ProcessGroup | None = None) -> None:
-        self.config, self.group = config, group
+        self.config = config
+        self.group = group
         self.cache = config.cache_folder()
         self.images, self.split = on_first_rank(self._open, group)
         self._cleaner = Cleaner(self.cache) if config.data.clean else None
 
     def as_they_came(self) -> Evaluator:
-        """The same images and split, with pictures that are not cleaned."""
+        """The same images and split, with images that are not cleaned."""
         other = copy.copy(self)
         other.config = replace(self.config, data=replace(self.config.data, clean=False))
         other._cleaner = None
         return other
 
-    def _open(self) -> tuple[LabelledImages, Split]:
-        images = find_images(self.config.data, self.cache)
-        return images, load_or_make_split(images, self.config.split, self.cache)
+    def _open(self) -> tuple[LabeledImages, GallerySplit]:
+        data = self.config.data
+        images = read_labeled_images(Path(data.path), self.cache, Keys(data.label_key, data.group_key))
+        return images, load_or_make_gallery_split(images, self.config.split, self.cache)
 
     def score(self, network: Network, features_named: str | None = None) -> Result:
-        """Figures of a network; its features are taken from the cache when they are there.
+        """Metrics of a network; its features are taken from the cache when they are there.
 
         `features_named`: the ones to read, of those that the configuration leaves open; None: they are chosen here.
         """
@@ -110,7 +113,7 @@ class Evaluator:
         chosen = choose_in_gallery(
             reading, features, self.images, self.split, shown_k(self.config), self.config, self.group
         )
-        return self._figures(network, chosen.choice.of(features), began, chosen)
+        return self._metrics(network, chosen.choice.of(features), began, chosen)
 
     def score_model(
         self,
@@ -120,7 +123,7 @@ class Evaluator:
         preprocessing: Preprocessing | None = None,
         certificate: Certificate | None = None,
     ) -> Result:
-        """Figures of a live model, wherever it is and however it is sharded. Nothing is cached."""
+        """Metrics of a live model, wherever it is and however it is sharded. Nothing is cached."""
         self.config.features.refuse_choice("the evaluation of a live model")
         began = time.monotonic()
         preprocessing = preprocessing or Preprocessing()
@@ -147,14 +150,15 @@ class Evaluator:
             group=self.group,
             clean=self._cleaner,
         )
-        return self._figures(network, features, began)
+        return self._metrics(network, features, began)
 
-    def _figures(self, network: Network, features: torch.Tensor, began: float, chosen: Chosen | None = None) -> Result:
+    def _metrics(self, network: Network, features: torch.Tensor, began: float, chosen: Chosen | None = None) -> Result:
         config, images, split = self.config, self.images, self.split
         rows = features.numpy()
         if not np.isfinite(rows).all():
             raise UserError(f"{network.name} gives features that are not finite (nan or inf); use another checkpoint.")
-        spread = rankme(rows), alpha_req(rows)
+        rank = rankme(rows)
+        decay = alpha_req(rows)
         # From here on rows of length 1, in place: at the size of an atlas a copy is gigabytes.
         unit_rows(rows, out=rows)
         gallery = rows if len(split.gallery) == len(rows) else rows[split.gallery]
@@ -167,14 +171,14 @@ class Evaluator:
             config.ks,
             config.temperature,
             config.search,
-            split.exclusions(),
+            groups_to_keep_apart(split),
             self.group,
             unit=True,
         )
-        at_k: dict[str, FiguresAtK] = {}
-        weights = group_weights(query_groups, config.bootstrap.samples, config.bootstrap.seed)
+        at_k: dict[str, MetricsAtK] = {}
+        weights = group_weights(query_groups, config.bootstrap.replicates, config.bootstrap.seed)
         for k in config.ks:
-            at_k[str(k)] = figures(
+            at_k[str(k)] = metrics_at_k(
                 scored.scores[k],
                 labels,
                 images.class_names,
@@ -195,9 +199,9 @@ class Evaluator:
             interval_confidence=config.bootstrap.confidence,
             k=at_k,
             query_groups=" ".join(str(group) for group in query_groups.tolist()),
-            rankme=spread[0],
-            alpha_req=spread[1],
-            search_recall=scored.neighbours.recall,
+            rankme=rank,
+            alpha_req=decay,
+            search_recall=scored.neighbors.recall,
             leakage=leakage_note(network, images),
             features=OWN_OUTPUT if chosen is None else chosen.choice.name,
             features_tried={} if chosen is None else chosen.tried,
@@ -207,10 +211,10 @@ class Evaluator:
                 seconds=round(time.monotonic() - began, 3),
             ),
         )
-        return Result(document, rows, scored.neighbours, scored.scores[shown_k(config)].argmax(axis=1))
+        return Result(document, rows, scored.neighbors, scored.scores[shown_k(config)].argmax(axis=1))
 
     def _comparable(self) -> str:
-        """What two results must share to be compared: the split, and how pictures were read."""
+        """What two results must share to be compared: the split, and how images were read."""
         if not self.config.data.clean:
             return self.split.sha256
         return hashlib.sha256(f"{self.split.sha256} cleaned".encode()).hexdigest()
@@ -253,6 +257,13 @@ def evaluation_of(document: KnnDocument) -> Evaluation:
         groups=tuple(int(group) for group in document.query_groups.split()),
         split_sha256=document.data.split_sha256,
     )
+
+
+def groups_to_keep_apart(split: GallerySplit) -> Groups | None:
+    """None when gallery and queries share no group."""
+    if not split.leave_one_group_out:
+        return None
+    return Groups(split.groups[split.queries], split.groups[split.gallery])
 
 
 def shown_k(config: SetConfig) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch.distributed as dist
 from torch import Tensor
 
 from eval_knn.config import SetConfig
-from eval_knn.data.labeled_images import LabelledImages
-from eval_knn.data.split import Split
+from eval_knn.search.groups import Groups
 from eval_knn.search.neighbors import unit_rows
 from eval_knn.search.vote import class_scores
+from panendofm.atlas import GallerySplit, LabeledImages
 from panendofm.backbone.networks import FeatureChoice, Reading
 from panendofm.runtime.errors import UserError
 
@@ -22,7 +22,7 @@ class Chosen:
     tried: dict[str, float] = field(default_factory=dict)  # top-1 within the gallery; empty: there was no choice
 
 
-def refuse_without_gallery(split: Split) -> None:
+def refuse_without_gallery(split: GallerySplit) -> None:
     if split.leave_one_group_out:
         raise UserError(
             "features.block and features.pooling: auto chooses in a gallery that holds no query, and with "
@@ -33,8 +33,8 @@ def refuse_without_gallery(split: Split) -> None:
 def choose_in_gallery(
     reading: Reading,
     features: Tensor,
-    images: LabelledImages,
-    split: Split,
+    images: LabeledImages,
+    split: GallerySplit,
     k: int,
     config: SetConfig,
     group: dist.ProcessGroup | None = None,
@@ -45,14 +45,14 @@ def choose_in_gallery(
     """
     if len(reading.choices) == 1:
         return Chosen(reading.choices[0])
-    inside = replace(split, queries=split.gallery, leave_one_group_out=True)
+    groups = Groups(split.groups[split.gallery], split.groups[split.gallery])
     labels = images.labels[split.gallery]
     tried: dict[str, float] = {}
     for choice in reading.choices:
         rows = unit_rows(choice.of(features).numpy()[split.gallery])
         scored = class_scores(
             *(rows, rows, labels, len(images.class_names), [k], config.temperature, config.search),
-            inside.exclusions(),
+            groups,
             group,
             unit=True,
         )

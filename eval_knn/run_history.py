@@ -81,7 +81,7 @@ def _own_rule(run: RunFolder, asked: SelectionConfig) -> SelectionConfig:
     if own != asked:
         say(
             f"{run.best} is chosen by the run's own rule ({own.metric}) and not by this command's selection; "
-            f"python -m eval_knn --watch {run.path} chooses by another."
+            f"python -m eval_knn {run.path} watch=true chooses by another."
         )
     return own
 

@@ -1,4 +1,4 @@
-"""What `python -m eval_knn CKPT…` does: score checkpoints, show them in one table, store what was found."""
+"""What `python -m eval_knn NETWORK…` does: score checkpoints, show them in one table, store what was found."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from panendofm.runtime.errors import UserError
 RESULTS_FOLDER = "eval_results"
 
 
-def score_on_ranks(words: list[str], config: EvalConfig, pictures: bool) -> None:
+def score_on_ranks(specs: list[str], config: EvalConfig) -> None:
     """`score`, on all ranks of torchrun where there are several."""
     with_ranks = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if with_ranks:
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     # On an error the ranks don't wait for one another: the one that failed ends, and torchrun ends the others.
-    score(words, config, pictures)
+    score(specs, config)
     if with_ranks:
         dist.barrier()
         dist.destroy_process_group()
 
 
-def checkpoints_of(word: str) -> list[str]:
-    """A run stands for its latest and its best checkpoint; every other word for itself."""
-    run = RunFolder(Path(word))
+def checkpoints_of(spec: str) -> list[str]:
+    """A run stands for its latest and its best checkpoint; every other spec for itself."""
+    run = RunFolder(Path(spec))
     if not run.is_run():
-        return [word]
+        return [spec]
     finished = run.whole_checkpoints()
     if not finished:
         raise UserError(f"the run {run.path} has no finished checkpoint yet; wait for its first one.")
@@ -46,11 +46,11 @@ def checkpoints_of(word: str) -> list[str]:
     return [str(latest)] if best is None or best == latest.resolve() else [str(latest), str(best)]
 
 
-def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
-    """Evaluate what the words name, in one table."""
+def score(specs: list[str], config: EvalConfig) -> None:
+    """Evaluate networks, in one table."""
     cache = config.cache_folder()
-    concrete = on_first_rank(lambda: list(dict.fromkeys(w for word in words for w in checkpoints_of(word))), None)
-    networks = [find_network(word, cache) for word in concrete]
+    concrete = on_first_rank(lambda: list(dict.fromkeys(c for spec in specs for c in checkpoints_of(spec))), None)
+    networks = [find_network(spec, cache) for spec in concrete]
     if config.data.clean is None:
         config.data.clean = on_first_rank(lambda: any(_run_is_cleaned(network) for network in networks), None)
     evaluator = Evaluator(config)
@@ -64,19 +64,19 @@ def score(words: list[str], config: EvalConfig, pictures: bool) -> None:
             uncleaned.append(evaluator.as_they_came().score(network, result.document.features).document)
         if is_main_process():
             show_details(result.document, k)
-        on_first_rank(partial(_store, network, result, evaluator, config, pictures), None)
+        on_first_rank(partial(_store, network, result, evaluator, config), None)
     show_comparison(documents, k)
     if uncleaned:
         show_cleaning(documents, uncleaned, k)
 
 
 def _run_is_cleaned(network: Network) -> bool:
-    """Whether the run of a checkpoint was evaluated on cleaned pictures, as its monitor does."""
+    """Whether the run of a checkpoint was evaluated on cleaned images, as its monitor does."""
     run = None if network.path is None else run_of(network.path)
     return run is not None and any(document.data.clean for document in read_evaluations(run))
 
 
-def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalConfig, pictures: bool) -> None:
+def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalConfig) -> None:
     # A run's own history holds one kind of features: other blocks are kept apart from it.
     own = config.out is None and config.features.own_output
     run = run_of(network.path) if network.path is not None and own else None
@@ -90,8 +90,8 @@ def _store(network: Network, result: Result, evaluator: Evaluator, config: EvalC
         name = lone_evaluation_name(network.name, network.weights_sha256, result.document.features)
         write_evaluation(folder / name, result.document)
     say(f"results: {folder}")
-    if pictures:
-        # matplotlib and scikit-learn take a second to import: only who wants pictures waits for them.
+    if config.plots:
+        # matplotlib and scikit-learn take a second to import: only who wants plots waits for them.
         from eval_knn.report.plots import draw
 
-        say(f"pictures: {draw(result, evaluator, images_folder(folder, network.name), run)}")
+        say(f"plots: {draw(result, evaluator, images_folder(folder, network.name), run)}")

@@ -99,6 +99,8 @@ def select(
     _check_history(history)
     vetoed = [evaluation.checkpoint for evaluation in history if evaluation.vetoed]
     history = [evaluation for evaluation in history if not evaluation.vetoed]
+    if not history:
+        raise UserError(f"nothing to select from: every evaluated checkpoint is vetoed ({', '.join(vetoed)}).")
     values = [_value(evaluation, config.metric) for evaluation in history]
     highest = int(np.argmax(values))
     present = [i for i, e in enumerate(history) if available is None or e.checkpoint in available]
@@ -133,7 +135,7 @@ def select(
 
 def must_stay(history: Sequence[Evaluation], config: SelectionConfig | None = None) -> set[str]:
     """Checkpoints that must not be removed: the highest ever seen, and what would be chosen now."""
-    if not history:
+    if all(evaluation.vetoed for evaluation in history):
         return set()
     choice = select(history, config)
     return {choice.highest, choice.evaluation.checkpoint}
@@ -278,7 +280,7 @@ def _break_ties(history: Sequence[Evaluation], equals: list[int], config: Select
 
 
 def _means_over_k(evaluations: Sequence[Evaluation], kind: str) -> list[float]:
-    """The same figure for all numbers of neighbours that they share: two checkpoints rarely agree in every one."""
+    """The same metric for all numbers of neighbors that they share: two checkpoints rarely agree in every one."""
     shared = [name for name in evaluations[0].values if all(name in e.values for e in evaluations)]
     names = [name for name in shared if name.startswith(f"{kind}_k")]
     return [float(np.mean([_value(evaluation, name) for name in names])) for evaluation in evaluations]

@@ -1,4 +1,4 @@
-"""`--watch RUN`: evaluate each checkpoint of a run once, as it appears, and keep `best` up to date.
+"""`watch=true`: evaluate each checkpoint of a run once, as it appears, and keep `best` up to date.
 
 Any number of watchers may look at one run. A checkpoint belongs to the watcher that holds its claim; a result file
 means that it is done, for all watchers and after restarts. A watcher that dies frees its claim, and another takes over.
@@ -22,16 +22,16 @@ from panendofm.runtime.errors import UserError
 
 
 def watch(path: Path, config: EvalConfig) -> None:
-    """Look for new checkpoints until there has been nothing to do for `watch.idle_seconds`."""
+    """Look for new checkpoints until there has been nothing to do for `watcher.idle_seconds`."""
     run = RunFolder(path)
     if not path.is_dir():
         raise UserError(f"cannot watch {path}: it is not a folder; check the path.")
     earlier = read_evaluations(run)
     if config.data.clean is None:  # as the monitor that it stands in for
         config.data.clean = earlier[0].data.clean if earlier else True
-    sets = config.watch.sets_with(config)
+    sets = config.watcher.sets_with(config)
     for one in (sets.selecting, *sets.witnesses.values()):
-        one.features.refuse_choice("--watch")
+        one.features.refuse_choice("watch=true")
     evaluator = SetsEvaluator(run, sets)
     if earlier:
         update_best(run, sets.selection)
@@ -51,10 +51,10 @@ def watch(path: Path, config: EvalConfig) -> None:
         if todo:  # what is in other watchers' hands may come back to us
             idle_since = time.monotonic()
         idle_for = time.monotonic() - idle_since
-        if not todo and config.watch.idle_seconds is not None and idle_for >= config.watch.idle_seconds:
+        if not todo and config.watcher.idle_seconds is not None and idle_for >= config.watcher.idle_seconds:
             say(f"nothing new for {idle_for:.0f} s: done")
             return
-        time.sleep(config.watch.poll_seconds)
+        time.sleep(config.watcher.poll_seconds)
 
 
 def _waiting(run: RunFolder) -> list[Path]:

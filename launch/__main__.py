@@ -115,13 +115,13 @@ COMMANDS = [
         _EVALUATION,
         _cluster_options,
     ),
-    Command("probe", "Probe released weights in a job.", _place("probe"), ("WEIGHTS…",), _PROBE, _cluster_options),
+    Command("probe", "Probe released weights in a job.", _place("probe"), ("NETWORK…",), _PROBE, _cluster_options),
     Command(
         "run",
         "The whole chain as jobs that wait for one another; again, it submits only what is missing.",
         _place("all"),
         (),
-        "launch.chain:ChainConfig",
+        "launch.chain_config:ChainConfig",
         _run_options,
     ),
     Command(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from data_pipeline import PipelineConfig
 from eval_knn import EvalConfig
+from launch.chain_config import ChainConfig
 from launch.jobs.cluster import ClusterConfig
 from launch.jobs.record import is_job, read_job
 from launch.jobs.stages import StageJob, export_job, pretrain_job, probe_job, shard_job, watch_job
@@ -15,29 +16,9 @@ from launch.jobs.submit import describe_dry_run, submit
 from launch.status import is_live, job_state
 from panendofm.linear_probe import ProbeConfig
 from panendofm.records.run import RunFolder
-from panendofm.runtime.config import load_config, option, required
+from panendofm.runtime.config import load_config
 from panendofm.runtime.console import say
 from pretrain import PretrainConfig
-
-
-@dataclass
-class PartConfig:
-    """One stage of the chain: its own config file, and what differs from it."""
-
-    config: str | None = option("The stage's YAML file; null: its defaults.", None)
-    set: list[str] = option("key=value words for the stage.", [])
-
-
-@dataclass
-class ChainConfig:
-    """From corpora on disk to a table of probes. Folders between the stages are set by the chain."""
-
-    dir: str = required("Folder of all that the chain makes: shards, run, release, probe.")
-    shard: PartConfig = option("Preparing the data.", PartConfig())
-    pretrain: PartConfig = option("Training.", PartConfig())
-    watch: PartConfig = option("The kNN monitor.", PartConfig())
-    export: list[str] = option("Further words for panendofm export, such as --licence apache-2.0.", [])
-    probe: PartConfig = option("Linear probes.", PartConfig())
 
 
 @dataclass(frozen=True)

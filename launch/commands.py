@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from data_pipeline import PipelineConfig
 from eval_knn import EvalConfig
-from launch.chain import ChainConfig, run_chain
+from launch.chain import run_chain
+from launch.chain_config import ChainConfig
 from launch.control import cancel_run, print_logs
 from launch.demo import run_demo as make_demo
 from launch.jobs.cluster import ClusterConfig, load_cluster
@@ -91,7 +92,7 @@ def run_watch(arguments: argparse.Namespace, config: EvalConfig) -> None:
 
 def run_probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
     cluster = _cluster(arguments, "probe")
-    _start(probe_job(config, arguments.weights, cluster), cluster, arguments.dry_run)
+    _start(probe_job(config, arguments.network, cluster), cluster, arguments.dry_run)
 
 
 def run_doctor(arguments: argparse.Namespace, config: None) -> int:

@@ -6,10 +6,12 @@ import time
 from pathlib import Path
 
 from launch.steps import Lanes, Step, run_parts
+from panendofm.challenge import read_ranking
 from panendofm.records.probe import ProbeFolder
 from panendofm.records.release import ReleaseFolder
 from panendofm.records.run import RunFolder, step_name
 from panendofm.records.shards import ShardFolder
+from panendofm.reports.numbers import difference, number
 from panendofm.runtime.config import CONFIGS
 from panendofm.runtime.console import duration, say
 from panendofm.runtime.files import read_json
@@ -83,31 +85,24 @@ def _judged(folder: Path) -> dict[str, Step]:
         ),
         "export": Step(
             "export the best checkpoint",
-            ("panendofm", "export", str(RunFolder(run).best), "--to", str(release)),
+            ("panendofm", "export", str(RunFolder(run).best), f"out={release}"),
             release,
             ReleaseFolder(release).checksums,
         ),
-        "atlas": Step("read the labelled set", ("panendofm", "atlas", str(labelled), "--out", str(atlas)), atlas),
+        "atlas": Step("read the labeled set", ("panendofm", "atlas", str(labelled), f"out={atlas}"), atlas),
         "probe": Step(
             "probe it beside baselines",
             (
                 *("panendofm", "probe", str(release), untrained, "pixels"),
-                *("--task", "all", "--data", str(atlas), "--protocol", "converged", "--out", str(probe)),
+                *("task=all", f"data={atlas}", "protocol=converged", f"out={probe}"),
             ),
             ProbeFolder(probe).page,
         ),
         "masks": Step(
             "find polyps with it",
             (
-                *(
-                    "panendofm",
-                    "dense",
-                    str(release),
-                    untrained,
-                    "--data",
-                    str(folder / "corpus" / "Kvasir-SEG"),
-                ),
-                *("--out", str(folder / "dense"), "side_px=168", "heads=[linear]"),
+                *("panendofm", "dense", str(release), untrained, f"data=[{folder / 'corpus' / 'Kvasir-SEG'}]"),
+                *(f"out={folder / 'dense'}", "side_px=168", "heads=[linear]"),
             ),
             folder / "dense" / "index.html",
         ),
@@ -123,8 +118,8 @@ def _challenge(folder: Path) -> list[Step]:
         Step(
             "train heads for a challenge",
             (
-                *("panendofm", "probe", str(release), "pixels", _REPORTER, "--data", str(labelled)),
-                *("--protocol", "converged", "--out", str(probe.path)),
+                *("panendofm", "probe", str(release), "pixels", _REPORTER, f"data={labelled}"),
+                *("protocol=converged", f"out={probe.path}"),
             ),
             probe.page,
         )
@@ -135,42 +130,23 @@ def _challenge(folder: Path) -> list[Step]:
             Step(
                 f"time the answers of {name}",
                 (
-                    *(
-                        "panendofm",
-                        "probe",
-                        "time",
-                        str(head),
-                        str(truth),
-                        "--root",
-                        str(labelled),
-                        "--repeats",
-                        "1",
-                    ),
-                    *("--out", str(answers)),
+                    *("panendofm", "probe", "time", str(head), str(truth)),
+                    *(f"root={labelled}", "repeats=1", f"out={answers}"),
                 ),
                 answers,
             ),
             Step(
                 f"score {name}",
                 (
-                    *(
-                        "panendofm",
-                        "challenge",
-                        "score",
-                        str(answers),
-                        "--truth",
-                        str(truth),
-                        "--profile",
-                        "medico2017",
-                    ),
-                    *("--team", name, "--images", str(labelled), "--out", str(place / name)),
+                    *("panendofm", "challenge", "score", str(answers), f"truth={truth}", "profile=medico2017"),
+                    *(f"team={name}", f"images={labelled}", f"out={place / name}"),
                 ),
                 place / name / "index.html",
             ),
         ]
     ranked = (
         *("panendofm", "challenge", "rank", str(place / release.name), str(place / "pixels")),
-        *("--published", "medico2017_efficiency", "--out", str(place / "ranking")),
+        *("published=medico2017_efficiency", f"out={place / 'ranking'}"),
     )
     return [*steps, Step("rank the two", ranked, place / "ranking" / "index.html")]
 
@@ -185,7 +161,7 @@ def _video(folder: Path) -> list[Step]:
             "report its findings",
             (
                 *("panendofm", "probe", "report", str(head), str(video)),
-                *("--truth", str(video.with_suffix(".csv")), "--out", str(place / "report")),
+                *(f"truth={video.with_suffix('.csv')}", f"out={place / 'report'}"),
             ),
             place / "report" / "report.html",
         ),
@@ -206,7 +182,7 @@ def _answered(folder: Path) -> list[Step]:
                 "build",
                 _config("vqa/gi_synthetic.yaml"),
                 *truth,
-                "weights=pixels",
+                "network=pixels",
                 f"out={bench}",
             ),
             bench,
@@ -214,12 +190,12 @@ def _answered(folder: Path) -> list[Step]:
         ),
         Step(
             "let the release answer",
-            (*("panendofm", "vqa", "encoder", str(bench), *truth), f"weights={release}", f"out={answers / 'release'}"),
+            (*("panendofm", "vqa", "encoder", str(bench), *truth), f"network={release}", f"out={answers / 'release'}"),
             answers / "release",
         ),
         Step(
             "make up contestants and readers",
-            ("panendofm", "vqa", "synthesize", str(bench), "--out", str(place)),
+            ("panendofm", "vqa", "synthesize", str(bench), f"out={place}"),
             place,
         ),
         Step(
@@ -232,7 +208,7 @@ def _answered(folder: Path) -> list[Step]:
                     str(bench),
                     *(str(answers / name) for name in ("release", "perfect", "shifted")),
                 ),
-                *("--people", str(place / "people"), "--out", str(results)),
+                *(f"people={place / 'people'}", f"out={results}"),
             ),
             results / "index.html",
         ),
@@ -283,21 +259,28 @@ def _say_scores(folder: Path) -> None:
 
 def _say_dense(place: Path) -> None:
     """IoU of polyp masks: the release against the run's first checkpoint."""
-    (test,) = read_json(place / "results.json")["paired_tests"]
+    from panendofm.linear_probe.dense import read_dense_results
+
+    results = read_dense_results(ProbeFolder(place).results)
+    (test,) = results.paired_tests
     ious = {
-        entry["network"]: found["segmentation"]["iou"]["value"]
-        for entry in read_json(place / "results.json")["results"]
-        for found in entry["tests"].values()
+        found.network: scored.segmentation.iou
+        for found in results.results
+        for scored in found.tests.values()
+        if scored.segmentation is not None
     }
-    say(f"polyp masks, IoU: {ious[test['b']]:.3f} at {test['b']}, {ious[test['a']]:.3f} of the release")
-    say(f"a difference of {test['difference']:+.3f} (95% interval {test['low']:.3f} to {test['high']:.3f})")
+    say(f"polyp masks, IoU: {number(ious[test.b].value)} at {test.b}, {number(ious[test.a].value)} of the release")
+    say(f"a difference of {difference(test.difference, test.low, test.high)}")
 
 
 def _say_challenge(place: Path) -> None:
-    for row in read_json(place / "ranking" / "ranking.json")["rows"]:
-        say(f"challenge: rank {row['rank']}, {row['team']}, MCC {row['mcc']:.3f} at {row['fps']:.0f} pictures/s")
-    found = read_json(place / "report" / "report.json")["against_truth"]
-    say(f"video report: {found['events_found_at_iou_0.5']} of {found['events']} events found (temporal IoU ≥ 0.5)")
+    from panendofm.linear_probe import read_video_report
+
+    for row in read_ranking(place / "ranking").rows:
+        say(f"challenge: rank {row.rank}, {row.team}, MCC {row.metrics['mcc'].value:.3f} at {row.fps:.0f} images/s")
+    found = read_video_report(place / "report" / "report.json").against_truth
+    if found is not None:
+        say(f"video report: {found.events_found} of {found.events} events found (temporal IoU ≥ 0.5)")
 
 
 def _say_questions(place: Path) -> None:

@@ -62,7 +62,7 @@ def embed(
 
 
 def evaluate_knn(network: str | Path, data: str | Path, *overrides: str) -> KnnDocument:
-    """kNN of a network on a labelled folder, as `python -m eval_knn` computes it; nothing is written but the cache.
+    """kNN of a network on a labeled folder, as `python -m eval_knn` computes it; nothing is written but the cache.
 
     `overrides` are words such as "ks=[5, 20]" or "split.leave_one_group_out=true".
     """

@@ -136,8 +136,8 @@ class MonitorConfig(SeveralSetsConfig):
     """kNN evaluation during training."""
 
     mode: Literal["none", "inline", "watch"] = option(
-        "inline: training pauses and its ranks evaluate. watch: `python -m eval_knn --watch RUN` runs beside it, and "
-        "training only reads its results.",
+        "inline: training pauses and its ranks evaluate. watch: `python -m eval_knn RUN watch=true` runs beside it, "
+        "and training only reads its results.",
         "none",
     )
     every_steps: int = option("Steps between two evaluations; each has its checkpoint.", 1000, low=1)

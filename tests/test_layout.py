@@ -50,11 +50,10 @@ NOT_OURS = {
     ("panendofm/runtime/files.py", "SHA256SUMS"),  # the common name of checksum files, as a default
     ("panendofm/synthetic/corpus.py", "SHA256SUMS"),  # of a corpus, which is no shard set
     # A bench of questions and a folder of answers, which vqa alone writes and reads.
-    ("panendofm/vqa/bench/items.py", "manifest.json"),
-    ("panendofm/vqa/bench/items.py", "SHA256SUMS"),
+    ("panendofm/vqa/bench/bench_folder.py", "manifest.json"),
+    ("panendofm/vqa/bench/bench_folder.py", "SHA256SUMS"),
     ("panendofm/vqa/client/answers.py", "run.json"),
     ("panendofm/vqa/client/run.py", "log.txt"),
-    ("panendofm/vqa/score/gi_bench/examples.py", "best"),  # of three examples
     ("launch/doctor/neighbors.py", "knn_8class.npz"),  # numbers of the reference implementation
 }
 

@@ -19,9 +19,7 @@ from PIL import Image
 from data_pipeline import PipelineConfig, plan
 from data_pipeline.screening.reading import SourceReader
 from eval_knn import EvalConfig, Evaluator
-from eval_knn.config import DataConfig
-from eval_knn.data.labeled_images import find_images
-from panendofm.atlas import measure_all
+from panendofm.atlas import measure_all, read_labeled_images
 from panendofm.atlas.samples import Sample
 from panendofm.backbone import FeatureCache, extract_features
 from panendofm.backbone.embed import ImageList, embed
@@ -89,7 +87,7 @@ def by_data_pipeline(folder: Path) -> Seen:
 
 
 def by_eval_knn(folder: Path) -> Seen:
-    images = find_images(DataConfig(str(folder / "data")), folder / "cache")
+    images = read_labeled_images(folder / "data", folder / "cache")
     inside = {r.name.removeprefix("zoo/"): i for i, r in enumerate(images.records) if r.label == "zoo"}
     seen: Seen = {name: np.asarray(images[i]) for name, i in inside.items()}
     return seen | {record.name.removeprefix("zoo/"): None for record in images.skipped}
@@ -195,7 +193,7 @@ def test_names_that_are_no_text_get_through_the_commands(tmp_path: Path) -> None
     keys = pq.read_table(tmp_path / "f.parquet")["key"].to_pylist()
     assert rows == len(keys) == len(set(keys)) == len(images)
     config = EvalConfig(cache=str(tmp_path / "cache"), ks=[3])
-    config.data.path, config.split.leave_one_group_out, config.bootstrap.samples = str(tmp_path / "data"), True, 10
+    config.data.path, config.split.leave_one_group_out, config.bootstrap.replicates = str(tmp_path / "data"), True, 10
     config.selection.metric = "top1_k3"
     again = [Evaluator(config).split.groups.tolist() for _ in range(2)]
     assert again[0] == again[1] and len(again[0]) == len(images), "the stored split is read back"

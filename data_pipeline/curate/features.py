@@ -96,7 +96,8 @@ class ShardImages:
     """The images of a shard, in the order of their keys."""
 
     def __init__(self, shard: Path) -> None:
-        self._shard, self._samples = shard, sorted(read_index(shard).samples)
+        self._shard = shard
+        self._samples = sorted(read_index(shard).samples)
 
     def __len__(self) -> int:
         return len(self._samples)

@@ -41,8 +41,8 @@ def look_up(shards: Path, examples: Sequence[Path], wanted: LookupConfig) -> lis
     of_examples = unit_rows(extract_features(network.load(), images, network.preprocessing).numpy())
     rows, similarity = most_similar(frames.features, of_examples, wanted.most)
     keys = [str(frames.keys[row]) for row in rows]
-    rounded = [f"{value:.6f}" for value in similarity.tolist()]
-    write_text(out, csv_text(["key", "similarity"], zip(keys, rounded, strict=True)))
+    table = [(key, f"{value:.6f}") for key, value in zip(keys, similarity.tolist(), strict=True)]
+    write_text(out, csv_text(("key", "similarity"), table))
     write_text(out.with_suffix(".html"), _page(frames, examples, rows, similarity))
     say(f"the {len(keys)} frames that are most like the examples: {out}, with images in {out.with_suffix('.html')}")
     return keys

@@ -102,7 +102,8 @@ class _Reader:
     """Takes packets, gives the wanted frames. After a packet that does not decode it goes on at the next key frame."""
 
     def __init__(self, stream: VideoStream, config: DecodeConfig) -> None:
-        self._stream, self._codec = stream, stream.codec_context
+        self._stream = stream
+        self._codec = stream.codec_context
         self._keyframes_only = config.sampling == "keyframes"
         self._by_count = config.sampling == "every"
         self._picker = Picker(config)
@@ -133,7 +134,8 @@ class _Reader:
         if self._key is not None and time > self._key[1]:
             yield from self._settle_key()
         if packet.is_keyframe:
-            self._key, self._lost = (len(self._waiting), time), False
+            self._key = (len(self._waiting), time)
+            self._lost = False
         if not self._lost:
             self._waiting.append(packet)
             self._is_due |= not self._before_target(time)
@@ -170,8 +172,10 @@ class _Reader:
         if self._starts_anew:
             self._codec.flush_buffers()
             self._starts_anew = False
-        packets, self._waiting = self._waiting, []
-        self._is_due, self._key = False, None
+        packets = self._waiting
+        self._waiting = []
+        self._is_due = False
+        self._key = None
         for packet in packets:
             # Of frames that will not be taken only those are decoded that others are predicted from. Without its time
             # of showing (some AVI files), or by count, the place of a packet is not known for sure.

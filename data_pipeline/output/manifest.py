@@ -15,7 +15,15 @@ from data_pipeline.config import PipelineConfig
 from data_pipeline.output.merge_parts import Collected
 from data_pipeline.planning import Plan, published_settings
 from panendofm.imaging.leakage import COVERED, THUMBNAIL_PX
-from panendofm.records.shards import Certificate, GuardedSet, Manifest, PrivateFolder, ShardFolder, index_name
+from panendofm.records.shards import (
+    Certificate,
+    CorpusCounts,
+    GuardedSet,
+    Manifest,
+    PrivateFolder,
+    ShardFolder,
+    index_name,
+)
 from panendofm.runtime.files import atomic_file, write_checksums
 from panendofm.runtime.names import printable
 
@@ -74,17 +82,15 @@ def _write_table(table: pa.Table, path: Path) -> None:
 def _summary(
     config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet], shards: list[str]
 ) -> Manifest:
-    corpora: dict[str, Any] = {}
+    corpora: dict[str, CorpusCounts] = {}
     for source in collected.sources:
-        row = corpora.setdefault(
-            source["corpus"], {"sources": 0, "seen": 0, "kept": 0, "broken_files": 0, "dropped": {}}
-        )
-        row["sources"] += 1
-        row["seen"] += source["seen"]
-        row["kept"] += source["kept"]
-        row["broken_files"] += len(source["problems"])
+        counts = corpora.setdefault(source["corpus"], CorpusCounts())
+        counts.sources += 1
+        counts.seen += source["seen"]
+        counts.kept += source["kept"]
+        counts.broken_files += len(source["problems"])
         for reason, count in source["dropped"].items():
-            row["dropped"][reason] = row["dropped"].get(reason, 0) + count
+            counts.dropped[reason] = counts.dropped.get(reason, 0) + count
     licences = sorted({source.licence for source in made.sources})
     return Manifest(
         shards=shards,

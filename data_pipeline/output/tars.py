@@ -68,7 +68,8 @@ def sample_record(row: dict[str, Any]) -> dict[str, Any]:
 def _add(tar: tarfile.TarFile, name: str, content: bytes | memoryview) -> tuple[int, int]:
     """Add a file without time, owner or any other trace; returns where its content begins and how long it is."""
     member = tarfile.TarInfo(name)
-    member.size, member.mode = len(content), 0o644
+    member.size = len(content)
+    member.mode = 0o644
     offset = tar.offset + _BLOCK
     tar.addfile(member, io.BytesIO(content))
     return offset, len(content)

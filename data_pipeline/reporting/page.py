@@ -71,7 +71,7 @@ def _page(
     sources: list[SourceReport],
     kept: dict[str, list[bytes]],
 ) -> str:
-    seen = sum(corpus["seen"] for corpus in manifest.corpora.values())
+    seen = sum(corpus.seen for corpus in manifest.corpora.values())
     suspicious = [source for source in sources if source.why]
     drops = _drops(manifest)
     certificate = manifest.leakage or Certificate()
@@ -108,11 +108,11 @@ def _corpora(manifest: Manifest) -> Table:
     rows = [
         [
             name,
-            f"{corpus['sources']:,}",
-            f"{corpus['seen']:,}",
-            f"{corpus['kept']:,}",
-            percent(corpus["kept"] / max(corpus["seen"], 1), 1),
-            f"{corpus['broken_files']:,}",
+            f"{corpus.sources:,}",
+            f"{corpus.seen:,}",
+            f"{corpus.kept:,}",
+            percent(corpus.kept / max(corpus.seen, 1), 1),
+            f"{corpus.broken_files:,}",
         ]
         for name, corpus in manifest.corpora.items()
     ]
@@ -123,14 +123,14 @@ def _drops(manifest: Manifest) -> dict[str, int]:
     """Frames by reason, the most frequent first."""
     total: Counter[str] = Counter()
     for corpus in manifest.corpora.values():
-        total.update(corpus["dropped"])
+        total.update(corpus.dropped)
     return dict(total.most_common())
 
 
 def _drop_table(manifest: Manifest, drops: dict[str, int]) -> Table:
     corpora = manifest.corpora
     rows = [
-        [REASONS.get(reason, reason), *(f"{c['dropped'].get(reason, 0):,}" for c in corpora.values()), f"{count:,}"]
+        [REASONS.get(reason, reason), *(f"{c.dropped.get(reason, 0):,}" for c in corpora.values()), f"{count:,}"]
         for reason, count in drops.items()
     ]
     return Table(["reason", *corpora, "all"], rows)

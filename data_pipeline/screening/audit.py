@@ -27,7 +27,8 @@ class Audit:
     """
 
     def __init__(self, frames: int, config: TextConfig) -> None:
-        self._frames, self._config = frames, config
+        self._frames = frames
+        self._config = config
         self._chosen: list[tuple[str, bytes]] = []
         self._whole: Image | None = None  # as it came: the frame with the lowest hash
 

@@ -49,7 +49,8 @@ class RepeatedFrames:
 
     def drop_reason(self, image_hash: NDArray[np.uint8]) -> str | None:
         """Why this frame adds nothing, or None."""
-        previous, self._previous = self._previous, image_hash[None]
+        previous = self._previous
+        self._previous = image_hash[None]
         if previous is not None and hamming_distances(previous, image_hash[None])[0, 0] <= self._config.frozen_bits:
             return "frozen"
         distances = hamming_distances(image_hash[None], self._kept[: self._count])

@@ -32,7 +32,10 @@ class SourceReader:
     """Reads one source; `problems` tells afterwards which of its files are broken and why."""
 
     def __init__(self, source: Source, root: Path, config: DecodeConfig, max_pixels: int = MAX_PIXELS) -> None:
-        self._source, self._root, self._config, self._max_pixels = source, root, config, max_pixels
+        self._source = source
+        self._root = root
+        self._config = config
+        self._max_pixels = max_pixels
         self.problems: dict[str, str] = {}
 
     def probes(self, count: int) -> list[NDArray[np.uint8]]:

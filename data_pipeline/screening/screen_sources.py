@@ -145,7 +145,11 @@ class _SourceScreen:
         writer: _PartWriter,
         text_moves: bool = False,
     ) -> None:
-        self._source, self._config, self._guard, self._key, self._writer = source, config, guard, key, writer
+        self._source = source
+        self._config = config
+        self._guard = guard
+        self._key = key
+        self._writer = writer
         self._reader = SourceReader(source, Path(unit.root), config.decode, round(config.screen.max_megapixels * 1e6))
         self._id = hashed(key, "source", source.corpus, source.path)
         self._result = SourceResult(source.path, source.corpus, self._id, text_moves=text_moves)

@@ -35,7 +35,7 @@ def show_comparison(documents: list[KnnDocument], k: int) -> None:
         )
     data = documents[0].data
     how = ", leave one group out" if data.leave_one_group_out else ""
-    how += ", pictures cleaned" if data.clean else ""
+    how += ", images cleaned" if data.clean else ""
     title = f"kNN on {data.path}: {data.queries} queries, {data.gallery} gallery images{how}"
     table(title, columns, rows)
 
@@ -52,15 +52,15 @@ def show_cleaning(cleaned: list[KnnDocument], uncleaned: list[KnnDocument], k: i
         values = [f"{document.k[str(k)].top1:.4f}" for document in (clean, raw)]
         name = clean.path or clean.checkpoint
         rows.append([name, *values, f"{difference:+.4f}", f"{low:+.4f} to {high:+.4f}", clean.features])
-    table("pictures cleaned as training frames are, and as they came", columns, rows)
+    table("images cleaned as training frames are, and as they came", columns, rows)
 
 
 def show_details(document: KnnDocument, k: int) -> None:
     """All k, then the recall of each class."""
     rows = []
-    for neighbours, at_k in document.k.items():
+    for k_text, at_k in document.k.items():
         used = at_k.neighbours
-        name = neighbours if used == int(neighbours) else f"{neighbours} (gallery has {used})"
+        name = k_text if used == int(k_text) else f"{k_text} (gallery has {used})"
         values = [getattr(at_k, metric) for metric in METRICS]
         rows.append([name, *(f"{value:.4f}" for value in values)])
     table(f"{document.checkpoint} at each k", ["k", "top-1", "top-5", "bal. acc.", "macro-F1", "MCC"], rows)

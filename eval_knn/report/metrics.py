@@ -1,17 +1,17 @@
-"""The figures of class scores as they stand in an evaluation document."""
+"""The metrics of class scores as they stand in an evaluation document."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from panendofm.records.evaluation import METRICS, FiguresAtK, encode_ranks
+from panendofm.records.evaluation import METRICS, MetricsAtK, encode_ranks
 from panendofm.scoring.classification.confusion import (
     Floats,
     Integers,
     confusion_matrix,
     rank_of_truth,
     recalls,
-    summarise,
+    summarize,
     weighted_confusions,
 )
 from panendofm.scoring.statistics.intervals import percentile_interval
@@ -20,17 +20,18 @@ from panendofm.scoring.statistics.intervals import percentile_interval
 _SAMPLES_AT_ONCE = 100
 
 
-def figures(
+def metrics_at_k(
     scores: Floats,
     labels: Integers,
     class_names: list[str],
     weights: Floats,
     confidence: float = 0.95,
     neighbours: int = 0,
-) -> FiguresAtK:
-    """All figures of class scores [Q, C]: metrics, intervals, recalls, confusion matrix.
+) -> MetricsAtK:
+    """All metrics of class scores [Q, C]: metrics, intervals, recalls, confusion matrix.
 
-    `weights` [samples, Q] are the bootstrap's; without samples there are no intervals. `neighbours` is how many voted.
+    `weights` [replicates, Q] are the bootstrap's; without replicates there are no intervals. `neighbors` is how many
+    voted.
     """
     classes = scores.shape[1]
     rank = rank_of_truth(scores, labels)
@@ -38,8 +39,8 @@ def figures(
     confusion = confusion_matrix(labels, predicted, classes)
     in_top5 = (rank < 5).astype(np.float64)
     per_class = recalls(confusion)
-    return FiguresAtK(
-        **{name: float(value) for name, value in summarise(confusion).items()},
+    return MetricsAtK(
+        **{name: float(value) for name, value in summarize(confusion).items()},
         top5=float(in_top5.mean()),
         recall={
             name: None if np.isnan(value) else float(value) for name, value in zip(class_names, per_class, strict=True)
@@ -58,7 +59,7 @@ def _intervals(
     drawn: dict[str, list[Floats]] = {name: [] for name in METRICS}
     for start in range(0, len(weights), _SAMPLES_AT_ONCE):
         some = weights[start : start + _SAMPLES_AT_ONCE]
-        for name, values in summarise(weighted_confusions(labels, predicted, classes, some)).items():
+        for name, values in summarize(weighted_confusions(labels, predicted, classes, some)).items():
             drawn[name].append(values)
         drawn["top5"].append(some @ in_top5 / some.sum(axis=1))
     return {name: percentile_interval(np.concatenate(drawn[name]), confidence) for name in METRICS}

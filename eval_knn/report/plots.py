@@ -1,4 +1,4 @@
-"""Pictures of a result: neighbours of queries (HTML), confusion matrix, 2-D map of the features, training curve."""
+"""Plots of a result: neighbors of queries (HTML), confusion matrix, 2-D map of the features, training curve."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ITERATIONS = 500  # of t-SNE: twice as many move the points by little (divergen
 
 
 def draw(result: Result, evaluator: Evaluator, folder: Path, run: RunFolder | None = None) -> Path:
-    """Write all pictures into a folder and return it."""
+    """Write all plots into a folder and return it."""
     make_directory(folder)
     k = str(shown_k(evaluator.config))
     classes, name = evaluator.images.class_names, result.document.checkpoint
@@ -38,7 +38,9 @@ def draw(result: Result, evaluator: Evaluator, folder: Path, run: RunFolder | No
     if len(documents) > 1:
         _save(curve_figure(documents, k), folder / "curve.png")
         parts.append("curve.png")
-    write_gallery_page(folder / "gallery.html", result, evaluator, [folder / part for part in parts])
+    write_gallery_page(
+        folder / "gallery.html", result, evaluator, [folder / part for part in parts[1:]]
+    )  # the page draws the first by itself
     return folder
 
 
@@ -63,22 +65,22 @@ def confusion_figure(confusion: NDArray[np.integer], classes: list[str], title: 
     if len(classes) <= 25:
         for (row, column), count in np.ndenumerate(confusion):
             if count:
-                colour = "white" if shares[row, column] > 0.5 else "black"
-                axes.text(column, row, str(count), ha="center", va="center", color=colour, fontsize=8)
+                color = "white" if shares[row, column] > 0.5 else "black"
+                axes.text(column, row, str(count), ha="center", va="center", color=color, fontsize=8)
     return figure
 
 
 def map_figure(features: NDArray[np.floating], labels: NDArray[np.int64], classes: list[str], title: str) -> Figure:
-    """The features in two dimensions (t-SNE of their first 50 principal components), coloured by class."""
+    """The features in two dimensions (t-SNE of their first 50 principal components), colored by class."""
     shown = np.sort(np.random.default_rng(0).permutation(len(features))[:_MAP_IMAGES])
     points = features[shown].astype(np.float64)
     flat = two_dimensions(points)
     figure, axes = pyplot.subplots(figsize=(8, 6))
-    colours = pyplot.get_cmap("tab10" if len(classes) <= 10 else "nipy_spectral")
+    colors = pyplot.get_cmap("tab10" if len(classes) <= 10 else "nipy_spectral")
     for number, name in enumerate(classes):
         mine = labels[shown] == number
-        colour = colours(number if len(classes) <= 10 else number / len(classes))
-        axes.scatter(flat[mine, 0], flat[mine, 1], s=9, color=colour, label=name)
+        color = colors(number if len(classes) <= 10 else number / len(classes))
+        axes.scatter(flat[mine, 0], flat[mine, 1], s=9, color=color, label=name)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_title(f"{title}: {len(shown)} images, t-SNE")
@@ -89,8 +91,8 @@ def map_figure(features: NDArray[np.floating], labels: NDArray[np.int64], classe
 def two_dimensions(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """t-SNE with a fixed seed; PCA alone for sets that are too small for it, or whose points are all one."""
     if len(points) < 10 or float(points.std(axis=0).max()) < 1e-9:
-        centred = points - points.mean(axis=0)
-        flat = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
+        centered = points - points.mean(axis=0)
+        flat = centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T
         return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
     reduced = PCA(min(50, *points.shape), random_state=0).fit_transform(points)
     perplexity = min(30.0, (len(points) - 1) / 3)

@@ -1,7 +1,6 @@
-"""The nearest gallery rows of each query by inner product: exact, in bounded memory, in one order everywhere.
+"""The nearest gallery rows of each query by inner product, in one order on every machine.
 
-On a CPU torch or FAISS searches, whichever a short measurement has found faster (`search_backend.py`); on a GPU FAISS.
-Neighbours come in one order whoever has searched (`ties.py`).
+FAISS searches, on a GPU where its build has one. `ties.py` then settles the order of almost equal rows.
 """
 
 from __future__ import annotations
@@ -12,18 +11,22 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from eval_knn.config import AUTO, SearchConfig
-from eval_knn.search.backend import FAISS, TORCH, faster_backend
-from eval_knn.search.block_search import Exclusions, Floats, Integers, search_by_faiss, search_by_torch
+from eval_knn.config import SearchConfig
+from eval_knn.search.groups import Groups
 from eval_knn.search.ties import MARGIN, order_ties
 from panendofm.runtime.console import say
 
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+
 # FAISS's search on a GPU finds no more than this.
-_GPU_MOST_NEIGHBOURS = 2048
+_GPU_MOST_NEIGHBORS = 2048
+# Candidates (query, row) that are held at once: 12 bytes each.
+_MOST_CANDIDATES = 32_000_000
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class Neighbors:
     """Gallery `rows` [Q, k], nearest first, and their `similarities` [Q, k]; row -1 and -inf where there is none."""
 
     rows: Integers
@@ -45,12 +48,8 @@ def unit_rows(features: NDArray[np.floating], out: Floats | None = None) -> Floa
 
 
 def nearest(
-    queries: Floats,
-    gallery: Floats,
-    k: int,
-    config: SearchConfig | None = None,
-    excluded: Exclusions | None = None,
-) -> Neighbours:
+    queries: Floats, gallery: Floats, k: int, config: SearchConfig | None = None, groups: Groups | None = None
+) -> Neighbors:
     """The k nearest gallery rows (fewer when the gallery is smaller) of each query [Q, D] in gallery [G, D].
 
     They come by similarity, equal ones in the order of their gallery rows.
@@ -58,37 +57,50 @@ def nearest(
     config = config or SearchConfig()
     k = min(k, len(gallery))
     if k == 0 or len(queries) == 0:
-        return Neighbours(np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32))
-    if len(gallery) > config.approximate_above and excluded is None:
+        return Neighbors(np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32))
+    if len(gallery) > config.approximate_above and groups is None:
         return _approximate(queries, gallery, k, config)
-    wanted = min(k + MARGIN, len(gallery))
-    if _gpus() and excluded is None and wanted <= _GPU_MOST_NEIGHBOURS and config.backend != TORCH:
-        similarities, rows = _search_on_gpu(queries, gallery, wanted)
-    elif excluded is None and _backend(queries, gallery, wanted, config) == FAISS:
-        similarities, rows = search_by_faiss(queries, gallery, wanted)
+    excluded = 0 if groups is None else groups.most_excluded()
+    candidates = min(k + MARGIN + excluded, len(gallery))
+    block = max(1, _MOST_CANDIDATES // candidates)
+    parts = []
+    for start in range(0, len(queries), block):
+        some = slice(start, start + block)
+        similarities, rows = _search(queries[some], gallery, candidates)
+        part = None if groups is None else groups.of(some)
+        if part is not None:
+            excluded_pairs = part.queries[:, None] == part.gallery[rows]  # [block, candidates]
+            similarities, rows = _without_excluded(similarities, rows, excluded_pairs, min(k + MARGIN, len(gallery)))
+        order_ties(queries[some], gallery, similarities, rows, k, part)
+        parts.append((rows[:, :k], similarities[:, :k]))
+    return Neighbors(np.concatenate([rows for rows, _ in parts]), np.concatenate([values for _, values in parts]))
+
+
+def _search(queries: Floats, gallery: Floats, k: int) -> tuple[Floats, Integers]:
+    """Similarities [Q, k] in falling order and their rows [Q, k]."""
+    gpus = int(faiss.get_num_gpus()) if hasattr(faiss, "StandardGpuResources") else 0
+    if gpus and k <= _GPU_MOST_NEIGHBORS:
+        resources = faiss.StandardGpuResources()
+        similarities, rows = faiss.knn_gpu(resources, queries, gallery, k, metric=faiss.METRIC_INNER_PRODUCT)
     else:
-        similarities, rows = _search_in_blocks(queries, gallery, wanted, config, excluded)
-    order_ties(queries, gallery, similarities, rows, k, excluded)
-    return Neighbours(rows[:, :k].copy(), similarities[:, :k].copy())
+        similarities, rows = faiss.knn(queries, gallery, k, metric=faiss.METRIC_INNER_PRODUCT)
+    return similarities, rows
 
 
-def _backend(queries: Floats, gallery: Floats, k: int, config: SearchConfig) -> str:
-    if config.backend != AUTO:
-        return config.backend
-    searches = {
-        TORCH: lambda some, rows: _search_in_blocks(some, rows, k, config, None),
-        FAISS: lambda some, rows: search_by_faiss(some, rows, k),
-    }
-    return faster_backend(searches, queries, gallery, k)
-
-
-def _search_in_blocks(
-    queries: Floats, gallery: Floats, k: int, config: SearchConfig, excluded: Exclusions | None
+def _without_excluded(
+    similarities: Floats, rows: Integers, excluded: NDArray[np.bool_], count: int
 ) -> tuple[Floats, Integers]:
-    return search_by_torch(queries, gallery, k, config.query_block, config.gallery_block, excluded)
+    """The first `count` candidates that are not excluded, in their order."""
+    order = np.argsort(excluded, axis=1, kind="stable")[:, :count]
+    gone = np.take_along_axis(excluded, order, axis=1)
+    kept = np.take_along_axis(similarities, order, axis=1)
+    found = np.take_along_axis(rows, order, axis=1)
+    kept[gone] = -np.inf
+    found[gone] = -1
+    return kept, found
 
 
-def _approximate(queries: Floats, gallery: Floats, k: int, config: SearchConfig) -> Neighbours:
+def _approximate(queries: Floats, gallery: Floats, k: int, config: SearchConfig) -> Neighbors:
     width = gallery.shape[1]
     if config.approximate_index == "ivf":
         lists = max(1, int(4 * len(gallery) ** 0.5))
@@ -105,21 +117,11 @@ def _approximate(queries: Floats, gallery: Floats, k: int, config: SearchConfig)
     similarities, rows = index.search(queries, k)
     similarities[rows < 0] = -np.inf
     sample = np.linspace(0, len(queries) - 1, min(config.recall_queries, len(queries))).astype(np.int64)
-    _, truth = _search_in_blocks(np.ascontiguousarray(queries[sample]), gallery, k, config, None)
+    _, truth = _search(np.ascontiguousarray(queries[sample]), gallery, k)
     found = [len(np.intersect1d(a, b)) for a, b in zip(rows[sample], truth, strict=True)]
     recall = float(np.mean(found)) / k
     say(
         f"approximate search ({config.approximate_index}, {len(gallery)} rows): "
         f"recall {recall:.4f} of the true {k} nearest, measured on {len(sample)} queries"
     )
-    return Neighbours(rows, similarities, recall)
-
-
-def _gpus() -> int:
-    return int(faiss.get_num_gpus()) if hasattr(faiss, "StandardGpuResources") else 0
-
-
-def _search_on_gpu(queries: Floats, gallery: Floats, k: int) -> tuple[Floats, Integers]:
-    resources = faiss.StandardGpuResources()
-    similarities, rows = faiss.knn_gpu(resources, queries, gallery, k, metric=faiss.METRIC_INNER_PRODUCT)
-    return similarities, rows
+    return Neighbors(rows, similarities, recall)

@@ -1,7 +1,7 @@
-"""One order of neighbours everywhere: by similarity, then by gallery row.
+"""One order of neighbors everywhere: by similarity, then by gallery row.
 
 Similarities that differ by rounding noise count as equal only if they are equal in double precision, so block sizes,
-thread counts, the number of ranks and the backend of the search change neither which rows are chosen nor their order.
+thread counts, the number of ranks and the device of the search change neither which rows are chosen nor their order.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from eval_knn.search.block_search import Exclusions, Floats, Integers
+from eval_knn.search.groups import Groups
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
 
 # Candidates beyond k, so that a tie across the k-th place can be seen whole.
 MARGIN = 8
@@ -25,11 +28,11 @@ _CACHED_VALUES = 1 << 16
 
 
 def order_ties(
-    queries: Floats, gallery: Floats, similarities: Floats, rows: Integers, k: int, excluded: Exclusions | None
+    queries: Floats, gallery: Floats, similarities: Floats, rows: Integers, k: int, groups: Groups | None
 ) -> None:
     """Put candidates [Q, k + margin] that are almost equal into their order, in place, as far as the first k go."""
     candidates = rows.shape[1]
-    with np.errstate(invalid="ignore"):  # -inf minus -inf: two missing neighbours are no tie
+    with np.errstate(invalid="ignore"):  # -inf minus -inf: two missing neighbors are no tie
         doubtful = similarities[:, :-1] - similarities[:, 1:] < _DOUBTFUL_GAP  # [Q, candidates - 1]
     query, left = np.nonzero(doubtful)  # sorted by query, then by place
     if not len(query):
@@ -44,7 +47,7 @@ def order_ties(
     open_ended = matters & (end == candidates) & (candidates < len(gallery))
     closed = matters & ~open_ended
     _sort_runs(queries, gallery, similarities, rows, run_query[closed], begin[closed], end[closed])
-    _rank_whole_gallery(np.unique(run_query[open_ended]), queries, gallery, similarities, rows, excluded)
+    _rank_whole_gallery(np.unique(run_query[open_ended]), queries, gallery, similarities, rows, groups)
 
 
 def _sort_runs(
@@ -83,7 +86,7 @@ def _rank_whole_gallery(
     gallery: Floats,
     similarities: Floats,
     rows: Integers,
-    excluded: Exclusions | None,
+    groups: Groups | None,
 ) -> None:
     """Rank all rows for some queries in double precision."""
     some = max(1, _DOUBLE_BLOCK_VALUES // len(gallery))
@@ -93,9 +96,8 @@ def _rank_whole_gallery(
         exact = np.empty((len(batch), len(gallery)))
         for g in range(0, len(gallery), 8192):
             exact[:, g : g + 8192] = wide @ gallery[g : g + 8192].astype(np.float64).T
-        if excluded is not None:
-            inside = np.isin(excluded.queries, batch)
-            exact[np.searchsorted(batch, excluded.queries[inside]), excluded.gallery[inside]] = -np.inf
+        if groups is not None:
+            exact[groups.queries[batch, None] == groups.gallery[None, :]] = -np.inf
         order = np.argsort(-exact.round(_DOUBLE_PLACES), axis=1, kind="stable")[:, : rows.shape[1]]
         best = np.take_along_axis(exact, order, axis=1)
         similarities[batch] = best

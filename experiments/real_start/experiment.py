@@ -112,10 +112,8 @@ class Experiment:
                 "recenter",
                 str(weights),
                 str(self.shards.path),
-                "--to",
-                str(to),
-                "--crop-px",
-                crop_px,
+                f"out={to}",
+                f"crop_px={crop_px}",
             )
 
     def _link_others(self) -> None:

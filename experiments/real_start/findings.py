@@ -25,7 +25,7 @@ from experiments.real_start.masks import MASKS_PX
 from experiments.warm_start.arms import Arm
 from experiments.warm_start.findings import difference, draw_curves, rows_of
 from launch.steps import Step
-from panendofm.reports import pages
+from panendofm.reports import Table, data_url, render_page
 from panendofm.runtime.console import duration
 from panendofm.runtime.files import write_text
 
@@ -41,11 +41,11 @@ _COLUMNS = (
     *("against {}", "lowest against step 0"),
 )
 _SHOWN_LINES = 14  # of what a command says
-Table = tuple[str, list[str], list[list[str]]]  # title, columns, rows
+TitledRows = tuple[str, list[str], list[list[str]]]  # title, columns, rows
 
 
-def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
-    found: list[Table] = []
+def tables_of(results: dict[str, list[dict[str, Any]]]) -> list[TitledRows]:
+    found: list[TitledRows] = []
     for name, runs in results.items():
         group = GROUPS[name]
         for measured, title in TITLES.items():
@@ -106,7 +106,7 @@ def _beside_parts(results: dict[str, list[dict[str, Any]]], parts: list[dict[str
     ]
 
 
-def _search_table(arms: dict[str, Arm], runs: list[dict[str, Any]]) -> Table:
+def _search_table(arms: dict[str, Arm], runs: list[dict[str, Any]]) -> TitledRows:
     """Against step 0, by halves of the queries: each way's highest evaluation, and the probe at its end.
 
     The highest is that on the half that was tuned on; the other half is asked about the same checkpoint. Step 0 is the
@@ -127,7 +127,7 @@ def _search_table(arms: dict[str, Arm], runs: list[dict[str, Any]]) -> Table:
     return ("The search, by halves of the queries, in points against the recentered start", columns, rows)
 
 
-def _recentring_tables(runs: list[dict[str, Any]]) -> list[Table]:
+def _recentring_tables(runs: list[dict[str, Any]]) -> list[TitledRows]:
     """What recentering gives, and what the warm start adds to it, over its seeds."""
     recentered = [run["curves"] for run in runs if run["arm"] == RELEASED[0]]
     if not recentered:
@@ -144,14 +144,16 @@ def _recentring_tables(runs: list[dict[str, Any]]) -> list[Table]:
     return [("Recentering, and the warm start after it", columns, rows)]
 
 
-def _release_section(said: list[tuple[Step, str]], folder: Path) -> str:
+def _release_steps(said: list[tuple[Step, str]], folder: Path) -> list[dict[str, str]]:
     """Each command, and the last lines of what it said; what it wrote, as a link."""
-    body = ""
-    for step, text in said:
-        lines = "\n".join(text.rstrip().splitlines()[-_SHOWN_LINES:])
-        link = pages.text(str(step.result.relative_to(folder)))
-        body += f"<h3>{pages.text(step.title)}</h3><pre>{pages.text(lines)}</pre><p><a href='{link}'>{link}</a></p>"
-    return pages.section("The released model", body)
+    return [
+        {
+            "title": step.title,
+            "said": "\n".join(text.rstrip().splitlines()[-_SHOWN_LINES:]),
+            "result": str(step.result.relative_to(folder)),
+        }
+        for step, text in said
+    ]
 
 
 def write_findings(
@@ -170,18 +172,22 @@ def write_findings(
         for title, columns, rows in tables
     )
     write_text(folder / "tables.md", markdown + "\n")
-    body = ""
+    curves = []
     for name, runs in results.items():
-        image = folder / f"curves_{name}.png"
-        draw_curves(runs, GROUPS[name].arms, TITLES, image)
-        body += pages.section(GROUPS[name].title, pages.image(image.read_bytes(), GROUPS[name].title))
-    for title, columns, rows in tables:
-        body += pages.section(title, pages.table(columns, rows))
-    if release:
-        body += _release_section(release, folder)
+        path = folder / f"curves_{name}.png"
+        draw_curves(runs, GROUPS[name].arms, TITLES, path)
+        curves.append((GROUPS[name].title, data_url(path.read_bytes())))
     seconds = [run["cpu_seconds"] for runs in results.values() for run in runs]
-    spent = pages.text(duration(sum(seconds)))
-    body += f"<p>{len(seconds)} runs, {spent} of one core in all, without what was repeated after an interruption.</p>"
     page = folder / "index.html"
-    write_text(page, pages.page("Continued pretraining from real weights", body, "section img { max-width: 100%; }"))
+    content = render_page(
+        "experiments.real_start",
+        "findings.html",
+        title="Continued pretraining from real weights",
+        curves=curves,
+        tables=[(title, Table(columns, rows, numeric=False)) for title, columns, rows in tables],
+        release=_release_steps(release or [], folder),
+        runs=len(seconds),
+        spent=duration(sum(seconds)),
+    )
+    write_text(page, content)
     return page

@@ -44,8 +44,8 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "export",
             (
-                *("panendofm", "export", str(experiment.run_folder(*RELEASED).best), "--to", str(release)),
-                *("--name", NAME, "--licence", _LICENCE, "--start-note", _START_NOTE, "--data-note", _DATA_NOTE),
+                *("panendofm", "export", str(experiment.run_folder(*RELEASED).best), f"out={release}"),
+                *(f"name={NAME}", f"license={_LICENCE}", f"start_note={_START_NOTE}", f"data_note={_DATA_NOTE}"),
             ),
             release,
             ReleaseFolder(release).checksums,
@@ -61,22 +61,22 @@ def release_steps(experiment: Experiment) -> list[Step]:
         Step(
             "linear probe",
             (
-                *("panendofm", "probe", str(release), *starts, "pixels", "--data", labeled),
-                *("--protocol", "converged", "--out", str(judged / "probe")),
+                *("panendofm", "probe", str(release), *starts, "pixels", f"data={labeled}"),
+                *("protocol=converged", f"out={judged / 'probe'}"),
             ),
             judged / "probe" / "index.html",
         ),
         Step(
             "masks",
             (
-                *("panendofm", "dense", str(release), starts[0], *stages, "--data", masks),
-                *("--out", str(judged / "dense"), f"side_px={MASKS_PX}", "heads=[linear]"),
+                *("panendofm", "dense", str(release), starts[0], *stages, f"data=[{masks}]"),
+                *(f"out={judged / 'dense'}", f"side_px={MASKS_PX}", "heads=[linear]"),
             ),
             judged / "dense" / "index.html",
         ),
         Step(
             "patches",
-            ("panendofm", "backbone", "show", str(release), *images[:_SHOWN], "--out", str(judged / "patches.png")),
+            ("panendofm", "backbone", "show", str(release), *images[:_SHOWN], f"out={judged / 'patches.png'}"),
             judged / "patches.png",
         ),
     ]

@@ -56,7 +56,7 @@ class DoctorFolder:
     @property
     def images(self) -> Path:
         """Shards of drawn images."""
-        return self.scratch / "pictures"
+        return self.scratch / "images"
 
     def notes(self, rank: int) -> Path:
         return self.scratch / "notes" / f"rank_{rank}.jsonl"

@@ -30,7 +30,8 @@ class Supervisor:
     """Runs a job's ranks until they are done. SIGTERM and Ctrl-C end the job, SIGUSR2 makes it save and go on."""
 
     def __init__(self, job: Job, to_terminal: bool) -> None:
-        self.job, self.to_terminal = job, to_terminal
+        self.job = job
+        self.to_terminal = to_terminal
         self.ranks: list[subprocess.Popen[bytes]] = []
         self.cancelled_at: float | None = None
 

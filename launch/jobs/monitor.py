@@ -22,8 +22,8 @@ def follow(run: Path, config: Path) -> int:
     """Evaluate checkpoints while the training is under way, and once more when it is over."""
     for number in (signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, _end)
-    command = [sys.executable, "-m", "eval_knn", "--watch", str(run), str(config)]
-    monitor = subprocess.Popen([*command, "watch.idle_seconds=null"])
+    command = [sys.executable, "-m", "eval_knn", str(run), str(config), "watch=true"]
+    monitor = subprocess.Popen([*command, "watcher.idle_seconds=null"])
     try:
         while training_is_live(run):
             code = monitor.poll()
@@ -35,7 +35,7 @@ def follow(run: Path, config: Path) -> int:
         monitor.terminate()
         monitor.wait()
     say("the training is over; its last checkpoints are evaluated")
-    return subprocess.run([*command, "watch.idle_seconds=0"], check=False).returncode
+    return subprocess.run([*command, "watcher.idle_seconds=0"], check=False).returncode
 
 
 def training_is_live(run: Path) -> bool:

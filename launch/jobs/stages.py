@@ -50,7 +50,7 @@ def watch_job(config: Any, run: Path, cluster: ClusterConfig, after: list[str] |
 
 
 def export_job(run: Path, to: Path, more: list[str], cluster: ClusterConfig, after: list[str]) -> StageJob:
-    words = ["panendofm", "export", str(RunFolder(run.absolute()).best), "--to", str(to.absolute()), *more]
+    words = ["panendofm", "export", str(RunFolder(run.absolute()).best), f"out={to.absolute()}", *more]
     return StageJob(describe("export", run, words, cluster, output=to, after=after))
 
 

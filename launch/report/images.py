@@ -25,7 +25,7 @@ IMAGES = 4
 
 
 def draw_images(run: RunFolder) -> None:
-    """What `backbone show` draws of every kept checkpoint, and `eval_knn --pictures` on the chosen one."""
+    """What `backbone show` draws of every kept checkpoint, and `eval_knn plots=true` on the chosen one."""
     with tempfile.TemporaryDirectory() as scratch:
         images = _first_images(run, Path(scratch))
         make_directory(run.images)
@@ -33,7 +33,7 @@ def draw_images(run: RunFolder) -> None:
             _draw_patches(run, images)
         selected, config = run.selected(), _evaluation_config(run, Path(scratch))
         if selected is not None and config is not None and read_selection(run) is not None:
-            _run(["eval_knn", str(selected), str(config), "--pictures"])
+            _run(["eval_knn", str(selected), str(config), "plots=true"])
 
 
 def _draw_patches(run: RunFolder, images: list[Path]) -> None:
@@ -69,7 +69,7 @@ def _selecting_set(run: RunFolder) -> SetConfig | None:
     of_job = run.job_config("watch")
     if of_job.is_file():
         config = load_config(EvalConfig, of_job)
-        return config.watch.sets_with(config).selecting
+        return config.watcher.sets_with(config).selecting
     monitor = load_config(PretrainConfig, run.config).monitor
     return monitor.sets.selecting if monitor.mode == "inline" else None
 

@@ -107,7 +107,7 @@ def _sets(data: RunData) -> Table:
         [name, _role(documents[-1], index), *_scores(data, documents)]
         for index, (name, documents) in enumerate(data.sets.items())
     ]
-    return Table(columns, rows if len(rows) > 1 else [])
+    return Table(columns, rows if len(rows) > 1 else [], numeric=False)
 
 
 def _role(document: KnnDocument, index: int) -> str:
@@ -157,8 +157,8 @@ def _data(data: RunData) -> dict[str, Any]:
 def _corpora(manifest: Manifest | None) -> Table:
     rows = []
     for name, corpus in sorted((manifest.corpora if manifest is not None else {}).items()):
-        reasons = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in corpus["dropped"].items())
-        numbers = [f"{corpus[key]:,}" for key in ("sources", "seen", "kept", "broken_files")]
+        reasons = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in corpus.dropped.items())
+        numbers = [f"{count:,}" for count in (corpus.sources, corpus.seen, corpus.kept, corpus.broken_files)]
         rows.append([name, *numbers, reasons])
     columns = ["corpus", "sources", "frames seen", "kept", "broken files", "frames dropped"]
     return Table(columns, rows, numeric=False)

@@ -5,13 +5,12 @@ from .build import (
     alike_conflicts,
     build_atlas,
     conflicts,
-    content_groups,
     contradict,
     load_atlas,
     overlaps,
     save_atlas,
 )
-from .config import NEAR_DUPLICATE_BITS, SplitConfig
+from .config import NEAR_DUPLICATE_BITS, AtlasConfig, GallerySplitConfig, SplitConfig
 from .corpora import (
     Corpus,
     FileRule,
@@ -23,6 +22,8 @@ from .corpora import (
     overlaps_with_evaluation,
     same_name,
 )
+from .gallery_split import GallerySplit, load_or_make_gallery_split
+from .labeled_images import Keys, LabeledImage, LabeledImages, image_groups, read_labeled_images
 from .layouts import Item, read_table_of_files
 from .mapping import Mapping, load_mappings
 from .measurements import measure_all
@@ -40,7 +41,19 @@ from .regions import (
     save_regions,
 )
 from .samples import Sample, custom_samples, group_numbers, samples_of
-from .split import SPLITS, TEST, TRAIN, VALIDATION, Split, load_split, make_split, save_split, split_path
+from .split import (
+    SPLITS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Split,
+    SplitReport,
+    load_or_make_split,
+    load_split,
+    make_split,
+    save_split,
+    split_path,
+)
 from .taxonomy import AMBIGUOUS, Label, Taxonomy, load_taxonomy
 
 __all__ = [
@@ -51,12 +64,18 @@ __all__ = [
     "TRAIN",
     "VALIDATION",
     "Atlas",
+    "AtlasConfig",
     "Box",
     "Corpus",
     "Crossing",
     "FileRule",
+    "GallerySplit",
+    "GallerySplitConfig",
     "Item",
+    "Keys",
     "Label",
+    "LabeledImage",
+    "LabeledImages",
     "Mapping",
     "Overlap",
     "Region",
@@ -65,23 +84,26 @@ __all__ = [
     "Sample",
     "Split",
     "SplitConfig",
+    "SplitReport",
     "Taxonomy",
     "alike_conflicts",
     "box_file",
     "boxes_fit",
     "build_atlas",
     "conflicts",
-    "content_groups",
     "contradict",
     "custom_samples",
     "datasets_seen",
     "group_numbers",
     "has_official_split",
     "has_regions",
+    "image_groups",
     "listed_boxes",
     "load_atlas",
     "load_corpora",
     "load_mappings",
+    "load_or_make_gallery_split",
+    "load_or_make_split",
     "load_split",
     "load_taxonomy",
     "make_split",
@@ -94,6 +116,7 @@ __all__ = [
     "overlaps",
     "overlaps_between_corpora",
     "overlaps_with_evaluation",
+    "read_labeled_images",
     "read_mask",
     "read_regions",
     "read_table_of_files",

@@ -23,9 +23,9 @@ _TIGHT_IOU, _HELD_SHARE = 0.7, 0.95
 
 
 def listed_boxes(row: Row, mapping: Mapping) -> list[Region] | None:
-    """What the dataset's box file lists for a picture; None where it has no file or does not name the picture.
+    """What the dataset's box file lists for an image; None where it has no file or does not name the image.
 
-    A picture that the file knows in another size is as good as not named: its boxes would lie elsewhere.
+    An image that the file knows in another size is as good as not named: its boxes would lie elsewhere.
     """
     path = Path(row.path)
     file = box_file(row, mapping)
@@ -46,7 +46,7 @@ def listed_boxes(row: Row, mapping: Mapping) -> list[Region] | None:
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"cannot read {file}: the entry of {path.stem} needs height, width and bbox, each with a label and xmin, "
-            "ymin, xmax, ymax inside the picture; correct or remove it."
+            "ymin, xmax, ymax inside the image; correct or remove it."
         ) from error
 
 
@@ -62,7 +62,7 @@ def _entries(file: Path, changed: int) -> dict[str, Any]:
     """`changed` is part of the cache's key."""
     content = read_json(file)
     if not isinstance(content, dict):
-        raise UserError(f"cannot read {file}: it must be an object of pictures by name; correct or remove it.")
+        raise UserError(f"cannot read {file}: it must be an object of images by name; correct or remove it.")
     return content
 
 

@@ -1,4 +1,4 @@
-"""Datasets on disk → the atlas: one row a picture, labels of the taxonomy, ids, hashes and quality."""
+"""Datasets on disk → the atlas: one row per image, labels of the taxonomy, ids, hashes and quality."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from panendofm.atlas.layouts import Found, Item, find_datasets, read_items, why_no_pictures
+from panendofm.atlas.config import NEAR_DUPLICATE_BITS
+from panendofm.atlas.layouts import Found, Item, find_datasets, read_items, why_no_images
 from panendofm.atlas.mapping import Mapping, load_mappings
 from panendofm.atlas.measurements import Measured, measure_all
 from panendofm.atlas.taxonomy import Label
-from panendofm.imaging.groups import near_duplicate_groups
+from panendofm.imaging.groups import content_groups
 from panendofm.imaging.images import UnreadableImageError
+from panendofm.records.documents import as_document, parse_document
 from panendofm.runtime.console import track, warn
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import atomic_file
+from panendofm.runtime.files import atomic_file, parse_json
 from panendofm.runtime.names import printable
 from panendofm.runtime.parquet_files import read_parquet
 
 FORMAT = 1
-# A group of alike pictures that holds more than this share is a chain of chance resemblances.
+# A group of alike images that holds more than this share is a chain of chance resemblances.
 _CHAIN_SHARE, _CHAIN_IMAGES = 0.05, 50
 
 
 @dataclass(frozen=True)
 class Row:
-    """A file of the atlas. `content` is the number of its group of equal and nearly equal pictures."""
+    """A file of the atlas. `content` is the number of its group of equal and nearly equal images."""
 
     path: str
     dataset: str
@@ -47,100 +48,126 @@ class Row:
     width: int
     height: int
     quality: dict[str, float]
-    centre: str | None = None
+    center: str | None = None
+
+
+@dataclass
+class DatasetCounts:
+    folders: list[str] = field(default_factory=list)
+    images: int = 0
+    unlabeled: int = 0
+
+
+@dataclass
+class AtlasInfo:
+    """What was found out while an atlas was collected."""
+
+    near_duplicate_bits: int = NEAR_DUPLICATE_BITS
+    datasets: dict[str, DatasetCounts] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)  # datasets that are known and were not there
+    unmapped: dict[str, dict[str, int]] = field(default_factory=dict)  # dataset, its label, and number of images
+    unreadable: list[str] = field(default_factory=list)
+    format: int = FORMAT
 
 
 @dataclass(frozen=True)
 class Atlas:
-    """All rows, and what was found out while they were collected."""
-
     rows: list[Row]
-    info: dict[str, Any] = field(default_factory=dict)
+    info: AtlasInfo = field(default_factory=AtlasInfo)
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """An image whose labels are known."""
+
+    found: Found
+    item: Item
+    labels: tuple[Label, ...]
 
 
 def build_atlas(roots: list[str], near_duplicate_bits: int, extra_mappings: Path | None = None) -> Atlas:
-    """Read every dataset below the roots. Pictures without a mapped label, or damaged, are counted and left out."""
+    """Read every dataset below the roots. Images without a mapped label, or damaged, are counted and left out."""
     mappings = load_mappings(extra_mappings)
-    found = find_datasets(roots, mappings)
-    notes: dict[str, Any] = {"datasets": {}, "absent": [], "unmapped": {}, "unreadable": []}
-    pending: list[tuple[Found, Item, tuple[Label, ...]]] = []
+    info = AtlasInfo(near_duplicate_bits)
+    pending: list[_Mapped] = []
     nothing: list[str] = []
-    for dataset in found:
-        items, unlabelled = read_items(dataset)
-        mapped, unmapped = _harmonise(items, dataset.mapping)
-        pending += [(dataset, item, labels) for item, labels in mapped]
-        entry = notes["datasets"].setdefault(dataset.mapping.dataset, {"folders": [], "images": 0, "unlabelled": 0})
-        entry["folders"].append(str(dataset.source))
-        entry["images"] += len(items)
-        entry["unlabelled"] += unlabelled
+    for found in find_datasets(roots, mappings):
+        name = found.mapping.dataset
+        items, unlabeled = read_items(found)
+        mapped, unmapped = _harmonize(items, found)
+        pending += mapped
+        counts = info.datasets.setdefault(name, DatasetCounts())
+        counts.folders.append(str(found.source))
+        counts.images += len(items)
+        counts.unlabeled += unlabeled
         if not items:
-            why = f"{dataset.mapping.dataset}: {dataset.source} gave no picture; {why_no_pictures(dataset)}."
+            why = f"{name}: {found.source} gave no image; {why_no_images(found)}."
             nothing.append(why)
             warn(why)
-        for label, count in unmapped.items():
-            notes["unmapped"].setdefault(dataset.mapping.dataset, Counter())[label] += count
+        if unmapped:
+            known = info.unmapped.setdefault(name, {})
+            known.update(Counter(known) + unmapped)
     if not pending:
         why = nothing[0] if nothing else "check the folders."
-        raise UserError(f"{', '.join(roots)}: not one picture with a mapped label was found; {why}")
-    notes["absent"] = sorted(set(mappings) - set(notes["datasets"]))
-    rows = _measured_rows(pending, near_duplicate_bits, notes)
-    return Atlas(rows, {"format": FORMAT, "near_duplicate_bits": near_duplicate_bits, **notes})
+        raise UserError(f"{', '.join(roots)}: not one image with a mapped label was found; {why}")
+    info.absent = sorted(set(mappings) - set(info.datasets))
+    return Atlas(_measured_rows(pending, info), info)
 
 
-def _harmonise(items: list[Item], mapping: Mapping) -> tuple[list[tuple[Item, tuple[Label, ...]]], Counter[str]]:
-    """Labels of the taxonomy for every item; a picture with only unmapped labels is left out."""
-    mapped, unmapped = [], Counter[str]()
+def _harmonize(items: list[Item], found: Found) -> tuple[list[_Mapped], Counter[str]]:
+    """Labels of the taxonomy for every item; an image with only unmapped labels is left out."""
+    mapped = []
+    unmapped = Counter[str]()
     for item in items:
         labels: set[Label] = set()
         for own in item.labels:
-            meaning = mapping.meaning(own)
+            meaning = found.mapping.meaning(own)
             if meaning is None:
                 unmapped[own] += 1
             else:
                 labels.update(meaning)
         if labels:
-            mapped.append((item, tuple(sorted(labels))))
+            mapped.append(_Mapped(found, item, tuple(sorted(labels))))
     return mapped, unmapped
 
 
-def _measured_rows(
-    pending: list[tuple[Found, Item, tuple[Label, ...]]], near_duplicate_bits: int, notes: dict[str, Any]
-) -> list[Row]:
-    paths = [item.path for _, item, _ in pending]
-    results = list(track(measure_all(paths), "pictures", len(paths), "images"))
-    good: list[tuple[Found, Item, tuple[Label, ...], Measured]] = []
-    for (found, item, labels), result in zip(pending, results, strict=True):
-        if printable(item.path) != str(item.path):
-            warn(f"{printable(item.path)}: its name can't be kept in a table; rename the file.")
-            notes["unreadable"].append(printable(item.path))
+def _measured_rows(pending: list[_Mapped], info: AtlasInfo) -> list[Row]:
+    paths = [one.item.path for one in pending]
+    good: list[tuple[_Mapped, Measured]] = []
+    for one, result in zip(pending, track(measure_all(paths), "images", len(paths), "images"), strict=True):
+        path = one.item.path
+        if printable(path) != str(path):
+            warn(f"{printable(path)}: its name can't be kept in a table; rename the file.")
+            info.unreadable.append(printable(path))
         elif isinstance(result, UnreadableImageError):
             warn(str(result))
-            notes["unreadable"].append(str(item.path))
+            info.unreadable.append(str(path))
         else:
-            good.append((found, item, labels, result))
+            good.append((one, result))
     if not good:
-        raise UserError(f"cannot read any of the {len(pending)} pictures; the first is {pending[0][1].path}.")
-    contents = content_groups([m.sha256 for *_, m in good], [m.perceptual_hash for *_, m in good], near_duplicate_bits)
+        raise UserError(f"cannot read any of the {len(pending)} images; the first is {paths[0]}.")
+    hashes = [measured.perceptual_hash for _, measured in good]
+    contents = content_groups([measured.sha256 for _, measured in good], hashes, info.near_duplicate_bits)
     largest = int(np.bincount(contents).max())
     if largest > max(_CHAIN_IMAGES, _CHAIN_SHARE * len(good)):
-        warn(f"{largest} pictures are alike along a chain and will stay on one side; lower --near-duplicate-bits.")
+        warn(f"{largest} images are alike along a chain and will stay on one side; lower near_duplicate_bits.")
     return [
         Row(
-            str(item.path.resolve()),
-            found.mapping.dataset,
-            item.labels,
-            labels,
-            _identifier(found.mapping, item.patient),
-            _identifier(found.mapping, item.video),
-            measured.sha256,
-            int(content),
-            measured.perceptual_hash,
-            measured.width,
-            measured.height,
-            asdict(measured.quality),
-            item.centre,
+            path=str(one.item.path.resolve()),
+            dataset=one.found.mapping.dataset,
+            own_labels=one.item.labels,
+            labels=one.labels,
+            patient=_identifier(one.found.mapping, one.item.patient),
+            video=_identifier(one.found.mapping, one.item.video),
+            sha256=measured.sha256,
+            content=content,
+            perceptual_hash=measured.perceptual_hash,
+            width=measured.width,
+            height=measured.height,
+            quality=asdict(measured.quality),
+            center=one.item.center,
         )
-        for (found, item, labels, measured), content in zip(good, contents, strict=True)
+        for (one, measured), content in zip(good, contents.tolist(), strict=True)
     ]
 
 
@@ -148,19 +175,8 @@ def _identifier(mapping: Mapping, name: str | None) -> str | None:
     return None if name is None else f"{mapping.ids_of or mapping.dataset}:{name}"
 
 
-def content_groups(sha256: list[str], hashes: list[bytes], max_distance: int) -> NDArray[np.int64]:
-    """A number for every picture: equal files and chains of near-duplicates share one."""
-    firsts: dict[str, int] = {}
-    members = [firsts.setdefault(digest, len(firsts)) for digest in sha256]
-    # One picture of each set of equal files is enough to compare.
-    unique = dict(zip(members, hashes, strict=True))
-    table = np.stack([np.frombuffer(unique[i], np.uint8) for i in range(len(firsts))])
-    groups: NDArray[np.int64] = near_duplicate_groups(table, max_distance)[np.array(members)]
-    return groups
-
-
 def conflicts(rows: list[Row]) -> dict[tuple[str, str], int]:
-    """Files of equal content that are labelled differently: (one label, the other) → number of contents.
+    """Files of equal content that are labeled differently: (one label, the other) → number of contents.
 
     Two rows contradict when neither names all that the other does, or when they give one finding two grades.
     """
@@ -188,7 +204,7 @@ def contradict(a: tuple[Label, ...], b: tuple[Label, ...]) -> bool:
 
 
 def alike_conflicts(rows: list[Row]) -> int:
-    """Groups of alike but not equal pictures, from different files, in which two are labelled differently."""
+    """Groups of alike but not equal images, from different files, in which two are labeled differently."""
     groups: dict[int, dict[str, tuple[Label, ...]]] = defaultdict(dict)
     for row in rows:
         groups[row.content].setdefault(row.sha256, row.labels)
@@ -199,20 +215,26 @@ def _described(row: Row) -> str:
     return f"{row.dataset} {' + '.join(row.own_labels)}"
 
 
-def overlaps(rows: list[Row]) -> list[dict[str, Any]]:
-    """Pairs of datasets that share pictures: how many contents are byte-identical, and how many groups are alike."""
-    result = []
-    exact, near = defaultdict(set), defaultdict(set)
+@dataclass(frozen=True)
+class SharedImages:
+    """Two datasets that share images: byte-identical files, and groups of near-duplicates."""
+
+    a: str
+    b: str
+    identical_files: int
+    alike_groups: int
+
+
+def overlaps(rows: list[Row]) -> list[SharedImages]:
+    exact = defaultdict(set)
+    near = defaultdict(set)
     for row in rows:
         exact[row.dataset].add(row.sha256)
         near[row.dataset].add(row.content)
-    names = sorted(exact)
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            identical, alike = len(exact[a] & exact[b]), len(near[a] & near[b])
-            if alike:
-                result.append({"a": a, "b": b, "identical_files": identical, "alike_groups": alike})
-    return result
+    pairs = [
+        SharedImages(a, b, len(exact[a] & exact[b]), len(near[a] & near[b])) for a, b in combinations(sorted(exact), 2)
+    ]
+    return [pair for pair in pairs if pair.alike_groups]
 
 
 def save_atlas(atlas: Atlas, path: Path | str) -> None:
@@ -229,10 +251,10 @@ def save_atlas(atlas: Atlas, path: Path | str) -> None:
         "perceptual_hash": pa.array([r.perceptual_hash for r in rows], pa.binary()),
         "width": [r.width for r in rows],
         "height": [r.height for r in rows],
-        "centre": pa.array([r.centre for r in rows], pa.string()),
+        "center": pa.array([r.center for r in rows], pa.string()),
         **{f"quality_{name}": [r.quality[name] for r in rows] for name in rows[0].quality},
     }
-    table = pa.table(columns).replace_schema_metadata({"atlas": json.dumps(atlas.info, sort_keys=True)})
+    table = pa.table(columns).replace_schema_metadata({"atlas": json.dumps(as_document(atlas.info), sort_keys=True)})
     with atomic_file(path) as stream:
         pq.write_table(table, stream)
 
@@ -240,11 +262,9 @@ def save_atlas(atlas: Atlas, path: Path | str) -> None:
 def load_atlas(path: Path | str) -> Atlas:
     path = Path(path)
     table = read_parquet(path, "write the atlas anew")
-    try:
-        info = json.loads((table.schema.metadata or {}).get(b"atlas", b"{}"))
-    except (ValueError, RecursionError):
-        info = None
-    if not isinstance(info, dict) or info.get("format") != FORMAT:
+    text = (table.schema.metadata or {}).get(b"atlas", b"{}").decode(errors="replace")
+    info = parse_document(AtlasInfo, parse_json(text, path), path, "an atlas; write it with the verb 'atlas'")
+    if info.format != FORMAT:
         raise UserError(f"cannot read {path}: it is no atlas of format {FORMAT}; write it with the verb 'atlas'.")
     try:
         return Atlas([_row(record) for record in table.to_pylist()], info)
@@ -254,6 +274,8 @@ def load_atlas(path: Path | str) -> Atlas:
 
 def _row(record: dict[str, Any]) -> Row:
     quality = {k.removeprefix("quality_"): record.pop(k) for k in list(record) if k.startswith("quality_")}
+    if "centre" in record:  # as atlases were written before
+        record["center"] = record.pop("centre")
     record["own_labels"] = tuple(record["own_labels"])
     record["labels"] = tuple(Label.parse(text) for text in record["labels"])
     return Row(quality=quality, **record)

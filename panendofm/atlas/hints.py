@@ -1,4 +1,4 @@
-"""Why a folder gives no pictures, in one sentence: archives are packed, or another folder is the right one."""
+"""Why a folder gives no images, in one sentence: archives are packed, or another folder is the right one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def archives_hint(folder: Path) -> str | None:
 
 
 def right_folder(folder: Path, fits: Callable[[Path, str], bool]) -> Path | None:
-    """The folder above or below from which most pictures lie as they should: `fits(folder, path below it)` tells."""
+    """The folder above or below from which most images lie as they should: `fits(folder, path below it)` tells."""
     inside = folder.absolute()
     votes: Counter[Path] = Counter()
     for path in _files(inside):
@@ -40,7 +40,7 @@ def right_folder(folder: Path, fits: Callable[[Path, str], bool]) -> Path | None
     return votes.most_common(1)[0][0] if votes else None
 
 
-def holds_pictures(folder: Path) -> bool:
+def holds_images(folder: Path) -> bool:
     return any(is_image(path) for path in _files(folder))
 
 

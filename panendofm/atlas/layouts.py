@@ -1,4 +1,4 @@
-"""Find the datasets below the given folders and list their pictures with the dataset's own labels and ids."""
+"""Find the datasets below the given folders and list their images with the dataset's own labels and ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from panendofm.atlas.hints import archives_hint, folders_around, holds_pictures, right_folder
+from panendofm.atlas.hints import archives_hint, folders_around, holds_images, right_folder
 from panendofm.atlas.mapping import Mapping
 from panendofm.imaging.images import is_image
 from panendofm.runtime.csv_files import read_csv, unescaped
@@ -23,7 +23,7 @@ _MAX_DEPTH = 3
 
 @dataclass(frozen=True)
 class Found:
-    """A dataset on disk. `source` is its folder, or a table (CSV) that lists its pictures."""
+    """A dataset on disk. `source` is its folder, or a table (CSV) that lists its images."""
 
     mapping: Mapping
     source: Path
@@ -34,14 +34,20 @@ OFFICIAL_SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class Item:
-    """A picture as its dataset describes it."""
+    """An image as its dataset describes it."""
 
     path: Path
     labels: tuple[str, ...]
     patient: str | None = None
     video: str | None = None
     split: str | None = None  # train, validation or test, where the dataset has an official split
-    centre: str | None = None
+    center: str | None = None
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Names of its patient and video."""
+        named = (("patient", self.patient), ("video", self.video))
+        return tuple(f"{kind} {name}" for kind, name in named if name)
 
 
 def find_datasets(roots: list[str], mappings: dict[str, Mapping]) -> list[Found]:
@@ -59,7 +65,7 @@ def find_datasets(roots: list[str], mappings: dict[str, Mapping]) -> list[Found]
         if not here:
             hint = _hint_where_nothing_is_known(root, mappings)
             raise UserError(
-                f"{word}: no dataset of the atlas was recognised there; {hint}write DATASET:{word}, "
+                f"{word}: no dataset of the atlas was recognized there; {hint}write DATASET:{word}, "
                 f"with one of {', '.join(mappings)}."
             )
         found += here
@@ -75,8 +81,8 @@ def _hint_where_nothing_is_known(root: Path, mappings: dict[str, Mapping]) -> st
     return "" if packed is None else f"{packed}; or "
 
 
-def why_no_pictures(found: Found) -> str:
-    """Why a dataset gave no picture, and what to do about it."""
+def why_no_images(found: Found) -> str:
+    """Why a dataset gave no image, and what to do about it."""
     mapping, folder = found.mapping, found.source
     if folder.is_file():
         return "its table lists none"
@@ -86,18 +92,18 @@ def why_no_pictures(found: Found) -> str:
 
     matches, _ = _match_rules(found)
     if matches:
-        return f"none of its {len(matches)} pictures has a label: check the files that give them"
+        return f"none of its {len(matches)} images has a label: check the files that give them"
     packed = archives_hint(folder)
-    if packed is not None and not holds_pictures(folder):
+    if packed is not None and not holds_images(folder):
         return packed
     right = right_folder(folder, fits)
     if right is not None:
-        return f"its pictures lie as they should below {right}: name that folder"
+        return f"its images lie as they should below {right}: name that folder"
     if packed is not None:
         return packed
-    if not holds_pictures(folder):
-        return "there are no picture files below it: check the download"
-    return "its pictures do not lie where those of this dataset do: check the download"
+    if not holds_images(folder):
+        return "there are no image files below it: check the download"
+    return "its images do not lie where those of this dataset do: check the download"
 
 
 def _order(found: Found) -> tuple[str, str]:
@@ -134,7 +140,7 @@ def _has_signature(folder: Path, mapping: Mapping) -> bool:
 
 @dataclass(frozen=True)
 class Match:
-    """A file that one of the mapping's rules takes for a picture."""
+    """A file that one of the mapping's rules takes for an image."""
 
     item: Item  # labels as far as the path tells
     relative: str
@@ -142,13 +148,13 @@ class Match:
 
 
 def read_items(found: Found) -> tuple[list[Item], int]:
-    """All pictures of a dataset that have a label, and how many pictures have none."""
+    """All images of a dataset that have a label, and how many images have none."""
     if found.source.is_file():
         return read_table_of_files(found.source), 0
     matches, unmatched = _match_rules(found)
     items = READERS[found.mapping.reader](matches, found.mapping, found.source)
-    labelled = [item for item in items if item.labels]
-    return labelled, unmatched + len(items) - len(labelled)
+    labeled = [item for item in items if item.labels]
+    return labeled, unmatched + len(items) - len(labeled)
 
 
 def _match_rules(found: Found) -> tuple[list[Match], int]:
@@ -184,7 +190,7 @@ def _match(path: Path, relative: str, mapping: Mapping) -> Match | None:
             (label,) if label else (),
             rule.prefix + patient if patient else None,
             rule.prefix + video if video else None,
-            centre=parts.get("centre"),
+            center=parts.get("center") or parts.get("centre"),  # the second in mappings of users,
         )
         return Match(item, relative, parts.get("name") or path.name)
     return None
@@ -205,7 +211,7 @@ def _by_table(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item
 
 
 def _by_mask_names(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item]:
-    """masks/NAME_CLASS.tif: a picture's labels are the classes of its masks."""
+    """masks/NAME_CLASS.tif: an image's labels are the classes of its masks."""
     labels: dict[str, set[str]] = defaultdict(set)
     for mask in (folder / "masks").iterdir():
         name, _, label = mask.stem.rpartition("_")
@@ -230,7 +236,7 @@ def _by_voc_boxes(matches: list[Match], mapping: Mapping, folder: Path) -> list[
 
 
 def _by_yolo_boxes(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item]:
-    """NAME.txt with class numbers, beside the picture or in labels/; classes.txt names them. No boxes: normal."""
+    """NAME.txt with class numbers, beside the image or in labels/; classes.txt names them. No boxes: normal."""
     names_file = folder / "classes.txt"
     if not names_file.is_file():
         raise UserError(
@@ -311,7 +317,7 @@ READERS: dict[str, Callable[[list[Match], Mapping, Path], list[Item]]] = {
 
 
 def read_table_of_files(path: Path) -> list[Item]:
-    """A CSV file,label[,patient,video,split]; files are relative to it, several labels of a picture are parted by |."""
+    """A CSV file,label[,patient,video,split]; files are relative to it, several labels of an image are parted by |."""
     items = []
     for number, row in enumerate(read_csv(path, ("file", "label")), start=2):
         file = path.parent / unescaped(row["file"] or "")  # None where a line is too short

@@ -19,7 +19,7 @@ READERS = ("paths", "table", "mask-names", "voc-boxes", "yolo-boxes", "label-fil
 
 @dataclass(frozen=True)
 class Rule:
-    """Which files are pictures. Named groups of the pattern give label, patient, video and other parts of the name."""
+    """Which files are images. Named groups of the pattern give label, patient, video and other parts of the name."""
 
     files: re.Pattern[str]  # matched against the whole path below the dataset's folder
     label: str | None = None  # for files whose label is not in their path
@@ -38,10 +38,10 @@ class Mapping:
     reader: str = "paths"
     folder: re.Pattern[str] | None = None  # what the dataset's folder is called, where its content doesn't tell
     contains: tuple[str, ...] = ()  # globs that its folder must hold
-    overlaps: tuple[str, ...] = ()  # datasets known to share pictures with this one
+    overlaps: tuple[str, ...] = ()  # datasets known to share images with this one
     ids_of: str | None = None  # dataset whose patients and videos these are
     settings: dict[str, Any] = field(default_factory=dict)  # what the reader needs beside the rules
-    regions: dict[str, Any] = field(default_factory=dict)  # where masks or boxes of a picture are
+    regions: dict[str, Any] = field(default_factory=dict)  # where masks or boxes of an image are
     licence: str = "unknown"
     notes: str = ""
 

@@ -1,4 +1,4 @@
-"""What is measured on every picture: checksum, perceptual hash, size and quality."""
+"""What is measured on every image: checksum, perceptual hash, size and quality."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from panendofm.imaging.frame_filters.clean import field_of_view_hash
 from panendofm.imaging.images import UnreadableImageError, open_image
 
-# Quality is measured at one size, so that large and small copies of a picture score alike.
+# Quality is measured at one size, so that large and small copies of an image score alike.
 _QUALITY_SIDE_PX = 256
 # Darker than this is border, not mucosa; brighter is glare.
 _BORDER_BELOW, _GLARE_ABOVE = 16, 245
@@ -25,13 +25,13 @@ _BORDER_BELOW, _GLARE_ABOVE = 16, 245
 
 @dataclass(frozen=True)
 class Quality:
-    """Scores of the lit part of a picture; brightness and contrast from 0 to 1, shares from 0 to 1."""
+    """Scores of the lit part of an image; brightness and contrast from 0 to 1, shares from 0 to 1."""
 
     sharpness: float  # variance of the Laplacian
     brightness: float
     contrast: float
     glare_share: float
-    lit_share: float  # of the whole picture
+    lit_share: float  # of the whole image
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Measured:
 
 
 def measure(path: Path) -> Measured | UnreadableImageError:
-    """All that the atlas stores of a picture, from one read of the file; the error of a damaged one."""
+    """All that the atlas stores of an image, from one read of the file; the error of a damaged one."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -59,7 +59,7 @@ def measure(path: Path) -> Measured | UnreadableImageError:
 
 
 def quality_of(pixels: NDArray[np.uint8]) -> Quality:
-    """Scores of an RGB picture [H, W, 3]."""
+    """Scores of an RGB image [H, W, 3]."""
     height, width = pixels.shape[:2]
     scale = _QUALITY_SIDE_PX / min(height, width)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
@@ -67,7 +67,7 @@ def quality_of(pixels: NDArray[np.uint8]) -> Quality:
     lit = grey >= _BORDER_BELOW  # [h, w]
     if not lit.any():
         return Quality(0.0, float(grey.mean()) / 255, 0.0, 0.0, 0.0)
-    # The step from border to mucosa is no detail: look only where the neighbours are lit too.
+    # The step from border to mucosa is no detail: look only where the neighbors are lit too.
     inside = cv2.erode(lit.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
     laplacian = cv2.Laplacian(grey, cv2.CV_32F)
     return Quality(

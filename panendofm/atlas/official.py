@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def has_official_split(samples: Sequence[Sample]) -> bool:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Groups with pictures in test and elsewhere: the score is given with and without their test pictures."""
+    """Groups with images in test and elsewhere: the score is given with and without their test images."""
 
     test: NDArray[np.bool_]  # [N]; test samples that have a twin outside
     groups: int
@@ -51,20 +51,20 @@ def official_split(samples: Sequence[Sample], config: SplitConfig) -> tuple[Spli
     groups = group_numbers(samples)
     for side in (TRAIN, TEST):
         if not (sides == side).any():
-            raise UserError(f"the official split has no picture for {SPLITS[side]}; correct its column 'split'.")
+            raise UserError(f"the official split has no image for {SPLITS[side]}; correct its column 'split'.")
     # Judged before validation is taken out: that is ours, not the challenge's.
     crossing = crossing_groups(samples, sides, groups)
     taken_from_training = not (sides == VALIDATION).any()
     if taken_from_training:
         sides = _with_validation(samples, sides, groups, config)
-    report = {
-        **split_report(samples, sides, groups, config),
-        "official": True,
-        "validation_taken_from_training": taken_from_training,
-        "crossing_groups": crossing.groups,
-        "crossing_test_images": int(crossing.test.sum()),
-        "crossing_named": crossing.named,
-    }
+    report = replace(
+        split_report(samples, sides, groups, config),
+        official=True,
+        validation_taken_from_training=taken_from_training,
+        crossing_groups=crossing.groups,
+        crossing_test_images=int(crossing.test.sum()),
+        crossing_named=crossing.named,
+    )
     return Split(sides, groups, report), crossing
 
 

@@ -1,4 +1,4 @@
-"""Which pictures a network may have seen while it was pretrained: by dataset, and picture by picture."""
+"""Which images a network may have seen while it was pretrained: by dataset, and image by image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from panendofm.runtime.errors import UserError
 
 
 def overlapping(samples: Sequence[Sample], corpora: list[str], listed: str) -> NDArray[np.bool_]:
-    """True for samples of datasets that share pictures with one of the corpora, and for those in the list."""
+    """True for samples of datasets that share images with one of the corpora, and for those in the list."""
     datasets = datasets_seen(corpora, "pretraining_corpora")
     digests, files = _listed(Path(listed)) if listed else (set(), set())
     return np.array(

@@ -1,11 +1,11 @@
-"""Where things are in the pictures of the atlas: masks, boxes and outlines of the datasets, or a list of one's own.
+"""Where things are in the images of the atlas: masks, boxes and outlines of the datasets, or a list of one's own.
 
 A list is a JSONL file, one region a line, files relative to it:
 
     {"file": "polyps/1.jpg", "label": "polyps", "box": [x1, y1, x2, y2], "polygon": [[x, y], …]}
 
-or a folder of LabelMe files. `"annotator": "a"` keeps apart what several people marked in the same picture; of LabelMe
-files the folder below the given one names the annotator. Boxes are pixels of the picture, right and bottom excluded. A
+or a folder of LabelMe files. `"annotator": "a"` keeps apart what several people marked in the same image; of LabelMe
+files the folder below the given one names the annotator. Boxes are pixels of the image, right and bottom excluded. A
 label is one of the dataset's own, or a path of the taxonomy (colon/pathological-findings/colon-polyp).
 """
 
@@ -34,7 +34,7 @@ from panendofm.runtime.csv_files import read_csv
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_file, read_json, read_json_lines, read_text
 
-# A component smaller than this share of the picture is a slip of the brush.
+# A component smaller than this share of the image is a slip of the brush.
 MIN_AREA_SHARE = 0.0005
 _MASK_ABOVE = 127
 
@@ -44,7 +44,7 @@ Polygon = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Region:
-    """One thing in a picture; the polygon is empty where only a box is known."""
+    """One thing in an image; the polygon is empty where only a box is known."""
 
     label: Label
     box: Box  # x1, y1, x2, y2
@@ -63,11 +63,11 @@ class Component:
 
 @dataclass
 class Regions:
-    """Regions by the checksum of their picture, and what could not be used: reason → number."""
+    """Regions by the checksum of their image, and what could not be used: reason → number."""
 
     of: dict[str, list[Region]] = field(default_factory=lambda: defaultdict(list))
     problems: Counter[str] = field(default_factory=Counter)
-    complete: set[str] = field(default_factory=set)  # pictures whose masks show every finding of their kind
+    complete: set[str] = field(default_factory=set)  # images whose masks show every finding of their kind
 
 
 def mask_components(mask: NDArray[Any], min_area_share: float = MIN_AREA_SHARE) -> list[Component]:
@@ -91,7 +91,7 @@ def mask_components(mask: NDArray[Any], min_area_share: float = MIN_AREA_SHARE) 
 
 
 def read_regions(rows: Sequence[Row], own_list: Path | None = None) -> Regions:
-    """All regions of the pictures, from the datasets' own files and from a list of the user's."""
+    """All regions of the images, from the datasets' own files and from a list of the user's."""
     mappings = load_mappings()
     regions = Regions()
     for row in rows:
@@ -104,7 +104,7 @@ def read_regions(rows: Sequence[Row], own_list: Path | None = None) -> Regions:
         for file, label, box, polygon, annotator in _listed(own_list):
             row_of_file = by_path.get(str(file.resolve()))
             if row_of_file is None:
-                regions.problems["picture is not in the atlas"] += 1
+                regions.problems["image is not in the atlas"] += 1
                 continue
             meaning = meaning_of(label, mappings.get(row_of_file.dataset))
             if meaning is None:
@@ -115,7 +115,7 @@ def read_regions(rows: Sequence[Row], own_list: Path | None = None) -> Regions:
 
 
 def has_regions(row: Row, mapping: Mapping) -> bool:
-    """Whether masks or boxes of this picture are known; some datasets have them for one folder only (`within`)."""
+    """Whether masks or boxes of this image are known; some datasets have them for one folder only (`within`)."""
     return bool(mapping.regions) and mapping.regions.get("within", "") in row.path
 
 
@@ -138,7 +138,7 @@ def save_regions(regions: Regions, path: Path) -> int:
 def _add(regions: Regions, row: Row, region: Region) -> None:
     x1, y1, x2, y2 = region.box
     if not (0 <= x1 < x2 <= row.width and 0 <= y1 < y2 <= row.height):
-        regions.problems["box is empty or outside its picture"] += 1
+        regions.problems["box is empty or outside its image"] += 1
         return
     regions.of[row.sha256].append(region)
 
@@ -181,9 +181,9 @@ def _of_dataset(row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region
 
 
 def mask_files(row: Row, mapping: Mapping) -> list[tuple[str, Label | None, Path]]:
-    """A picture's masks: the name of what they show, its meaning (None: not mapped) and the file.
+    """An image's masks: the name of what they show, its meaning (None: not mapped) and the file.
 
-    The mapping's patterns lead from the picture's folder to the files; {stem} stands for the picture's name and
+    The mapping's patterns lead from the image's folder to the files; {stem} stands for the image's name and
     {folder} for that of its folder.
     """
     path = Path(row.path)
@@ -199,7 +199,7 @@ def mask_files(row: Row, mapping: Mapping) -> list[tuple[str, Label | None, Path
 
 
 def read_mask(path: Path) -> NDArray[np.bool_] | None:
-    """A mask [H, W]: set from the middle grey on, as JPEG blurs edges; None when it can't be read."""
+    """A mask [H, W]: set from the middle gray on, as JPEG blurs edges; None when it can't be read."""
     grey = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
     return None if grey is None else np.asarray(grey > _MASK_ABOVE)
 
@@ -212,7 +212,7 @@ def _from_masks(row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region
         elif mask is None:
             regions.problems[f"{row.dataset}: mask can't be read"] += 1
         elif mask.shape != (row.height, row.width):
-            regions.problems[f"{row.dataset}: mask of another size than its picture"] += 1
+            regions.problems[f"{row.dataset}: mask of another size than its image"] += 1
         else:
             regions.complete.add(row.sha256)
             for part in mask_components(mask):
@@ -232,7 +232,7 @@ def _from_voc(file: Path, mapping: Mapping, regions: Regions) -> Iterator[Region
 
 
 def _from_yolo(file: Path, row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region]:
-    """Class number, centre and size as shares of the picture; classes.txt above names the classes."""
+    """Class number, center and size as shares of the image; classes.txt above names the classes."""
     names_file = next((p / "classes.txt" for p in file.parents[:4] if (p / "classes.txt").is_file()), None)
     names = read_text(names_file).split("\n") if names_file else []
     for line in read_text(file).splitlines():
@@ -286,7 +286,7 @@ def _capsule_boxes(folder: Path) -> dict[str, list[dict[str, str]]]:
 # ------------------------------------------------------------------------------------------ a list of one's own
 
 
-Listed = tuple[Path, str, Box, Polygon, str]  # picture, label, box, outline, annotator
+Listed = tuple[Path, str, Box, Polygon, str]  # image, label, box, outline, annotator
 
 
 def _listed(path: Path) -> Iterator[Listed]:
@@ -317,13 +317,13 @@ def _from_labelme(file: Path, annotator: str) -> Iterator[Listed]:
     content = read_json(file)
     if not isinstance(content, dict) or "shapes" not in content:
         return
-    picture = file.parent / str(content.get("imagePath", "")).replace("\\", "/")
+    image = file.parent / str(content.get("imagePath", "")).replace("\\", "/")
     for shape in content["shapes"]:
         try:
             points = tuple((float(x), float(y)) for x, y in shape["points"])
             box = _box_around(points)
             polygon = points if shape.get("shape_type", "polygon") == "polygon" else ()
-            yield picture, str(shape["label"]), box, polygon, annotator
+            yield image, str(shape["label"]), box, polygon, annotator
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"cannot read {file}: a shape needs a label and points; correct it in LabelMe.") from error
 

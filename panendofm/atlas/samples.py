@@ -1,4 +1,4 @@
-"""The pictures that tasks are made of: every content once, whatever number of files and datasets hold it."""
+"""The images that tasks are made of: every content once, whatever number of files and datasets hold it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.atlas.build import Row, content_groups
+from panendofm.atlas.build import Row
 from panendofm.atlas.config import NEAR_DUPLICATE_BITS
-from panendofm.atlas.layouts import Item, read_table_of_files
-from panendofm.atlas.measurements import measure_all
+from panendofm.atlas.labeled_images import LabeledImage, image_links, read_labeled_images
 from panendofm.atlas.taxonomy import Label
 from panendofm.imaging.groups import linked_groups
-from panendofm.imaging.images import is_image
-from panendofm.runtime.console import track
 from panendofm.runtime.errors import UserError
 
 
@@ -60,47 +57,30 @@ def group_numbers(samples: Sequence[Sample]) -> NDArray[np.int64]:
     return linked_groups([sample.linked_by for sample in samples])
 
 
-def custom_samples(source: Path) -> list[Sample]:
-    """Samples of a CSV (file,label[,patient,video,split]) or of a folder with a folder of pictures for each class."""
-    items = read_table_of_files(source) if source.is_file() else _class_folders(source)
+def custom_samples(source: Path, near_duplicate_bits: int = NEAR_DUPLICATE_BITS) -> list[Sample]:
+    """Samples of a CSV (file,label[,patient,video,split]) or of a folder with a folder of images for each class."""
+    images = read_labeled_images(source)
+    if images.skipped:
+        raise UserError(str(images.skipped[0].problem))
+    links = image_links(images.records, near_duplicate_bits)
     name = source.stem if source.is_file() else source.name
-    measured = []
-    for item, result in zip(
-        items, track(measure_all([i.path for i in items]), "pictures", len(items), "images"), strict=True
-    ):
-        if isinstance(result, UserError):
-            raise result
-        measured.append((item, result))
-    contents = content_groups(
-        [m.sha256 for _, m in measured], [m.perceptual_hash for _, m in measured], NEAR_DUPLICATE_BITS
-    )
-    merged: dict[str, list[tuple[Item, int]]] = defaultdict(list)
-    for (item, result), content in zip(measured, contents.tolist(), strict=True):
-        merged[result.sha256].append((item, content))
+    merged: dict[str, list[tuple[LabeledImage, tuple[str, ...]]]] = defaultdict(list)
+    for image, own_links in zip(images.records, links, strict=True):
+        merged[image.sha256].append((image, own_links))
     samples = []
     for digest, same in sorted(merged.items()):
-        classes = tuple(sorted({label for item, _ in same for label in item.labels}))
-        links = {f"content {content}" for _, content in same}
-        links |= {f"patient {item.patient}" for item, _ in same if item.patient}
-        links |= {f"video {item.video}" for item, _ in same if item.video}
-        path = min(str(item.path.resolve()) for item, _ in same)
-        sides = {item.split for item, _ in same if item.split}
+        sides = {image.split for image, _ in same if image.split}
         official = next((side for side in ("test", "validation", "train") if side in sides), "")
-        crossing = official == "test" and len(sides) > 1
-        samples.append(Sample(digest, path, (name,), (), classes, tuple(sorted(links)), official, crossing))
+        samples.append(
+            Sample(
+                sha256=digest,
+                path=min(str((images.root / image.file).resolve()) for image, _ in same),
+                datasets=(name,),
+                labels=(),
+                classes=tuple(sorted({label for image, _ in same for label in image.labels})),
+                linked_by=tuple(sorted({link for _, own_links in same for link in own_links})),
+                official=official,
+                on_both_sides=official == "test" and len(sides) > 1,
+            )
+        )
     return samples
-
-
-def _class_folders(folder: Path) -> list[Item]:
-    if not folder.is_dir():
-        raise UserError(f"cannot read {folder}: it does not exist; name an atlas (.parquet), a CSV or a folder.")
-    items = [
-        Item(path, (child.name,))
-        for child in sorted(folder.iterdir())
-        if child.is_dir()
-        for path in sorted(child.rglob("*"))
-        if is_image(path)
-    ]
-    if len({item.labels for item in items}) < 2:
-        raise UserError(f"{folder}: a task needs at least two folders with pictures, one for each class.")
-    return items

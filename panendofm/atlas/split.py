@@ -1,6 +1,6 @@
 """Train, validation and test: groups stay whole, classes are balanced as far as groups allow.
 
-A group is all that is tied together by patient, video or content. The result depends on the pictures, the seed and the
+A group is all that is tied together by patient, video or content. The result depends on the images, the seed and the
 shares only, not on the order in which anything was read.
 """
 
@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +19,9 @@ from numpy.typing import NDArray
 
 from panendofm.atlas.config import SplitConfig
 from panendofm.atlas.samples import Sample, group_numbers
+from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.files import atomic_file, read_json_object, safe_name, sha256_of, write_json
+from panendofm.runtime.files import atomic_file, safe_name, sha256_of
 from panendofm.runtime.parquet_files import read_parquet
 
 SPLITS = ("train", "validation", "test")
@@ -31,12 +31,49 @@ _TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
+class ClassSplit:
+    """Groups of a class, and its images on each side."""
+
+    groups: int
+    train: int
+    validation: int
+    test: int
+
+    def images(self) -> tuple[int, int, int]:
+        return self.train, self.validation, self.test
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """What is in a split, and what could not be satisfied."""
+
+    shares: dict[str, float]
+    seed: int
+    images: dict[str, int]
+    groups: int
+    largest_group: int
+    classes: dict[str, ClassSplit]
+    unsatisfied: dict[str, str]  # class, and why
+    # Of a split that the data bring along.
+    official: bool = False
+    validation_taken_from_training: bool = False
+    crossing_groups: int = 0
+    crossing_test_images: int = 0
+    crossing_named: list[list[str]] = field(default_factory=list)
+    sha256: str = ""  # of the table beside it
+
+    def __str__(self) -> str:
+        images = ", ".join(f"{self.images[name]} {name}" for name in SPLITS)
+        return f"{images}; {self.groups} groups, the largest of {self.largest_group} images"
+
+
+@dataclass(frozen=True)
 class Split:
     """Where every sample is, and which group it belongs to."""
 
     sides: NDArray[np.int64]  # [N], index into SPLITS
     groups: NDArray[np.int64]  # [N]
-    report: dict[str, Any]
+    report: SplitReport
 
 
 @dataclass(frozen=True)
@@ -127,7 +164,7 @@ def _coverage(groups: list[_Group]) -> list[tuple[_Group, int]]:
 
 def split_report(
     samples: Sequence[Sample], sides: NDArray[np.int64], numbers: NDArray[np.int64], config: SplitConfig
-) -> dict[str, Any]:
+) -> SplitReport:
     """Counts of every class on every side, and what could not be satisfied."""
     images: dict[str, Counter[int]] = defaultdict(Counter)
     groups: dict[str, set[int]] = defaultdict(set)
@@ -136,32 +173,32 @@ def split_report(
             images[name][side] += 1
             groups[name].add(number)
     classes = {
-        name: {"groups": len(groups[name]), **{s: images[name][i] for i, s in enumerate(SPLITS)}}
+        name: ClassSplit(len(groups[name]), *(images[name][side] for side in range(len(SPLITS))))
         for name in sorted(images)
     }
     sizes = np.bincount(numbers)
-    return {
-        "shares": dict(zip(SPLITS, config.shares, strict=True)),
-        "seed": config.seed,
-        "images": {name: int((sides == i).sum()) for i, name in enumerate(SPLITS)},
-        "groups": len(sizes),
-        "largest_group": int(sizes.max()),
-        "classes": classes,
-        "unsatisfied": {name: why for name, entry in classes.items() if (why := _unsatisfied(entry, config))},
-    }
+    return SplitReport(
+        shares=dict(zip(SPLITS, config.shares, strict=True)),
+        seed=config.seed,
+        images={name: int((sides == i).sum()) for i, name in enumerate(SPLITS)},
+        groups=len(sizes),
+        largest_group=int(sizes.max()),
+        classes=classes,
+        unsatisfied={name: why for name, entry in classes.items() if (why := _unsatisfied(entry, config))},
+    )
 
 
-def _unsatisfied(entry: dict[str, int], config: SplitConfig) -> str:
-    missing = [name for name in SPLITS if not entry[name]]
-    many = f"{entry['groups']} group{'s' if entry['groups'] != 1 else ''}"
+def _unsatisfied(entry: ClassSplit, config: SplitConfig) -> str:
+    missing = [name for name, count in zip(SPLITS, entry.images(), strict=True) if not count]
+    many = f"{entry.groups} group{'s' if entry.groups != 1 else ''}"
     if missing:
         return f"not evaluable: {many}, none left for {' and '.join(missing)}"
-    total = sum(entry[name] for name in SPLITS)
+    total = sum(entry.images())
     off = [
-        f"{name} {entry[name] / total:.0%} instead of {share:.0%}"
-        for name, share in zip(SPLITS, config.shares, strict=True)
+        f"{name} {count / total:.0%} instead of {share:.0%}"
+        for name, count, share in zip(SPLITS, entry.images(), config.shares, strict=True)
         # With few images a share can't be met any closer than to one image.
-        if abs(entry[name] / total - share) > max(_TOLERANCE, 1 / total)
+        if abs(count / total - share) > max(_TOLERANCE, 1 / total)
     ]
     return f"{many}: {', '.join(off)}" if off else ""
 
@@ -177,15 +214,15 @@ def save_split(split: Split, samples: Sequence[Sample], path: Path) -> None:
     )
     with atomic_file(path) as stream:
         pq.write_table(table, stream)
-    write_json(path.with_suffix(".json"), {**split.report, "sha256": sha256_of(path)})
+    write_document(path.with_suffix(".json"), replace(split.report, sha256=sha256_of(path)))
 
 
 def load_split(path: Path, samples: Sequence[Sample]) -> Split:
     """A stored split, in the order of the samples. It must be unchanged and know every sample."""
-    report = read_json_object(path.with_suffix(".json"))
+    report = read_document(SplitReport, path.with_suffix(".json"), "the report of a split")
     with naming_path("read the split", path):
         digest = sha256_of(path)
-    if digest != report.get("sha256"):
+    if digest != report.sha256:
         raise UserError(
             f"{path}: its checksum is not the one in {path.with_suffix('.json')}; remove both to split anew."
         )
@@ -197,11 +234,27 @@ def load_split(path: Path, samples: Sequence[Sample]) -> Split:
     unknown = [s.path for s in samples if s.sha256 not in rows]
     if unknown:
         raise UserError(
-            f"{path}: {len(unknown)} pictures are not in this split, the first is {unknown[0]}; "
+            f"{path}: {len(unknown)} images are not in this split, the first is {unknown[0]}; "
             "the data has changed since, remove the split to make a new one."
         )
     stored = [rows[s.sha256] for s in samples]
     return Split(np.array([f[1] for f in stored], np.int64), np.array([f[0] for f in stored], np.int64), report)
+
+
+def load_or_make_split(samples: Sequence[Sample], path: Path, config: SplitConfig) -> Split:
+    """The stored split, which must be of these shares and this seed; made and stored when there is none."""
+    if not path.exists():
+        split = make_split(samples, config)
+        save_split(split, samples, path)
+        return split
+    split = load_split(path, samples)
+    shares = tuple(split.report.shares[name] for name in SPLITS)
+    if (split.report.seed, shares) != (config.seed, config.shares):
+        raise UserError(
+            f"{path} was made with the seed {split.report.seed} and the shares {shares}; set split.seed and the shares "
+            "to these, or remove it to split anew."
+        )
+    return split
 
 
 def split_path(source: Path, out: Path) -> Path:

@@ -8,6 +8,14 @@ from typing import Any
 
 import torch
 
+from panendofm.backbone.command_config import (
+    EmbedConfig,
+    ExportConfig,
+    InitConfig,
+    RecenterConfig,
+    ShowConfig,
+    VerifyConfig,
+)
 from panendofm.backbone.config import architecture_name, vit_config
 from panendofm.backbone.features import CLS_TOKEN, FeatureKind, device_of
 from panendofm.backbone.preprocessing import Preprocessing
@@ -18,89 +26,59 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_file
 
 
-def run_export(arguments: argparse.Namespace, config: Any) -> None:
+def run_export(arguments: argparse.Namespace, config: ExportConfig) -> None:
     from panendofm.backbone.release import export_release
 
-    export_release(
-        arguments.source,
-        arguments.to,
-        tuple(part for part in arguments.format.split(",") if part),
-        arguments.dtype,
-        arguments.name,
-        arguments.licence,
-        arguments.image_px,
-        arguments.role,
-        tuple(Path(path) for path in arguments.check_image),
-        arguments.average_with_start,
-        arguments.start,
-        arguments.allow_worse_than_start,
-        arguments.sign,
-        arguments.start_note,
-        arguments.data_note,
-    )
+    export_release(arguments.network, config)
 
 
-def run_verify(arguments: argparse.Namespace, config: Any) -> None:
+def run_verify(arguments: argparse.Namespace, config: VerifyConfig) -> None:
     from panendofm.backbone.release import verify_release
 
-    verify_release(arguments.release, arguments.signers)
+    verify_release(arguments.release, config.signers)
 
 
-def run_embed(arguments: argparse.Namespace, config: Any) -> None:
+def run_embed(arguments: argparse.Namespace, config: EmbedConfig) -> None:
     from panendofm.backbone.embed import ImageList, embed
     from panendofm.backbone.networks import FeatureChoice, Reading, find_network, reading_of
 
-    images = ImageList([Path(source) for source in arguments.images_or_shards])
-    network = find_network(arguments.weights)
-    reading = reading_of(network, arguments.block, arguments.pooling, "--")
+    images = ImageList([Path(source) for source in arguments.images])
+    network = find_network(arguments.network)
+    reading = reading_of(network, config.block, config.pooling)
     if len(reading.choices) > 1:
-        raise UserError("--block and --pooling: embed has no labels to choose by; name one block and one pooling.")
-    kind = FeatureKind(arguments.layers, arguments.patch_mean)
+        raise UserError("block and pooling: embed has no labels to choose by; name one block and one pooling.")
+    kind = FeatureKind(config.layers, config.patch_mean)
     if reading.kind != CLS_TOKEN and kind != CLS_TOKEN:
-        raise UserError("--block and --pooling read one block; leave out --layers and --patch-mean.")
+        raise UserError("block and pooling read one block; leave out layers and patch_mean.")
     if kind != CLS_TOKEN and not network.outputs.blocks:
-        raise UserError(f"--layers and --patch-mean: {network.name} gives one vector per image, no tokens of blocks.")
-    if network.outputs.blocks and arguments.layers > network.outputs.blocks:
-        raise UserError(f"--layers {arguments.layers}: this backbone has {network.outputs.blocks} blocks.")
-    device = device_of(arguments.device, "--device")
-    out = Path(arguments.out)
+        raise UserError(f"layers and patch_mean: {network.name} gives one vector per image, no tokens of blocks.")
+    if network.outputs.blocks and config.layers > network.outputs.blocks:
+        raise UserError(f"layers={config.layers}: this backbone has {network.outputs.blocks} blocks.")
+    device = device_of(config.device, "device")
     if kind != CLS_TOKEN:
         reading = Reading(kind, (FeatureChoice(str(kind.to_dict())),))
-    rows, width = embed(network, images, out, reading, arguments.batch_size, device, arguments.half, arguments.clean)
+    out = Path(config.out)
+    rows, width = embed(network, images, out, reading, config.batch_size, device, config.half_precision, config.clean)
     say(f"{out}: {rows} × {width} features")
 
 
-def run_show(arguments: argparse.Namespace, config: Any) -> None:
+def run_show(arguments: argparse.Namespace, config: ShowConfig) -> None:
     from panendofm.backbone.networks import find_network
     from panendofm.backbone.visualize import show, show_whole
 
-    out = Path(arguments.out)
-    if out.suffix not in (".png", ".jpg", ".pdf", ".svg"):
-        raise UserError(f"--out {out}: name a .png, .jpg, .pdf or .svg file.")
+    out = Path(config.out)
+    network = find_network(arguments.network)
     images = [Path(image) for image in arguments.images]
-    if arguments.whole:
-        if out.suffix not in (".png", ".jpg"):
-            raise UserError(f"--out {out}: --whole writes a .png or .jpg file.")
-        show_whole(find_network(arguments.weights), images, out, arguments.side_px, _point(arguments.point))
-    elif arguments.side_px or arguments.point:
-        raise UserError("--side-px and --point need --whole; add it.")
+    if config.whole:
+        point = (config.point[0], config.point[1]) if config.point else None
+        show_whole(network, images, out, config.side_px, point)
     else:
-        show(find_network(arguments.weights), images, out)
-    say(f"{out}: {len(arguments.images)} images")
+        show(network, images, out)
+    say(f"{out}: {len(images)} images")
 
 
-def _point(text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    try:
-        x, y = (float(part) for part in text.split(","))
-    except ValueError:
-        raise UserError(f"--point {text}: write two numbers in pixels, such as 120,80.") from None
-    return x, y
-
-
-def run_info(arguments: argparse.Namespace, config: Any) -> None:
-    loaded = load_backbone(arguments.weights)
+def run_info(arguments: argparse.Namespace, config: None) -> None:
+    loaded = load_backbone(arguments.network)
     vit, preprocessing = loaded.model.config, loaded.preprocessing
     parameters = sum(p.numel() for p in loaded.model.parameters())
     tensors = len(loaded.model.state_dict())
@@ -130,30 +108,28 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def run_init(arguments: argparse.Namespace, config: Any) -> None:
-    changes = {} if arguments.image_px is None else {"image_px": arguments.image_px}
+def run_init(arguments: argparse.Namespace, config: InitConfig) -> None:
+    changes = {} if config.image_px is None else {"image_px": config.image_px}
     vit = vit_config(arguments.architecture, **changes)
-    torch.manual_seed(arguments.seed)
-    sha256 = _write(VisionTransformer(vit), Preprocessing(), arguments.to)
-    say(f"{arguments.to}: {architecture_name(vit)}, untrained, seed {arguments.seed}")
+    torch.manual_seed(config.seed)
+    sha256 = _write(VisionTransformer(vit), Preprocessing(), config.out)
+    say(f"{config.out}: {architecture_name(vit)}, untrained, seed {config.seed}")
     say(f"weights sha256 {sha256}")
 
 
-def run_recenter(arguments: argparse.Namespace, config: Any) -> None:
+def run_recenter(arguments: argparse.Namespace, config: RecenterConfig) -> None:
     from panendofm.backbone.recenter import recentered, some_images
 
-    if arguments.images < 1:
-        raise UserError(f"--images {arguments.images}: a mean needs at least one picture.")
-    device = device_of(arguments.device, "--device")
-    loaded = load_backbone(arguments.weights)
+    device = device_of(config.device, "device")
+    loaded = load_backbone(arguments.network)
     preprocessing = loaded.preprocessing
-    if arguments.crop_px is not None:
-        preprocessing = preprocessing.at_crop(arguments.crop_px)
-    images = some_images([Path(source) for source in arguments.images_or_shards], arguments.images)
-    found = recentered(loaded, images, preprocessing, arguments.batch_size, device)
-    sha256 = _write(found.backbone.model, preprocessing, arguments.to)
+    if config.crop_px is not None:
+        preprocessing = preprocessing.at_crop(config.crop_px)
+    images = some_images([Path(source) for source in arguments.images], config.images)
+    found = recentered(loaded, images, preprocessing, config.batch_size, device)
+    sha256 = _write(found.backbone.model, preprocessing, config.out)
     say(
-        f"{arguments.to}: {loaded.architecture}; the mean of {found.images} pictures held {found.common_before:.1%} of "
+        f"{config.out}: {loaded.architecture}; the mean of {found.images} images held {found.common_before:.1%} of "
         f"the features' length, now {found.common_after:.1%}"
     )
     say(f"weights sha256 {sha256}")

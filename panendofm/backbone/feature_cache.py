@@ -37,7 +37,7 @@ class FeatureKey:
     preprocessing: Preprocessing
     kind: FeatureKind = CLS_TOKEN
     precision: str = "float32"
-    cleaning: str = ""  # the version of the cleaning; empty: pictures as they came
+    cleaning: str = ""  # the version of the cleaning; empty: images as they came
 
     def to_dict(self) -> dict[str, Any]:
         values = {

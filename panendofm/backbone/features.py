@@ -1,6 +1,6 @@
-"""Features of a frozen network for a list of pictures, in batches, on any device, on any number of ranks.
+"""Features of a frozen network for a list of images, in batches, on any device, on any number of ranks.
 
-Each rank takes an even share of the pictures, and every rank returns all features in the order of the pictures: no row
+Each rank takes an even share of the images, and every rank returns all features in the order of the images: no row
 is padded, repeated or dropped.
 """
 
@@ -104,11 +104,11 @@ def extract_features(
     group: dist.ProcessGroup | None = None,
     clean: Cleaner | None = None,
 ) -> Tensor:
-    """Features [N, D] (float32, on the CPU) of N pictures; with a process group up, its ranks share the work.
+    """Features [N, D] (float32, on the CPU) of N images; with a process group up, its ranks share the work.
 
     `device` is where batches go (default: where the model's parameters are). `half_precision` computes in bfloat16 by
-    autocast; `clean` makes pictures like training frames first. All ranks run the model equally often, so a model
-    sharded over the ranks (FSDP) works too. A picture that can't be read is a `UserError` on every rank, after all the
+    autocast; `clean` makes images like training frames first. All ranks run the model equally often, so a model
+    sharded over the ranks (FSDP) works too. An image that can't be read is a `UserError` on every rank, after all the
     others have been read.
     """
     if batch_size < 1:
@@ -146,7 +146,7 @@ def extract_features(
 
 
 def cleaned(image: Image.Image | Path | str, clean: Cleaner) -> Image.Image:
-    """A picture, or that of a file, as training frames are."""
+    """An image, or that of a file, as training frames are."""
     opened = image if isinstance(image, Image.Image) else open_image(image)
     return Image.fromarray(clean(np.asarray(opened.convert("RGB"))))
 
@@ -243,7 +243,7 @@ def broadcast(tensor: Tensor, source: int, group: dist.ProcessGroup | None = Non
 
 
 def _raise_together(messages: list[str], group: dist.ProcessGroup | None) -> None:
-    """Fail on every rank when one met a bad picture: a rank that failed alone would leave the others waiting."""
+    """Fail on every rank when one met a bad image: a rank that failed alone would leave the others waiting."""
     _, world = rank_and_world(group)
     everyone: list[Any] = [messages]
     if world > 1:

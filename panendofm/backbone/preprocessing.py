@@ -1,4 +1,4 @@
-"""From a picture to the network's input: resize, centre crop, normalise.
+"""From an image to the network's input: resize, center crop, normalize.
 
 The same numbers as torchvision's Resize (bicubic, antialiased) + CenterCrop + ToTensor + Normalize on PIL images,
 without torchvision.
@@ -35,7 +35,7 @@ class Preprocessing:
     interpolation: Interpolation = "bicubic"
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
-    squash: bool = False  # both sides become resize_px, whatever the picture's shape; else the short one does
+    squash: bool = False  # both sides become resize_px, whatever the image's shape; else the short one does
 
     def __post_init__(self) -> None:
         # JSON has no tuples: equal content must give equal objects and equal cache keys.
@@ -60,7 +60,7 @@ class Preprocessing:
         return tensor.sub_(mean).div_(std)
 
     def crop(self, image: Image.Image) -> Image.Image:
-        """The part of the picture that the network sees, before normalisation."""
+        """The part of the image that the network sees, before normalization."""
         image = image.convert("RGB")
         width, height = image.size
         short = min(width, height)
@@ -73,7 +73,7 @@ class Preprocessing:
         return _centre_crop(image, self.crop_px)
 
     def at_crop(self, crop_px: int) -> Preprocessing:
-        """The same for another input size: the crop shows as much of the picture as before."""
+        """The same for another input size: the crop shows as much of the image as before."""
         return replace(self, resize_px=round(crop_px * self.resize_px / self.crop_px), crop_px=crop_px)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """`recenter`: the same network with features whose mean over a domain is zero.
 
-Cosines tell pictures apart only where features do not all point the same way. On a narrow domain, or after a network
+Cosines tell images apart only where features do not all point the same way. On a narrow domain, or after a network
 was cut, they may: one common vector then holds nearly all of their length. It is taken out where the network already
 has a place for it, the bias of its final norm, so every format and every program loads the result as before:
 
-    features = weight · normalised + bias        bias ← bias − mean of the cls features over the pictures
+    features = weight · normalized + bias        bias ← bias − mean of the cls features over the images
 
-Linear heads on standardised features see no difference; kNN, KoLeo and an anchor by cosine do.
+Linear heads on standardized features see no difference; kNN, KoLeo and an anchor by cosine do.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def recentered(
     model = loaded.model.to(device) if device is not None else loaded.model
     if preprocessing.crop_px % model.config.patch_px:
         raise UserError(
-            f"pictures of {preprocessing.crop_px} pixels do not divide into patches of {model.config.patch_px}; name a "
-            "multiple by --crop-px."
+            f"images of {preprocessing.crop_px} pixels do not divide into patches of {model.config.patch_px}; name a "
+            "multiple by crop_px."
         )
     features = extract_features(model, images, preprocessing, batch_size, device, label="recenter").double()  # [N, D]
     mean = features.mean(dim=0)  # [D]
@@ -66,7 +66,7 @@ def recentered(
 
 
 def some_images(sources: Sequence[Path], most: int) -> Images:
-    """At most so many pictures of images, folders and shards, evenly chosen.
+    """At most so many images of images, folders and shards, evenly chosen.
 
     Of a folder of shards some are opened: each is a fair sample of all, and ten million headers take hours to read.
     """

@@ -1,38 +1,40 @@
-"""The verb `check-data`: is a folder of pictures and videos fit to be a test set, and free of persons?
+"""The verb `check-data`: is a folder of images and videos fit to be a test set, and free of persons?
 
 Errors are what the benchmark's text forbids; remarks are what somebody should look at. Nothing is changed or deleted.
 """
 
 from __future__ import annotations
 
-import hashlib
+import argparse
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import av
 import numpy as np
 from PIL import ExifTags, Image
 
+from panendofm.challenge.config import CheckDataConfig
 from panendofm.challenge.files.dicom import dicom_findings
 from panendofm.imaging.frame_filters.config import FieldOfViewConfig, QualityConfig
 from panendofm.imaging.frame_filters.field_of_view import detect_field_of_view
 from panendofm.imaging.frame_filters.quality import drop_reason, measure
 from panendofm.imaging.frame_filters.text import read_text
 from panendofm.imaging.images import UnreadableImageError, is_image, open_image
+from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.console import say, table, track, warn
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import write_json
+from panendofm.runtime.files import sha256_of
 from panendofm.runtime.names import printable
 
 Level = Literal["error", "remark"]
-PICTURES = {".jpg", ".jpeg", ".png", ".bmp"}
+IMAGES = {".jpg", ".jpeg", ".png", ".bmp"}
 WITH_REMARK = {".tif", ".tiff", ".webp"}
 VIDEOS = {".avi", ".mp4", ".m4v", ".mpeg", ".mpg"}
 DICOM = {".dcm", ".dicom"}
-# Text that belongs to a dataset and not to the pictures.
+# Text that belongs to a dataset and not to the images.
 _IGNORED = {".csv", ".json", ".txt", ".md", ".yaml", ".yml", ".xml", ".html", ".pdf", ".parquet"}
 _PERSONAL_TAGS = {
     *("Artist", "Copyright", "ImageDescription", "UserComment", "XPAuthor", "XPComment", "XPTitle", "XPSubject"),
@@ -41,82 +43,110 @@ _PERSONAL_TAGS = {
 }
 _DATE = re.compile(r"(19|20)\d\d[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12]\d|3[01])|\d{1,2}[-.]\d{1,2}[-.](19|20)\d\d")
 _LONG_DIGITS = re.compile(r"\d{9,}")
-_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class DataFinding:
+    """Something about one file. `check` names what was looked at: type, name, content, readable, exif, text …"""
+
+    level: Level
+    check: str
+    file: str
+    what: str
+
+
+@dataclass(frozen=True)
+class PoorImage:
+    """An image that the pipeline would drop, and why. It is only listed."""
+
+    file: str
+    reason: str
+    brightness: float
+    washed_out: float
+    sharpness: float
 
 
 @dataclass
-class Report:
-    """What was found, by file."""
+class DataCheck:
+    """data_check.json: what was found, by file."""
 
     files: int = 0
     videos: int = 0
-    findings: list[dict[str, str]] = field(default_factory=list)
-    quality: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[DataFinding] = field(default_factory=list)
+    quality: list[PoorImage] = field(default_factory=list)
+    format: Literal[1] = 1
 
     def add(self, level: Level, check: str, file: str, what: str) -> None:
-        self.findings.append({"level": level, "check": check, "file": printable(file), "what": printable(what)})
+        self.findings.append(DataFinding(level, check, printable(file), printable(what)))
 
     @property
     def errors(self) -> int:
-        return sum(f["level"] == "error" for f in self.findings)
+        return sum(finding.level == "error" for finding in self.findings)
+
+    @property
+    def remarks(self) -> int:
+        return len(self.findings) - self.errors
 
 
-def check_data(folder: Path, out: Path, text: bool = True) -> Report:
+def read_data_check(path: Path) -> DataCheck:
+    return read_document(DataCheck, path, "a report that 'challenge check-data' wrote")
+
+
+def main(arguments: argparse.Namespace, config: CheckDataConfig) -> int:
+    report = check_data(Path(arguments.folder), config)
+    return 1 if report.errors else 0
+
+
+def check_data(folder: Path, config: CheckDataConfig) -> DataCheck:
     if not folder.is_dir():
         raise UserError(f"cannot read {folder}: it is not a folder; name the folder of the test set.")
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
-    report = Report()
+    report = DataCheck()
     by_content: dict[str, list[str]] = defaultdict(list)
     by_name: dict[str, list[str]] = defaultdict(list)
     for path in track(files, "files", len(files), "files"):
-        relative, suffix = str(path.relative_to(folder)), path.suffix.lower()
+        relative = str(path.relative_to(folder))
+        suffix = path.suffix.lower()
         if suffix in _IGNORED:
             continue
-        if suffix not in PICTURES | WITH_REMARK | VIDEOS | DICOM:
+        if suffix not in IMAGES | WITH_REMARK | VIDEOS | DICOM:
             report.add("error", "type", relative, f"files that end in '{suffix}' are not allowed; convert or remove it")
             continue
         report.files += 1
         by_name[path.stem].append(relative)
-        with path.open("rb") as stream:
-            by_content[hashlib.file_digest(stream, "sha256").hexdigest()].append(relative)
+        by_content[sha256_of(path)].append(relative)
         _check_name(report, relative, path)
         if is_image(path):
-            _check_picture(report, relative, path, text)
+            _check_image(report, relative, path, config.text)
         elif suffix in VIDEOS:
             report.videos += 1
             _check_video(report, relative, path)
         else:
             for level, what in dicom_findings(path):
                 report.add(level, "dicom", relative, what)
-    for name, check in ((by_content, "content"), (by_name, "name")):
-        for same in name.values():
-            if len(same) > 1:
-                what = "the same bytes" if check == "content" else "the same name"
-                report.add("error", check, same[1], f"{what} as {same[0]}; names and contents must be unique")
+    _check_unique(report, by_content, "content", "the same bytes")
+    _check_unique(report, by_name, "name", "the same name")
     if not report.files:
-        raise UserError(f"{folder}: there are no pictures or videos in it; name the folder of the test set.")
-    write_json(
-        out,
-        {
-            "format": _FORMAT,
-            "files": report.files,
-            "videos": report.videos,
-            "findings": report.findings,
-            "quality": report.quality,
-        },
-    )
-    _say(report, out)
+        raise UserError(f"{folder}: there are no images or videos in it; name the folder of the test set.")
+    write_document(config.out, report)
+    _say(report, config.out)
     return report
 
 
-def _check_name(report: Report, relative: str, path: Path) -> None:
+def _check_unique(report: DataCheck, files: dict[str, list[str]], check: str, what: str) -> None:
+    for same in files.values():
+        if len(same) > 1:
+            report.add("error", check, same[1], f"{what} as {same[0]}; names and contents must be unique")
+
+
+def _check_name(report: DataCheck, relative: str, path: Path) -> None:
     if _DATE.search(path.stem):
         report.add("remark", "name", relative, "the name seems to hold a date; is it a person's?")
     elif _LONG_DIGITS.search(path.stem):
         report.add("remark", "name", relative, "the name holds a long number; is it a patient's or a record's?")
 
 
-def _check_picture(report: Report, relative: str, path: Path, text: bool) -> None:
+def _check_image(report: DataCheck, relative: str, path: Path, text: bool) -> None:
     if path.suffix.lower() in WITH_REMARK:
         report.add("remark", "type", relative, "the benchmark names JPEG, PNG and BMP; public sets use this too")
     try:
@@ -131,13 +161,13 @@ def _check_picture(report: Report, relative: str, path: Path, text: bool) -> Non
     quality = measure(pixels, inside)
     reason = drop_reason(quality, QualityConfig())
     if reason:
-        report.quality.append({"file": printable(relative), "reason": reason, **vars(quality)})
+        report.quality.append(PoorImage(printable(relative), reason, **vars(quality)))
     if text:
         found = read_text(pixels)
         if found.private:
-            report.add("error", "text", relative, "a date or a person's field is written into the picture")
+            report.add("error", "text", relative, "a date or a person's field is written into the image")
         elif found.found:
-            report.add("remark", "text", relative, "there is text in the picture; look whether it names somebody")
+            report.add("remark", "text", relative, "there is text in the image; look whether it names somebody")
 
 
 def _personal_tags(path: Path) -> list[str]:
@@ -152,12 +182,12 @@ def _personal_tags(path: Path) -> list[str]:
     return sorted(names & _PERSONAL_TAGS)
 
 
-def _check_video(report: Report, relative: str, path: Path) -> None:
+def _check_video(report: DataCheck, relative: str, path: Path) -> None:
     """Readable, of one frame size, without a title, a date or a place."""
     try:
         with av.open(str(path)) as container:
             if not container.streams.video:
-                report.add("error", "readable", relative, "there is no picture track in it")
+                report.add("error", "readable", relative, "there is no image track in it")
                 return
             tags = {**container.metadata, **container.streams.video[0].metadata}
             sizes, frames = set(), 0
@@ -178,16 +208,14 @@ def _check_video(report: Report, relative: str, path: Path) -> None:
             report.add("error", "metadata", relative, "the tag creation_time is a date; remove it")
 
 
-def _say(report: Report, out: Path) -> None:
-    counts: dict[tuple[str, str], int] = defaultdict(int)
-    for finding in report.findings:
-        counts[finding["level"], finding["check"]] += 1
-    rows = [[level, check, str(count)] for (level, check), count in sorted(counts.items())]
-    if rows:
+def _say(report: DataCheck, out: str) -> None:
+    counts = Counter((finding.level, finding.check) for finding in report.findings)
+    if counts:
+        rows = [[level, check, str(count)] for (level, check), count in sorted(counts.items())]
         table("findings", ["level", "check", "files"], rows)
-    for finding in [f for f in report.findings if f["level"] == "error"][:5]:
-        warn(f"{finding['file']}: {finding['what']}.")
+    for finding in [finding for finding in report.findings if finding.level == "error"][:5]:
+        warn(f"{finding.file}: {finding.what}.")
     say(
-        f"{report.files} files, {report.videos} of them videos: {report.errors} errors, "
-        f"{len(report.findings) - report.errors} remarks, {len(report.quality)} of poor quality; all in {out}"
+        f"{report.files} files, {report.videos} of them videos: {report.errors} errors, {report.remarks} remarks, "
+        f"{len(report.quality)} of poor quality; all in {out}"
     )

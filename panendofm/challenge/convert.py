@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from panendofm.challenge.files.finding_model import Box, Finding, FindingsFile, Frame
+from panendofm.challenge.config import ConvertConfig
+from panendofm.challenge.files.finding_model import Box, Finding, Frame
 from panendofm.challenge.files.findings import read_findings
 from panendofm.challenge.files.text_table import read_utf8
-from panendofm.challenge.score.results import exact
 from panendofm.imaging.images import is_image, open_image
 from panendofm.runtime.console import say
-from panendofm.runtime.csv_files import csv_text
+from panendofm.runtime.csv_files import csv_text, exact
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, read_json, write_json, write_text
 
-Source = Literal["voc", "coco", "yolo", "csv", "json"]
-Target = Literal["csv", "json", "coco", "yolo"]
+
+def main(arguments: argparse.Namespace, config: ConvertConfig) -> None:
+    convert(Path(arguments.source), config)
 
 
-def convert(source: Path, kind: Source, out: Path, target: Target, images: Path | None, classes: Sequence[str]) -> int:
-    """Read boxes of one kind and write another; returns the number of boxes."""
-    frames = _read(source, kind, images, classes)
-    boxes = sum(len(frame.findings) for frame in frames)
+def convert(source: Path, config: ConvertConfig) -> int:
+    """Read boxes of one format and write another; returns the number of boxes."""
+    frames = _READERS[config.source_format](source, config)
     if not frames:
-        raise UserError(f"{source}: nothing to convert was found there; check the path and --from {kind}.")
-    _write(frames, out, target, classes)
-    say(f"{len(frames)} frames, {boxes} boxes: {source} ({kind}) → {out} ({target})")
+        raise UserError(
+            f"{source}: nothing to convert was found there; check the path and source_format={config.source_format}."
+        )
+    names = config.classes or sorted({finding.category for frame in frames for finding in frame.findings})
+    _WRITERS[config.target_format](Path(config.out), frames, names)
+    boxes = sum(len(frame.findings) for frame in frames)
+    formats = f"{source} ({config.source_format}) → {config.out} ({config.target_format})"
+    say(f"{len(frames)} frames, {boxes} boxes: {formats}")
     return boxes
 
 
-def _read(source: Path, kind: Source, images: Path | None, classes: Sequence[str]) -> list[Frame]:
-    if kind == "voc":
-        return _read_voc(source)
-    if kind == "coco":
-        return _read_coco(source)
-    if kind == "yolo":
-        return _read_yolo(source, images, classes)
-    found: FindingsFile = read_findings(source, "truth", "detection")
-    return list(found.frames.values())
+def _read_own(source: Path, config: ConvertConfig) -> list[Frame]:
+    return list(read_findings(source, "truth", "detection").frames.values())
 
 
 def _files(source: Path, suffixes: Sequence[str]) -> list[Path]:
@@ -53,7 +52,7 @@ def _files(source: Path, suffixes: Sequence[str]) -> list[Path]:
     return sorted(p for p in source.rglob("*") if p.suffix.lower() in suffixes)
 
 
-def _read_voc(source: Path) -> list[Frame]:
+def _read_voc(source: Path, config: ConvertConfig) -> list[Frame]:
     """Pascal VOC: .xml files, or .txt files of EndoCV (class [confidence] x1 y1 x2 y2)."""
     frames = []
     for path in _files(source, (".xml", ".txt")):
@@ -108,7 +107,7 @@ def _voc_text(path: Path) -> Frame:
     return Frame(f"{path.stem}.jpg", 0, 1, tuple(findings))
 
 
-def _read_coco(source: Path) -> list[Frame]:
+def _read_coco(source: Path, config: ConvertConfig) -> list[Frame]:
     document: Any = read_json(source)
     if not isinstance(document, dict) or not {"images", "annotations", "categories"} <= set(document):
         raise UserError(f"{source}: a COCO file has images, annotations and categories; check the file.")
@@ -137,19 +136,21 @@ def _read_coco(source: Path) -> list[Frame]:
         raise UserError(f"{source}: this is no COCO file of boxes ({error!r}); check it.") from None
 
 
-def _read_yolo(source: Path, images: Path | None, classes: Sequence[str]) -> list[Frame]:
-    """One .txt a picture: class cx cy w h [confidence], shares of the picture; so the pictures are needed."""
-    if images is None or not images.is_dir():
-        raise UserError("YOLO files hold shares of the picture: name the folder of the pictures with --images.")
-    if not classes:
-        raise UserError("YOLO files hold class numbers: name the classes in their order with --classes.")
+def _read_yolo(source: Path, config: ConvertConfig) -> list[Frame]:
+    """One .txt an image: class cx cy w h [confidence], shares of the image; so the images are needed."""
+    if config.images is None or not Path(config.images).is_dir():
+        raise UserError("YOLO files hold shares of the image: name the folder of the images with images=….")
+    if not config.classes:
+        raise UserError("YOLO files hold class numbers: name the classes in their order with classes=[…].")
+    images = Path(config.images)
+    classes = config.classes
     by_stem = {p.stem: p for p in sorted(images.rglob("*")) if is_image(p)}
     frames = []
     for path in _files(source, (".txt",)):
-        picture = by_stem.get(path.stem)
-        if picture is None:
-            raise UserError(f"{path}: there is no picture {path.stem} in {images}; name the right folder.")
-        width, height = open_image(picture).size
+        image = by_stem.get(path.stem)
+        if image is None:
+            raise UserError(f"{path}: there is no image {path.stem} in {images}; name the right folder.")
+        width, height = open_image(image).size
         findings = []
         for number, line in enumerate(read_utf8(path).splitlines(), 1):
             words = line.split()
@@ -161,33 +162,35 @@ def _read_yolo(source: Path, images: Path | None, classes: Sequence[str]) -> lis
             box = ((cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height)
             sure = _float(path, words[5]) if len(words) == 6 else 1.0
             findings.append(Finding(number, classes[int(words[0])], sure, box))
-        frames.append(Frame(picture.name, 0, 1, tuple(findings), (width, height)))
+        frames.append(Frame(image.name, 0, 1, tuple(findings), (width, height)))
     return frames
 
 
-def _write(frames: Sequence[Frame], out: Path, target: Target, classes: Sequence[str]) -> None:
-    names = list(classes) or sorted({f.category for frame in frames for f in frame.findings})
-    if target == "csv":
-        rows: list[list[Any]] = []
-        for frame in frames:
-            for f in frame.findings:
-                rows.append(
-                    [frame.file, frame.frame, f.category, f"{f.confidence:g}", *(exact(v) for v in f.box or ())]
-                )
-            if not frame.findings:
-                rows.append([frame.file, frame.frame, "", "", "", "", "", ""])
-        write_text(out, csv_text(("file", "frame", "category", "confidence", "x", "y", "w", "h"), rows))
-    elif target == "json":
-        write_text(out, json.dumps(_as_json(frames, names), indent=1, ensure_ascii=False) + "\n")
-    elif target == "coco":
-        write_json(out, _as_coco(frames, names))
-    else:
-        make_directory(out)
-        for frame in frames:
-            if frame.size is None:
-                raise UserError(f"{frame.file}: YOLO needs the picture's size, which the source does not say.")
-            write_text(out / f"{Path(frame.file).stem}.txt", "".join(_yolo_lines(frame, frame.size, names)))
-        write_text(out / "classes.txt", "".join(f"{name}\n" for name in names))
+def _write_csv(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> None:
+    rows: list[list[object]] = []
+    for frame in frames:
+        for f in frame.findings:
+            rows.append([frame.file, frame.frame, f.category, f"{f.confidence:g}", *(exact(v) for v in f.box or ())])
+        if not frame.findings:
+            rows.append([frame.file, frame.frame, "", "", "", "", "", ""])
+    write_text(out, csv_text(("file", "frame", "category", "confidence", "x", "y", "w", "h"), rows))
+
+
+def _write_json(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> None:
+    write_text(out, json.dumps(_as_json(frames, names), indent=1, ensure_ascii=False) + "\n")
+
+
+def _write_coco(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> None:
+    write_json(out, _as_coco(frames, names))
+
+
+def _write_yolo(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> None:
+    make_directory(out)
+    for frame in frames:
+        if frame.size is None:
+            raise UserError(f"{frame.file}: YOLO needs the image's size, which the source does not say.")
+        write_text(out / f"{Path(frame.file).stem}.txt", "".join(_yolo_lines(frame, frame.size, names)))
+    write_text(out / "classes.txt", "".join(f"{name}\n" for name in names))
 
 
 def _yolo_lines(frame: Frame, size: tuple[int, int], names: Sequence[str]) -> list[str]:
@@ -235,3 +238,7 @@ def _as_coco(frames: Sequence[Frame], names: Sequence[str]) -> dict[str, Any]:
         "annotations": annotations,
         "categories": [{"id": i, "name": name} for i, name in enumerate(names, 1)],
     }
+
+
+_READERS = {"voc": _read_voc, "coco": _read_coco, "yolo": _read_yolo, "csv": _read_own, "json": _read_own}
+_WRITERS = {"csv": _write_csv, "json": _write_json, "coco": _write_coco, "yolo": _write_yolo}

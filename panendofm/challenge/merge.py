@@ -6,19 +6,24 @@ arbitration. Merged and arbitrated candidates become gold by a review row, and o
 
 from __future__ import annotations
 
+import argparse
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
+from panendofm.challenge.config import MergeConfig
 from panendofm.challenge.files.annotations import Act, Log, append, read_log
 from panendofm.challenge.files.names import Key
-from panendofm.challenge.score.results import exact
+from panendofm.challenge.shown import items_of, plain_text
+from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.console import say, table, warn
-from panendofm.runtime.csv_files import csv_text
-from panendofm.runtime.files import make_directory, write_json, write_text
+from panendofm.runtime.csv_files import csv_text, exact
+from panendofm.runtime.files import make_directory, sha256_of, write_text
 from panendofm.scoring.statistics.consensus import (
     box_consensus,
     cohen_kappa,
@@ -27,11 +32,45 @@ from panendofm.scoring.statistics.consensus import (
     mean_pairwise_iou,
     same_objects,
 )
+from panendofm.scoring.statistics.estimates import defined
 
 MERGER = "merge"
 
 
-def merge(path: Path, out: Path, date: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Agreement:
+    """κ of the doctors' labels and the mean overlap of their boxes, over what was annotated independently."""
+
+    annotators: int
+    labeled_by_all: int
+    kappa: float | None
+    objects_with_several_boxes: int
+    mean_iou_of_boxes: float | None
+
+
+@dataclass(frozen=True)
+class GoldDocument:
+    """gold.json: what was made of which log, and what waits for whom."""
+
+    log_sha256: str
+    acts: int
+    merged_now: int
+    gold: int
+    waiting: dict[str, int]
+    agreement: Agreement
+    warnings: list[str]
+    format: Literal[2] = 2
+
+
+def read_gold(path: Path) -> GoldDocument:
+    return read_document(GoldDocument, path, "a gold.json that 'challenge merge' wrote")
+
+
+def main(arguments: argparse.Namespace, config: MergeConfig) -> None:
+    merge(Path(arguments.log), Path(config.out), config.date or datetime.now(UTC).date().isoformat())
+
+
+def merge(path: Path, out: Path, date: str) -> GoldDocument:
     """Append the merges that are due, compute gold.csv, and say what waits for whom."""
     log = read_log(path)
     new = merges_due(log, date)
@@ -39,33 +78,29 @@ def merge(path: Path, out: Path, date: str) -> dict[str, Any]:
         append(log, new)
         log = read_log(path)
     gold, waiting, warnings = gold_of(log)
+    document = GoldDocument(
+        log_sha256=sha256_of(log.path),
+        acts=len(log.acts),
+        merged_now=len(new),
+        gold=len(gold),
+        waiting=waiting,
+        agreement=agreement(log),
+        warnings=warnings,
+    )
     make_directory(out)
     write_text(out / "gold.csv", _gold_table(gold))
-    found = agreement(log)
-    checksum = log.sha256()
-    document = {
-        "format": 1,
-        "log_sha256": checksum,
-        "acts": len(log.acts),
-        "merged_now": len(new),
-        "gold": len(gold),
-        "waiting": waiting,
-        "agreement": found,
-        "warnings": warnings,
-    }
-    write_json(out / "gold.json", document)
-    table("waiting for", ["step", "objects"], [[k, str(v)] for k, v in waiting.items()])
-    for name, value in found.items():
-        shown = "–" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
-        say(f"{name.replace('_', ' ')}: {shown}")
+    write_document(out / "gold.json", document)
+    table("waiting for", ["step", "objects"], [[step, str(count)] for step, count in waiting.items()])
+    for name, value in items_of(document.agreement).items():
+        say(f"{name}: {plain_text(value)}")
     for warning in warnings:
         warn(warning)
-    say(f"{len(new)} merged now, {len(gold)} gold → {out / 'gold.csv'}; log checksum {checksum[:16]}")
+    say(f"{len(new)} merged now, {len(gold)} gold → {out / 'gold.csv'}; log checksum {document.log_sha256[:16]}")
     return document
 
 
 def _gold_table(gold: Sequence[Act]) -> str:
-    """In the form that `score --truth` reads: boxes, masks, or labels where neither was drawn."""
+    """In the form that `score truth=…` reads: boxes, masks, or labels where neither was drawn."""
     if any(act.mask for act in gold):
         rows = [[act.file, act.frame, act.category, act.mask] for act in gold]
         return csv_text(("file", "frame", "category", "mask"), rows)
@@ -76,21 +111,22 @@ def _gold_table(gold: Sequence[Act]) -> str:
     return csv_text(("file", "frame", "label"), [[act.file, act.frame, act.category] for act in gold])
 
 
-def _independent(log: Log) -> dict[Key, list[Act]]:
-    """Acts that no later act has used yet, by frame; after «back» a doctor's new act starts a new round."""
-    used = {source for act in log.acts for source in act.sources}
+def _independent(log: Log, without: Collection[str] = ()) -> Iterable[list[Act]]:
+    """What doctors did on their own, frame by frame."""
     frames: dict[Key, list[Act]] = defaultdict(list)
     for act in log.acts:
-        if act.step == "independent" and act.serial not in used:
+        if act.step == "independent" and act.serial not in without:
             frames[act.key].append(act)
-    return frames
+    return frames.values()
 
 
 def merges_due(log: Log, date: str) -> list[Act]:
     """A `cross` row for every object of every frame whose independent acts are not merged yet."""
     taken = {act.serial for act in log.acts}
+    # Acts that no later one has used: after «back» a doctor's new act starts a new round.
+    used = {source for act in log.acts for source in act.sources}
     new: list[Act] = []
-    for acts in _independent(log).values():
+    for acts in _independent(log, without=used):
         # Masks are drawn and reviewed by the doctors themselves: nobody averages outlines.
         if any(act.mask for act in acts):
             continue
@@ -126,32 +162,32 @@ def _objects(acts: Sequence[Act]) -> list[list[Act]]:
 def _merged(group: Sequence[Act], serial: str, date: str) -> Act:
     first = group[0]
     sources = tuple(act.serial for act in group)
-    box, category, how = None, first.category, "majority"
+    box = None
+    category = first.category
     if first.box is not None:
         found = box_consensus([list(act.box or ()) for act in group])
-        how, box, agreed = "average", found.box, found.box is not None
-        if found.merged:
-            sources = tuple(group[i].serial for i in found.merged) + tuple(
-                act.serial for i, act in enumerate(group) if i not in found.merged
-            )
+        how = "average"
+        box = found.box
+        agreed = box is not None
+        # Those that were averaged come first.
+        order = [*found.merged, *(i for i in range(len(group)) if i not in found.merged)]
+        sources = tuple(group[i].serial for i in order)
     else:
         label = label_consensus([act.category for act in group])
-        agreed, category = label is not None, label or ""
-    return Act(
-        0,
-        serial,
-        first.file,
-        first.frame,
-        category,
-        box,
-        "",
-        "cross",
-        MERGER,
-        sources,
-        how if agreed else "",
-        "" if agreed else "arbitrate",
-        date,
-        first.optional,
+        how = "majority"
+        agreed = label is not None
+        category = label or ""
+    return replace(
+        first,
+        serial=serial,
+        category=category,
+        box=box,
+        step="cross",
+        annotator=MERGER,
+        sources=sources,
+        merge=how if agreed else "",
+        decision="" if agreed else "arbitrate",
+        date=date,
     )
 
 
@@ -172,15 +208,14 @@ def gold_of(log: Log) -> tuple[list[Act], dict[str, int], list[str]]:
                 if _annotators(by_serial[source], by_serial) == {act.annotator}:
                     warnings.append(f"line {act.line}: {act.annotator} reviews what {act.annotator} alone annotated.")
         elif act.serial not in used:
-            step = (
-                "merge"
-                if act.step == "independent" and not act.mask
-                else "arbitration"
-                if act.decision == "arbitrate"
-                else "review"
-            )
-            waiting[step] += 1
+            waiting[_next_step(act)] += 1
     return list(gold.values()), waiting, warnings
+
+
+def _next_step(act: Act) -> str:
+    if act.step == "independent" and not act.mask:
+        return "merge"
+    return "arbitration" if act.decision == "arbitrate" else "review"
 
 
 def _annotators(act: Act, by_serial: dict[str, Act]) -> set[str]:
@@ -189,15 +224,10 @@ def _annotators(act: Act, by_serial: dict[str, Act]) -> set[str]:
     return own.union(*(_annotators(by_serial[source], by_serial) for source in act.sources))
 
 
-def agreement(log: Log) -> dict[str, Any]:
-    """κ of the doctors' labels and the mean overlap of their boxes, over what was annotated independently."""
-    frames: dict[Key, list[Act]] = defaultdict(list)
-    for act in log.acts:
-        if act.step == "independent":
-            frames[act.key].append(act)
+def agreement(log: Log) -> Agreement:
     labels: list[dict[str, str]] = []
     ious: list[float] = []
-    for acts in frames.values():
+    for acts in _independent(log):
         for group in _objects(acts):
             if group[0].box is None:
                 labels.append({act.annotator: act.category for act in group})
@@ -211,10 +241,10 @@ def agreement(log: Log) -> dict[str, Any]:
     elif len(doctors) > 2 and complete:
         names = sorted({name for row in complete for name in row.values()})
         kappa = fleiss_kappa([[list(row.values()).count(name) for name in names] for row in complete])
-    return {
-        "annotators": len({act.annotator for act in log.acts if act.step == "independent"}),
-        "labelled_by_all": len(complete),
-        "kappa": None if kappa is None or np.isnan(kappa) else kappa,
-        "objects_with_several_boxes": len(ious),
-        "mean_iou_of_boxes": float(np.mean(ious)) if ious else None,
-    }
+    return Agreement(
+        annotators=len({act.annotator for act in log.acts if act.step == "independent"}),
+        labeled_by_all=len(complete),
+        kappa=None if kappa is None else defined(kappa),
+        objects_with_several_boxes=len(ious),
+        mean_iou_of_boxes=float(np.mean(ious)) if ious else None,
+    )

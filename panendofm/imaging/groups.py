@@ -1,4 +1,4 @@
-"""Which samples belong together: near-identical pictures, frames of one video, pictures of one patient.
+"""Which samples belong together: near-identical images, frames of one video, images of one patient.
 
 Groups are drawn whole by a bootstrap and never stand on both sides of a split.
 """
@@ -50,4 +50,15 @@ def near_duplicate_groups(hashes: NDArray[np.uint8], max_distance: int) -> Integ
             np.concatenate([np.arange(len(hashes)), rows + start]),
             np.concatenate([known, columns]),
         )
+    return groups
+
+
+def content_groups(sha256: Sequence[str], hashes: Sequence[bytes], max_bits: int) -> Integers:
+    """A number for every image: equal files and chains of near-duplicates share one."""
+    firsts: dict[str, int] = {}
+    members = [firsts.setdefault(digest, len(firsts)) for digest in sha256]
+    # One image of each set of equal files is enough to compare.
+    unique = dict(zip(members, hashes, strict=True))
+    table = np.stack([np.frombuffer(unique[i], np.uint8) for i in range(len(firsts))])
+    groups: Integers = near_duplicate_groups(table, max_bits)[np.array(members)]
     return groups

@@ -1,7 +1,7 @@
-"""Perceptual hashes: pictures that look the same get nearly the same bits.
+"""Perceptual hashes: images that look the same get nearly the same bits.
 
 The hash survives re-encoding, resizing and changes of brightness or contrast. It is the sign of the low frequencies of
-the grey picture (a discrete cosine transform), 256 bits. Unrelated pictures differ in about 128 of them, copies that
+the gray image (a discrete cosine transform), 256 bits. Unrelated images differ in about 128 of them, copies that
 were re-encoded or resized in fewer than 20.
 """
 
@@ -22,7 +22,7 @@ _BLOCK_ROWS = 512
 
 
 def perceptual_hash(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The hash of an RGB picture [H, W, 3] (or a grey one [H, W]) as 32 bytes."""
+    """The hash of an RGB image [H, W, 3] (or a gray one [H, W]) as 32 bytes."""
     grey = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     small = cv2.resize(grey, (SIDE_PX, SIDE_PX), interpolation=cv2.INTER_AREA).astype(np.float32)
     # The first row and column of frequencies are left out: they hold mean and slow shading, which lamps change.

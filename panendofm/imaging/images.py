@@ -1,9 +1,9 @@
-"""Pictures: which files count as one, and how they are read, for every stage alike.
+"""Images: which files count as one, and how they are read, for every stage alike.
 
 Every stage sees a file as the same pixels: 8-bit RGB, the first frame of an animation, without metadata. Alpha is
-ignored. 16-bit pictures keep their upper eight bits. The orientation tag is not applied: endoscopes write none, and
+ignored. 16-bit images keep their upper eight bits. The orientation tag is not applied: endoscopes write none, and
 where one is found it was added by hand. What is only partly there, or damaged in a way that its decoder notices, is
-refused and never filled up with grey.
+refused and never filled up with gray.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SAMPLES_PER_PIXEL, _PHOTOMETRIC, _BLACK_IS_ZERO, _RGB = 277, 262, 1, 2
 
 
 class UnreadableImageError(UserError):
-    """A file that is no picture, or only a part of one. `problem` says what is wrong without naming the file."""
+    """A file that is no image, or only a part of one. `problem` says what is wrong without naming the file."""
 
     def __init__(self, message: str, problem: str = "") -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ def is_image(path: PurePath | str) -> bool:
 
 
 def open_image(source: Path | str | IO[bytes], name: str | None = None) -> Image.Image:
-    """A whole picture as RGB. `source` is a path or an open binary file; `name` is what an error calls it."""
+    """A whole image as RGB. `source` is a path or an open binary file; `name` is what an error calls it."""
     called = name or str(source if isinstance(source, str | Path) else getattr(source, "name", "in memory"))
     try:
         content = Path(source).read_bytes() if isinstance(source, str | Path) else source.read()
@@ -61,11 +61,11 @@ def open_image(source: Path | str | IO[bytes], name: str | None = None) -> Image
 
 
 def decode_image(content: bytes, name: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
-    """The pixels [H, W, 3] of a picture file's bytes; `name` is what an error calls it."""
+    """The pixels [H, W, 3] of an image file's bytes; `name` is what an error calls it."""
     if not content:
         raise _unreadable(name, "the file is empty")
     if content.startswith(_LFS_POINTER):
-        raise _unreadable(name, "it is a pointer of Git LFS and not the picture", "fetch it with git lfs pull")
+        raise _unreadable(name, "it is a pointer of Git LFS and not the image", "fetch it with git lfs pull")
     try:
         if content.startswith(_JPEG):
             pixels = _decode_jpeg(content, name, max_pixels)
@@ -74,7 +74,7 @@ def decode_image(content: bytes, name: str, max_pixels: int = MAX_PIXELS) -> NDA
         return _decode_with_pillow(content, name, max_pixels)
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         # Pillow reports damage by any of these, SyntaxError included (a broken PNG).
-        problem = "it is not a picture" if isinstance(error, UnidentifiedImageError) else str(error).rstrip(".")
+        problem = "it is not an image" if isinstance(error, UnidentifiedImageError) else str(error).rstrip(".")
         raise _unreadable(name, problem) from error
 
 
@@ -126,7 +126,7 @@ def _to_rgb(image: Image.Image) -> NDArray[np.uint8]:
 
 
 def _as_rgb_tiff(content: bytes) -> bytes | None:
-    """A TIFF of three samples a pixel that calls itself grey (CVC-ClinicDB's do), with its colours said right."""
+    """A TIFF of three samples a pixel that calls itself gray (CVC-ClinicDB's do), with its colors said right."""
     order = _TIFF.get(content[:4])
     if order is None:
         return None

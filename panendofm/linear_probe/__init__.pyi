@@ -1,10 +1,14 @@
 from .config import ProbeConfig
-from .inference.predict import predict
+from .inference.report_document import VideoReport, read_video_report
+from .results.document import ProbeResults, read_probe_results
 from .run import Benchmark, run_benchmark
 
 __all__ = [
     "Benchmark",
     "ProbeConfig",
-    "predict",
+    "ProbeResults",
+    "VideoReport",
+    "read_probe_results",
+    "read_video_report",
     "run_benchmark",
 ]

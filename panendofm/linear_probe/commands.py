@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from panendofm.linear_probe.config import ProbeConfig, ReportOptions
+from panendofm.linear_probe.config import PredictConfig, ProbeConfig, ReportConfig, ShortcutConfig, TimeConfig
 from panendofm.linear_probe.inference.predict import predict
 from panendofm.linear_probe.inference.shortcut import shortcut
 from panendofm.linear_probe.inference.timing import time_head
@@ -23,44 +23,39 @@ from panendofm.runtime.names import without_folders
 
 
 def run_probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
-    given = {name: value for name in ("task", "data", "protocol", "out") if (value := getattr(arguments, name))}
-    config = replace(config, **given)
-    if (named := config.named()) is not None:  # the stored configuration says both
+    named = config.named()
+    if named is not None:  # the stored configuration says both
         config = replace(config, block=named[0], pooling=named[1])
     out = make_directory(config.out)
     files = ProbeFolder(out)
     with directory_lock(out), log_to(files.log):
         write_text(files.config, without_folders(config_to_yaml(config)))
-        benchmark = run_benchmark(arguments.weights, config)
+        benchmark = run_benchmark(arguments.network, config)
         write_results(benchmark, out)
-        head, rows, best = main_table(benchmark)
+        main = main_table(benchmark.results)
         marked = [
-            [f"*{c}" if b else c for c, b in zip(row, bold, strict=True)] for row, bold in zip(rows, best, strict=True)
+            [f"*{cell}" if (number, column) in main.best else cell for column, cell in enumerate(row)]
+            for number, row in enumerate(main.rows)
         ]
-        table(f"macro-AUC (95% interval over groups), protocol {config.protocol}; * best", head, marked)
-        head, rows = cleaning_table(benchmark)
-        if rows:
-            table(CLEANING_TITLE, head, rows)
+        intervals = f"{100 * config.bootstrap.confidence:g}% interval over groups"
+        table(f"macro-AUC ({intervals}), protocol {config.protocol}; * best", main.columns, marked)
+        cleaning = cleaning_table(benchmark.results)
+        if cleaning.rows:
+            table(CLEANING_TITLE, cleaning.columns, cleaning.rows)
         say(f"results: {files.page}, {files.table.name}, table.tex, summary.csv, classes.csv, {files.results.name}")
 
 
-def _root(arguments: argparse.Namespace) -> Path | None:
-    return Path(arguments.root) if arguments.root else None
+def run_predict(arguments: argparse.Namespace, config: PredictConfig) -> None:
+    predict(Path(arguments.head), arguments.images, config)
 
 
-def run_predict(a: argparse.Namespace, config: None) -> None:
-    predict(Path(a.head), a.images, a.weights, Path(a.out), a.device, _root(a))
+def run_time(arguments: argparse.Namespace, config: TimeConfig) -> None:
+    time_head(Path(arguments.head), arguments.images, config)
 
 
-def run_time(a: argparse.Namespace, config: None) -> None:
-    time_head(Path(a.head), a.images, a.weights, Path(a.out), a.device, max(1, a.repeats), _root(a))
+def run_report_video(arguments: argparse.Namespace, config: ReportConfig) -> None:
+    video_report(Path(arguments.head), Path(arguments.video), config)
 
 
-def run_report_video(a: argparse.Namespace, config: None) -> None:
-    options = ReportOptions(a.fps, a.window_seconds, a.minimum_confidence, a.minimum_seconds)
-    truth = Path(a.truth) if a.truth else None
-    video_report(Path(a.head), Path(a.video), a.weights, Path(a.out), options, a.device, truth)
-
-
-def run_shortcut(a: argparse.Namespace, config: None) -> None:
-    shortcut(Path(a.head), Path(a.data), a.weights, Path(a.out), a.device)
+def run_shortcut(arguments: argparse.Namespace, config: ShortcutConfig) -> None:
+    shortcut(Path(arguments.head), Path(arguments.data), config)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from panendofm.atlas import SplitConfig
-from panendofm.backbone.networks import BLOCK_HELP, LAST, POOLING_HELP, POOLINGS, check_words
+from panendofm.backbone.networks import BLOCK_HELP, DEVICE_HELP, LAST, POOLING_HELP, POOLINGS, check_words
 from panendofm.runtime.config import option
 from panendofm.runtime.errors import UserError
+from panendofm.scoring.statistics.config import BootstrapConfig
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class ProbeConfig:
     data: str = option("The atlas (.parquet), a CSV (file,label) or a folder of class folders.", "atlas.parquet")
     out: str = option("Folder for the results.", "probe_results")
     clean: bool = option(
-        "Read pictures as training frames are: cut to the field of view, without position box and text. The table then "
-        "gives the figures of pictures as they came beside them.",
+        "Read images as training frames are: cut to the field of view, without position box and text. The table then "
+        "gives the metrics of images as they came beside them.",
         False,
     )
     protocol: Literal["published", "converged"] = option(
@@ -70,19 +71,18 @@ class ProbeConfig:
     pooling: str = option(f"{POOLING_HELP} {PROTOCOL}: what the protocol reads.", PROTOCOL)
     grid: GridConfig = field(default_factory=GridConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
-    bootstrap_replicates: int = option("Draws for intervals and paired tests.", 1000, low=1)
-    seed: int = option("For the bootstrap.", 0)
+    bootstrap: BootstrapConfig = option("", BootstrapConfig())
     batch_size: int = option("Images per forward pass when features are extracted.", 64, low=1)
-    device: str = option("auto, cpu, cuda or cuda:N.", "auto")
+    device: str = option(DEVICE_HELP, "auto")
     cache: str = option("Folder of extracted features; empty: below the results.", "")
     label_fractions: list[float] = option(
         "Shares of the training labels to train on as well, such as [0.01,0.05,0.1,0.25,0.5,1].", [], above=0, high=1
     )
     pretraining_corpora: list[str] = option(
-        "Corpora that the networks were pretrained on; figures are also given without the datasets that overlap.", []
+        "Corpora that the networks were pretrained on; metrics are also given without the datasets that overlap.", []
     )
     pretraining_images: str = option(
-        "CSV with a column sha256 or file: pictures that the networks have seen; figures are also given without.", ""
+        "CSV with a column sha256 or file: images that the networks have seen; metrics are also given without.", ""
     )
 
     def check(self) -> None:
@@ -96,17 +96,43 @@ class ProbeConfig:
         return block, POOLINGS[0] if self.pooling == PROTOCOL else self.pooling
 
 
-@dataclass(frozen=True)
-class ReportOptions:
-    """How a video is reported."""
+@dataclass
+class HeadConfig:
+    """How a trained head is used."""
 
-    fps: float = 5.0
-    window_seconds: float = 1.0
-    minimum_confidence: float = 0.25
-    minimum_seconds: float = 1.0
+    network: str | None = option("The network spec, when it is not where it was at training.", None, was="weights")
+    device: str = option(DEVICE_HELP, "auto")
 
-    def check(self) -> None:
-        if self.fps <= 0 or self.window_seconds < 0 or self.minimum_seconds < 0:
-            raise UserError("--fps must be above 0, --window-seconds and --minimum-seconds not below 0.")
-        if not 0 <= self.minimum_confidence <= 1:
-            raise UserError(f"--minimum-confidence {self.minimum_confidence} must lie between 0 and 1.")
+
+@dataclass
+class PredictConfig(HeadConfig):
+    """All keys of `panendofm probe predict`."""
+
+    out: str = option("CSV to write; - prints the lines.", "predictions.csv")
+    root: str | None = option("Folder that the files of a CSV are relative to.", None)
+
+
+@dataclass
+class TimeConfig(PredictConfig):
+    """All keys of `panendofm probe time`."""
+
+    repeats: int = option("Passes over all images; the middle one counts.", 3, low=1)
+
+
+@dataclass
+class ShortcutConfig(HeadConfig):
+    """All keys of `panendofm probe shortcut`."""
+
+    out: str = option("File to write.", "shortcut.json")
+
+
+@dataclass
+class ReportConfig(HeadConfig):
+    """All keys of `panendofm probe report`."""
+
+    out: str = option("Folder for report.json, report.txt and report.html.", "video_report")
+    fps: float = option("Frames per second that are looked at.", 5.0, above=0)
+    window_seconds: float = option("Length of the window that smooths the answers.", 1.0, low=0)
+    minimum_confidence: float = option("Frames below it are called uncertain.", 0.25, low=0, high=1)
+    minimum_seconds: float = option("Shorter segments join their neighbors.", 1.0, low=0)
+    truth: str | None = option("CSV start_seconds,end_seconds,label of true events, to compare with.", None)

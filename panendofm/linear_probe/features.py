@@ -1,4 +1,4 @@
-"""Features of all pictures, extracted once a network, and the parts of them that heads are trained on."""
+"""Features of all images, extracted once a network, and the parts of them that heads are trained on."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from panendofm.atlas import Sample
 from panendofm.backbone import FeatureCache, FeatureKind
 from panendofm.backbone.networks import Network, Reading, network_features
 from panendofm.imaging.frame_filters.clean import Cleaner
+from panendofm.linear_probe.results.document import Efficiency
 
 # Blocks whose cls tokens the converged protocol looks at.
 LAST_BLOCKS = 4
-_TIMED_IMAGES, _TIMED_BATCH = 10, 16
+_TIMED_IMAGES = 10
+_TIMED_BATCH = 16
 
 
 @dataclass(frozen=True)
@@ -97,18 +99,9 @@ def of_one_block(kind: FeatureKind, columns: Columns, width: int) -> tuple[Featu
     return only, Columns(columns.name, columns.start - place * each, columns.stop - place * each)
 
 
-@dataclass(frozen=True)
-class Efficiency:
-    """How fast a network is on the device that was used; decoding is not counted."""
-
-    device: str
-    parameters: int
-    latency_ms: float  # one image at a time, median
-    images_per_second: float  # in batches
-
-
 @torch.no_grad()
 def measure_efficiency(network: Network, device: str) -> Efficiency:
+    """The first call of each size sets things up and is not counted."""
     module = network.load().to(device)
     side = network.preprocessing.crop_px
     kind = FeatureKind()
@@ -118,8 +111,9 @@ def measure_efficiency(network: Network, device: str) -> Efficiency:
         kind.of(module, images).cpu()  # the copy waits for the device
         return time.perf_counter() - began
 
-    one, batch = torch.zeros(1, 3, side, side, device=device), torch.zeros(_TIMED_BATCH, 3, side, side, device=device)
-    seconds(one)  # the first call of each size sets things up
+    one = torch.zeros(1, 3, side, side, device=device)
+    batch = torch.zeros(_TIMED_BATCH, 3, side, side, device=device)
+    seconds(one)
     single = sorted(seconds(one) for _ in range(_TIMED_IMAGES))
     parameters = sum(p.numel() for p in module.parameters())
     seconds(batch)

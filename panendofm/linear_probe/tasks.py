@@ -6,12 +6,12 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.atlas import AMBIGUOUS, SPLITS, TEST, TRAIN, VALIDATION, Label, Sample, Taxonomy
+from panendofm.linear_probe.results.document import ClassCounts, TaskCounts
 from panendofm.runtime.errors import UserError
 
 
@@ -35,13 +35,19 @@ class Task:
     exclusive: bool
     rows: NDArray[np.int64]  # [n], which of all samples
     targets: NDArray[np.bool_]  # [n, C]
-    without_images: tuple[str, ...] = ()  # classes of the taxonomy that no picture shows
-    left_out: int = 0  # pictures whose equal copies are labelled with different classes
+    without_images: tuple[str, ...] = ()  # classes of the taxonomy that no image shows
+    left_out: int = 0  # images whose equal copies are labeled with different classes
+
+    def class_name(self, number: int) -> str:
+        """The name of a class, with its level where there are several."""
+        level = next(level for level in self.levels if level.start <= number < level.stop)
+        name = self.classes[number]
+        return f"{level.name}:{name}" if level.name else name
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """How a task picks classes from a picture's labels: for each level, names of all classes, and a label's class."""
+    """How a task picks classes from an image's labels: for each level, names of all classes, and a label's class."""
 
     name: str
     title: str
@@ -133,17 +139,17 @@ SPECS = (
 
 
 def task_specs(name: str) -> list[TaskSpec]:
-    """The tasks that a word asks for: all, one, or several parted by commas."""
+    """The tasks that a name asks for: all, one, or several parted by commas."""
     if name == "all":
         return list(SPECS)
     by_name = {spec.name: spec for spec in SPECS}
     chosen = []
-    for word in name.split(","):
-        if word not in by_name:
-            match = difflib.get_close_matches(word, by_name, n=1)
+    for one in name.split(","):
+        if one not in by_name:
+            match = difflib.get_close_matches(one, by_name, n=1)
             hint = f"did you mean '{match[0]}'?" if match else f"there are: all, {', '.join(by_name)}."
-            raise UserError(f"there is no task '{word}'; {hint}")
-        chosen.append(by_name[word])
+            raise UserError(f"there is no task '{one}'; {hint}")
+        chosen.append(by_name[one])
     return chosen
 
 
@@ -199,30 +205,28 @@ def evaluable(task: Task, sides: NDArray[np.int64]) -> NDArray[np.bool_]:
 def why_not_runnable(task: Task, sides: NDArray[np.int64]) -> str | None:
     """None when the task has a class that can be evaluated; else the reason in words."""
     if not len(task.rows):
-        return "no picture has a label of this task"
+        return "no image has a label of this task"
     if len(task.classes) < 2:
-        return f"only one class has pictures ({task.classes[0]})"
+        return f"only one class has images ({task.classes[0]})"
     if not evaluable(task, sides).any():
-        return "no class has pictures on all three sides of the split"
+        return "no class has images on all three sides of the split"
     return None
 
 
-def task_counts(task: Task, sides: NDArray[np.int64]) -> dict[str, Any]:
-    """What a task states of itself: classes and images on each side."""
+def task_counts(task: Task, sides: NDArray[np.int64]) -> TaskCounts:
     can = evaluable(task, sides) if len(task.rows) else np.zeros(len(task.classes), bool)
     counts = Counter(sides.tolist())
-    return {
-        "classes": len(task.classes),
-        "evaluable_classes": int(can.sum()),
-        "classes_without_images": list(task.without_images),
-        "images": {name: counts[i] for i, name in enumerate(SPLITS)},
-        "left_out_contradictory": task.left_out,
-        "per_class": {
-            f"{level.name}:{name}" if level.name else name: {
-                "evaluable": bool(can[i]),
-                **{side: int(task.targets[sides == s, i].sum()) for s, side in enumerate(SPLITS)},
-            }
-            for level in task.levels
-            for i, name in enumerate(task.classes[level.start : level.stop], level.start)
-        },
-    }
+    per_class = {}
+    for level in task.levels:
+        for i in range(level.start, level.stop):
+            on_sides = (int(task.targets[sides == side, i].sum()) for side in range(len(SPLITS)))
+            per_class[task.class_name(i)] = ClassCounts(bool(can[i]), *on_sides)
+    return TaskCounts(
+        title=task.title,
+        classes=len(task.classes),
+        evaluable_classes=int(can.sum()),
+        classes_without_images=list(task.without_images),
+        images={name: counts[i] for i, name in enumerate(SPLITS)},
+        left_out_contradictory=task.left_out,
+        per_class=per_class,
+    )

@@ -18,7 +18,7 @@ from panendofm.runtime.files import write_text
 def write_truth_files(
     folder: ProbeFolder, source: Path, tasks: Sequence[Task], samples: Sequence[Sample], split: Split
 ) -> None:
-    """file,label,group of the test pictures, for every task with one answer a picture."""
+    """file,label,group of the test images, for every task with one answer an image."""
     root = (source if source.is_dir() else source.parent).resolve()
     for task in tasks:
         if not task.exclusive or len(task.levels) > 1:

@@ -33,7 +33,7 @@ WORSE: Verdict = "worse beyond noise"
 
 
 @dataclass(frozen=True)
-class FiguresAtK:
+class MetricsAtK:
     """All metrics of one number of neighbors."""
 
     top1: float
@@ -109,7 +109,7 @@ class KnnDocument:
     data: EvaluatedData
     temperature: float
     interval_confidence: float
-    k: dict[str, FiguresAtK]
+    k: dict[str, MetricsAtK]
     query_groups: str  # the group of each query, with spaces between
     rankme: float
     alpha_req: float | None

@@ -77,13 +77,24 @@ class Certificate:
     known_overlaps: list[dict[str, Any]] = field(default_factory=list)
 
 
+@dataclass
+class CorpusCounts:
+    """What became of one corpus."""
+
+    sources: int = 0
+    seen: int = 0  # frames that were looked at
+    kept: int = 0
+    broken_files: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)  # reason → frames
+
+
 @dataclass(frozen=True)
 class Manifest:
     """manifest.json: what a shard set holds, in counts, and its certificate."""
 
     shards: list[str]
     frames: int = 0
-    corpora: dict[str, Any] = field(default_factory=dict)
+    corpora: dict[str, CorpusCounts] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)  # reason → sources
     licences: list[str] = field(default_factory=list)
     text_audit: dict[str, Any] = field(default_factory=dict)

@@ -17,6 +17,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from panendofm.runtime.config import config_to_yaml, keys_of, load_config
@@ -38,7 +39,7 @@ class Command:
     `run` gets the parsed arguments and the config object (None without a schema). An argument whose name ends in "…"
     takes one or more words and arrives as a list; one in square brackets may be left out and is then None. `options`
     adds --flags to the parser. `run` and `schema` may be given as their place, "module:name". The resolved config is
-    printed before `run` is called.
+    printed before `run` is called, unless `show_config` is off: for commands whose output others read.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Command:
     arguments: tuple[str, ...] = ()
     schema: type | str | None = None
     options: Callable[[argparse.ArgumentParser], None] | None = None
+    show_config: bool = True
 
     def handler(self) -> Handler:
         return cast(Handler, pkgutil.resolve_name(self.run)) if isinstance(self.run, str) else self.run
@@ -142,16 +144,22 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
     config: Any = None
     if schema is not None:
         overrides = [word for word in rest if _OVERRIDE.match(word)]
-        files = [word for word in rest if word.endswith((".yaml", ".yml")) and word not in overrides]
+        files = [word for word in rest if _names_a_config(word) and word not in overrides]
         if len(files) > 1:
             raise UserError(f"{program}: two configs were given ({files[0]} and {files[1]}); name one.")
         rest = [word for word in rest if word not in overrides and word not in files]
         _bind(program, command, rest, arguments)
         config = load_config(schema, files[0] if files else None, overrides)
-        say("resolved configuration:\n" + textwrap.indent(config_to_yaml(config).rstrip(), "  "))
+        if command.show_config:
+            say("resolved configuration:\n" + textwrap.indent(config_to_yaml(config).rstrip(), "  "))
     else:
         _bind(program, command, rest, arguments)
     return command.handler()(arguments, config)
+
+
+def _names_a_config(word: str) -> bool:
+    """A whole command line as one argument, such as `challenge time` takes, may end in the name of a YAML file, too."""
+    return word.endswith((".yaml", ".yml")) and (" " not in word or Path(word).is_file())
 
 
 def _usage(program: str, command: Command) -> str:

@@ -158,7 +158,7 @@ def load_config(schema: type[T], path: Path | str | None = None, overrides: list
     """A config object from a YAML file and `key=value` overrides. Every mistake is a `UserError` of one sentence."""
     layers: list[tuple[str, dict[str, Any]]] = _read_with_bases(_shipped(Path(path)), ()) if path is not None else []
     for override in overrides or []:
-        layers.append((COMMAND_LINE, _parse_override(override)))
+        layers.append((COMMAND_LINE, _parse_override(schema, override)))
     config = OmegaConf.structured(schema)
     for source, values in layers:
         values = _with_new_names(source, schema, values, "")
@@ -281,7 +281,7 @@ def _nearest_file(path: Path) -> str:
     return f"did you mean {path.parent / match[0]}?" if match else "check the path."
 
 
-def _parse_override(text: str) -> dict[str, Any]:
+def _parse_override(schema: type, text: str) -> dict[str, Any]:
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise UserError(f"{COMMAND_LINE}: '{text}' is not of the form key=value.")
@@ -289,9 +289,21 @@ def _parse_override(text: str) -> dict[str, Any]:
         parsed = yaml.safe_load(value) if value else ""
     except yaml.YAMLError:
         parsed = value  # text with YAML's own signs in it, such as a path with a colon
-    for part in reversed(name.split(".")):
+    places = name.split(".")
+    if parsed is not None and not isinstance(parsed, str) and _takes_text(schema, places):
+        parsed = value  # run=01 and date=2026-01-02 are text: not the number 1, nor a date
+    for part in reversed(places):
         parsed = {part: parsed}
     return typing.cast(dict[str, Any], parsed)
+
+
+def _takes_text(schema: type, places: list[str]) -> bool:
+    """Whether a key is declared as text, `str` or `str | None`."""
+    hint: Any = schema
+    for place in places:
+        section = _section_type(hint)
+        hint = typing.get_type_hints(section).get(place) if section is not None else None
+    return hint is str or (typing.get_origin(hint) in (typing.Union, types.UnionType) and str in typing.get_args(hint))
 
 
 def _with_new_names(source: str, schema: type, values: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -40,12 +40,21 @@ def read_csv(path: Path | str, needed: Sequence[str] = (), delimiter: str | None
     return rows
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], delimiter: str = ",", verbatim: bool = False) -> str:
+    """The one writer of tables. An empty header is left out.
+
+    `verbatim` leaves formulas as they are: for files that a program reads which would take the apostrophe for text.
+    """
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([escaped(cell) for cell in header])
-    writer.writerows([[escaped(cell) for cell in row] for row in rows])
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    for row in [*([header] if header else []), *rows]:
+        writer.writerow(row if verbatim else [escaped(cell) for cell in row])
     return text.getvalue()
+
+
+def exact(value: float) -> str:
+    """All digits, so that what is read back is what was written; whole numbers without a point."""
+    return repr(float(value)).removesuffix(".0")
 
 
 def escaped(cell: Any) -> Any:

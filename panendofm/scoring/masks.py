@@ -1,4 +1,4 @@
-"""Masks of one finding: overlap and distance per picture, empties by profile, and what a mask says of a frame."""
+"""Masks of one finding: overlap and distance per image, and what a mask says of a frame."""
 
 from __future__ import annotations
 
@@ -18,11 +18,21 @@ from panendofm.scoring.classification import rates
 from panendofm.scoring.classification.rates import Counts, Floats
 
 Mask = NDArray[np.bool_]  # [H, W]
-Empties = Literal["house", "endotect", "endocv2021"]
 OVERLAPS = ("dice", "iou", "precision", "recall", "f2")
 _CROSS = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]], np.uint8)
-# DAGI: a picture with a finding counts as found when this share of its pixels is marked.
+# DAGI: an image with a finding counts as found when this share of its pixels is marked.
 LEAST_SHARE_MARKED = 0.4
+
+
+@dataclass(frozen=True)
+class EmptyRules:
+    """What the overlaps are where a side marks nothing. Ours: a correct «nothing» is right, no answer has no precision.
+
+    Distances need no rule: 0 when both sides are empty, the diagonal when one is.
+    """
+
+    correct_nothing: float = 1.0
+    precision_of_nothing: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -33,8 +43,8 @@ class Distances:
 
 
 @dataclass(frozen=True)
-class MaskFigures:
-    """One picture: pixel counts, overlaps (NaN where not defined) and distances in pixels."""
+class MaskMetrics:
+    """One image: pixel counts, overlaps (NaN where not defined) and distances in pixels."""
 
     counts: Counts
     dice: float
@@ -71,36 +81,38 @@ def pixel_counts(truth: Mask, prediction: Mask) -> Counts:
     return Counts.of(tp, fp, fn, truth.size - tp - fp - fn)
 
 
-def mask_figures(truth: Mask, prediction: Mask, empties: Empties = "house") -> MaskFigures:
-    """House rule for empties: a correct «nothing» is 1 with distance 0; one empty: the diagonal is the distance.
-
-    endotect: a correct «nothing» is 0. endocv2021: precision is 1 when nothing is predicted.
-    """
+def mask_metrics(truth: Mask, prediction: Mask, empties: EmptyRules | None = None) -> MaskMetrics:
+    rules = empties or EmptyRules()
     counts = pixel_counts(truth, prediction)
     diagonal = hypot(*truth.shape)
-    reported, present = bool(counts.tp + counts.fp > 0), bool(counts.tp + counts.fn > 0)
-    if not reported and not present:
-        overlap = dict.fromkeys(OVERLAPS, 0.0 if empties == "endotect" else 1.0)
+    reported = bool(counts.tp + counts.fp > 0)
+    present = bool(counts.tp + counts.fn > 0)
+    overlap = {name: float(value) for name, value in _overlaps(counts).items()}
+    if not reported:
+        overlap["precision"] = rules.precision_of_nothing
+    distances = Distances(diagonal, diagonal, diagonal)
+    if reported and present:
+        distances = surface_distances(truth, prediction)
+    elif not reported and not present:
+        overlap = dict.fromkeys(OVERLAPS, rules.correct_nothing)
         distances = Distances(0.0, 0.0, 0.0)
-    else:
-        overlap = {
-            "dice": float(rates.f_score(counts)),
-            "iou": float(rates.ratio(counts.tp, counts.tp + counts.fp + counts.fn)),
-            "precision": float(rates.precision(counts)),
-            "recall": float(rates.recall(counts)),
-            "f2": float(rates.f_score(counts, 2.0)),
-        }
-        if not reported and empties == "endocv2021":
-            overlap["precision"] = 1.0
-        both = reported and present
-        distances = surface_distances(truth, prediction) if both else Distances(diagonal, diagonal, diagonal)
-    return MaskFigures(
+    return MaskMetrics(
         counts=counts, accuracy=float(rates.accuracy(counts)), distances=distances, diagonal=diagonal, **overlap
     )
 
 
+def _overlaps(counts: Counts) -> dict[str, Floats]:
+    return {
+        "dice": rates.f_score(counts),
+        "iou": rates.ratio(counts.tp, counts.tp + counts.fp + counts.fn),
+        "precision": rates.precision(counts),
+        "recall": rates.recall(counts),
+        "f2": rates.f_score(counts, 2.0),
+    }
+
+
 def border(mask: Mask) -> Mask:
-    """The mask without its erosion by the 4-neighbourhood; outside the picture is background."""
+    """The mask without its erosion by the 4-neighborhood; outside the image is background."""
     inner = cv2.erode(mask.astype(np.uint8), _CROSS, borderType=cv2.BORDER_CONSTANT, borderValue=0)
     return np.asarray(mask & (inner == 0))
 
@@ -124,17 +136,11 @@ def _distance_to(points: Mask) -> Floats:
     return np.asarray(distance_transform_edt(~points), np.float64)
 
 
-def pooled(figures: Sequence[MaskFigures], weights: Floats | None = None) -> dict[str, Floats]:
+def pooled(metrics: Sequence[MaskMetrics], weights: Floats | None = None) -> dict[str, Floats]:
     """Overlaps of all pixels together: large findings count more. Under weights [R, N] each is [R]."""
-    w = np.ones(len(figures)) if weights is None else weights
-    counts = Counts.of(*(w @ np.array([getattr(f.counts, n) for f in figures]) for n in ("tp", "fp", "fn", "tn")))
-    return {
-        "dice": rates.f_score(counts),
-        "iou": rates.ratio(counts.tp, counts.tp + counts.fp + counts.fn),
-        "precision": rates.precision(counts),
-        "recall": rates.recall(counts),
-        "f2": rates.f_score(counts, 2.0),
-    }
+    w = np.ones(len(metrics)) if weights is None else weights
+    counts = Counts.of(*(w @ np.array([getattr(m.counts, n) for m in metrics]) for n in ("tp", "fp", "fn", "tn")))
+    return _overlaps(counts)
 
 
 def frame_verdict(abnormal: int, of_them_marked: int, marked_elsewhere: int) -> Literal["tp", "fp", "fn", "tn"]:
@@ -170,7 +176,7 @@ class Size:
 
 
 def size_of(mask: Mask) -> Size | None:
-    """Of everything in the mask; None when it is empty. Longest: between centres of border pixels."""
+    """Of everything in the mask; None when it is empty. Longest: between centers of border pixels."""
     rows, columns = np.nonzero(mask)
     if not len(rows):
         return None

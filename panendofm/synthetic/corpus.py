@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import multiprocessing
 import os
 import time
@@ -19,6 +17,7 @@ from typing import Any
 import cv2
 
 from panendofm.runtime.console import ProgressBar, duration, progress, say
+from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_directory, failed_checksums, write_bytes, write_checksums
 from panendofm.synthetic.imbalanced import DULL, IMBALANCED, RARE, plan_imbalanced
@@ -224,7 +223,5 @@ def _geometries(labeled: list[LabeledPlan], plans: list[SourcePlan], copies: lis
 def _write_endofm_list(directory: Path) -> None:
     """EndoFM-pretrain's train.csv: one path and the label -1 per line."""
     folder = directory / "endofm-pretrain"
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerows((p.relative_to(folder).as_posix(), -1) for p in sorted(folder.rglob("*.mp4")))
-    write_bytes(folder / "train.csv", text.getvalue().encode())
+    rows = [(p.relative_to(folder).as_posix(), -1) for p in sorted(folder.rglob("*.mp4"))]
+    write_bytes(folder / "train.csv", csv_text((), rows, verbatim=True).encode())

@@ -7,9 +7,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from panendofm.runtime.console import say
+from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.files import write_text
-from panendofm.synthetic.media import Pixels, write_video
-from panendofm.synthetic.scene.devices import Overlay, geometry_of
+from panendofm.synthetic.media import write_video
+from panendofm.synthetic.scene.devices import Overlay, Pixels, geometry_of
 from panendofm.synthetic.scene.motion import look
 from panendofm.synthetic.scene.place import KVASIR_CLASSES, make_scene
 from panendofm.synthetic.scene.randomness import generator
@@ -35,11 +36,12 @@ def write_examination(path: Path, events: int = 10, seed: int = 0) -> None:
     """PATH.mp4, and beside it a CSV start_seconds,end_seconds,label. Its scenes are in no other file."""
     plan = plan_events(events, seed)
     frames = write_video(path, _frames(plan, seed), "h264", Fraction(FPS), FPS)
-    lines, at = ["start_seconds,end_seconds,label"], 0
+    rows = []
+    at = 0
     for label, length in plan:
-        lines.append(f"{at / FPS:g},{(at + length) / FPS:g},{label}")
+        rows.append([f"{at / FPS:g}", f"{(at + length) / FPS:g}", label])
         at += length
-    write_text(path.with_suffix(".csv"), "\n".join(lines) + "\n")
+    write_text(path.with_suffix(".csv"), csv_text(("start_seconds", "end_seconds", "label"), rows))
     say(f"{events} events, {frames / FPS:.0f} s → {path}; truth: {path.with_suffix('.csv')}")
 
 

@@ -10,9 +10,8 @@ import av
 import cv2
 import numpy as np
 from av.codec.context import Flags
-from numpy.typing import NDArray
 
-Pixels = NDArray[np.uint8]
+from panendofm.synthetic.scene.devices import Pixels
 
 ENCODERS = {"h264": ("libx264", "yuv420p"), "mjpeg": ("mjpeg", "yuvj420p"), "mpeg4": ("mpeg4", "yuv420p")}
 # Time base of a video with a variable frame rate.
@@ -60,7 +59,9 @@ def _stream(
     encoder, pixel_format = ENCODERS[codec]
     stream = container.add_stream(encoder, rate=fps)
     assert isinstance(stream, av.VideoStream)
-    stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
+    stream.width = width
+    stream.height = height
+    stream.pix_fmt = pixel_format
     context = stream.codec_context
     context.thread_count = 1
     context.flags |= Flags.bitexact

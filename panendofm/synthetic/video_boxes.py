@@ -9,12 +9,11 @@ The form that `challenge score` reads as truth (compare by whole paths). An obje
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.files import write_text
 from panendofm.synthetic.plan import SourcePlan
 from panendofm.synthetic.scene.devices import FULL_FRAME, geometry_of
@@ -91,12 +90,10 @@ def _leaked_boxes(image: LabeledPolyps | None, device: str, geometry: Geometry) 
 
 
 def write_frame_boxes(directory: Path, rows: list[FrameBoxes]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    table: list[tuple[object, ...]] = []
     for row in rows:
         for name, (x1, y1, x2, y2) in row.objects:
-            writer.writerow((row.file, row.frame, "polyp", x1, y1, x2 - x1, y2 - y1, name, row.width, row.height))
+            table.append((row.file, row.frame, "polyp", x1, y1, x2 - x1, y2 - y1, name, row.width, row.height))
         if not row.objects:
-            writer.writerow((row.file, row.frame, "", "", "", "", "", "", row.width, row.height))
-    write_text(directory / BOXES_NAME, text.getvalue())
+            table.append((row.file, row.frame, "", "", "", "", "", "", row.width, row.height))
+    write_text(directory / BOXES_NAME, csv_text(COLUMNS, table))

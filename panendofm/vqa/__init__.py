@@ -1,1 +1,1 @@
-"""Questions about endoscopy pictures: built from an atlas, asked of models and people, scored."""
+"""Questions about endoscopy images: built from an atlas, asked of models and people, scored."""

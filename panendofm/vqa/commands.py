@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from panendofm.runtime.console import say
-from panendofm.runtime.errors import UserError
-from panendofm.vqa.bench.config import BuildConfig, ImportConfig
+from panendofm.vqa.bench.bench_folder import Bench, read_bench
+from panendofm.vqa.bench.config import BuildConfig, ExportConfig, ImportConfig, RephraseConfig, ReviewConfig
 from panendofm.vqa.bench.exports import export_bench
 from panendofm.vqa.bench.imports import import_tsv
-from panendofm.vqa.bench.items import Bench, read_bench
 from panendofm.vqa.bench.rephrase import rephrase_bench
-from panendofm.vqa.bench.rephrase_config import RephraseConfig
+from panendofm.vqa.bench.review import write_review_page
+from panendofm.vqa.benchmark import Benchmark, find_benchmark
 from panendofm.vqa.client.answers import AnswerSet, read_answer_set
 from panendofm.vqa.client.config import RunConfig
 from panendofm.vqa.client.run import ask_bench
-from panendofm.vqa.judge.config import JudgeConfig
-from panendofm.vqa.score.config import ContestantConfig
+from panendofm.vqa.people.config import ExamConfig, JudgeConfig, RateConfig
+from panendofm.vqa.people.exam import serve_exam
+from panendofm.vqa.people.judge import judge_texts
+from panendofm.vqa.people.rate import serve_rating
+from panendofm.vqa.people.readers import read_people
+from panendofm.vqa.score.accuracy.leaderboard import check_bench
+from panendofm.vqa.score.config import CheckConfig, ContaminationConfig, EncoderConfig, ScoreConfig, SynthesizeConfig
+from panendofm.vqa.score.contamination import find_contamination
+from panendofm.vqa.synthesize import synthesize
+
+
+def benchmark_of(bench: Bench) -> Benchmark:
+    return find_benchmark(bench.manifest.benchmark)
 
 
 def run_build(arguments: argparse.Namespace, config: BuildConfig) -> None:
@@ -26,125 +38,73 @@ def run_build(arguments: argparse.Namespace, config: BuildConfig) -> None:
     build_bench(config)
 
 
-def run_ask(arguments: argparse.Namespace, config: RunConfig) -> int:
-    return ask_bench(read_bench(arguments.bench), config)
-
-
-def run_score(arguments: argparse.Namespace, config: None) -> None:
-    from panendofm.vqa.score.settings import ScoreSettings
-
-    settings = ScoreSettings(
-        Path(arguments.out),
-        arguments.allow_partial,
-        arguments.draws,
-        arguments.parse_mode,
-        _path(arguments.contamination),
-        people=_path(arguments.people),
-        ratings=_path(arguments.ratings),
-        complete_cases=arguments.complete_cases,
-    )
-    bench, answers = read_bench(arguments.bench), [Path(path) for path in arguments.answers]
-    if bench.manifest.get("profile") == "gi_bench":
-        from panendofm.vqa.score.gi_bench.leaderboard import score_lesions
-
-        score_lesions(bench, answers, settings)
-    else:
-        from panendofm.vqa.score.results import score_bench
-
-        score_bench(bench, answers, settings)
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None
-
-
-def run_exam(arguments: argparse.Namespace, config: None) -> None:
-    from panendofm.vqa.people.exam import serve_exam
-
-    serve_exam(read_bench(arguments.bench), Path(arguments.people), arguments.reader, arguments.group, arguments.port)
-
-
-def _all_sets(bench: Bench, arguments: argparse.Namespace) -> list[AnswerSet]:
-    sets = [read_answer_set(Path(path), bench, allow_partial=True) for path in arguments.answers]
-    if arguments.people:
-        from panendofm.vqa.people.readers import read_people
-
-        sets += [one for _, one in read_people(Path(arguments.people), bench, allow_partial=True)]
-    return sets
-
-
-def run_rate(arguments: argparse.Namespace, config: None) -> None:
-    from panendofm.vqa.people.rate import serve_rating
-
-    bench = read_bench(arguments.bench)
-    serve_rating(
-        bench,
-        _all_sets(bench, arguments),
-        Path(arguments.ratings),
-        arguments.rater,
-        arguments.port,
-        arguments.human_subset,
-        arguments.blind,
-    )
-
-
-def run_judge(arguments: argparse.Namespace, config: JudgeConfig) -> None:
-    from panendofm.vqa.judge.judge import judge_texts
-
-    bench = read_bench(arguments.bench)
-    judge_texts(
-        bench,
-        _all_sets(bench, arguments),
-        config,
-        arguments.allow_self,
-        arguments.no_reference,
-        arguments.human_subset,
-        arguments.blind,
-    )
-
-
-def run_contamination(arguments: argparse.Namespace, config: None) -> None:
-    from panendofm.vqa.score.contamination import find_contamination
-
-    if not arguments.shards and not arguments.pictures:
-        raise UserError("name what to look in: --shards DIR or --pictures DIR.")
-    shards, folders = ([Path(path) for path in paths] for paths in (arguments.shards, arguments.pictures))
-    find_contamination(read_bench(arguments.bench), shards, folders, Path(arguments.out))
-
-
-def run_contestant(arguments: argparse.Namespace, config: ContestantConfig) -> None:
-    from panendofm.vqa.score.encoder import answer_with_encoder
-
-    answer_with_encoder(read_bench(arguments.bench), config)
-
-
 def run_import(arguments: argparse.Namespace, config: ImportConfig) -> None:
     import_tsv(Path(arguments.tsv), config)
 
 
-def run_export(arguments: argparse.Namespace, config: None) -> None:
-    export_bench(read_bench(arguments.bench, verify=True), arguments.form, Path(arguments.out))
-    say(f"{arguments.form} → {arguments.out}")
+def run_export(arguments: argparse.Namespace, config: ExportConfig) -> None:
+    export_bench(read_bench(arguments.bench, verify=True), config)
+    say(f"{config.form} → {config.out}")
 
 
-def run_check(arguments: argparse.Namespace, config: None) -> int:
-    from panendofm.vqa.score.results import check_bench
-
-    return check_bench(read_bench(arguments.bench, verify=True), arguments.draws)
+def run_check(arguments: argparse.Namespace, config: CheckConfig) -> int:
+    return check_bench(read_bench(arguments.bench, verify=True), config)
 
 
-def run_review(arguments: argparse.Namespace, config: None) -> None:
-    from panendofm.vqa.bench.review import write_review_page
-
-    write_review_page(read_bench(arguments.bench), Path(arguments.out))
-    say(f"{arguments.out}: decide, save review.csv, and build again with review=review.csv")
+def run_review(arguments: argparse.Namespace, config: ReviewConfig) -> None:
+    write_review_page(read_bench(arguments.bench), Path(config.out))
+    say(f"{config.out}: decide, save review.csv, and build again with review=review.csv")
 
 
 def run_rephrase(arguments: argparse.Namespace, config: RephraseConfig) -> None:
     rephrase_bench(read_bench(arguments.bench, verify=True), config)
 
 
-def run_synthesize(arguments: argparse.Namespace, config: None) -> None:
-    from panendofm.vqa.synthesize import synthesize
+def run_ask(arguments: argparse.Namespace, config: RunConfig) -> int:
+    return ask_bench(read_bench(arguments.bench), config)
 
-    synthesize(read_bench(arguments.bench), Path(arguments.out))
+
+def run_encoder(arguments: argparse.Namespace, config: EncoderConfig) -> None:
+    from panendofm.vqa.encoder import answer_with_encoder
+
+    bench = read_bench(arguments.bench)
+    answer_with_encoder(benchmark_of(bench), bench, config)
+
+
+def run_synthesize(arguments: argparse.Namespace, config: SynthesizeConfig) -> None:
+    synthesize(read_bench(arguments.bench), Path(config.out))
+
+
+def run_score(arguments: argparse.Namespace, config: ScoreConfig) -> None:
+    score_bench(read_bench(arguments.bench), [Path(path) for path in arguments.answers], config)
+
+
+def score_bench(bench: Bench, answers: Sequence[Path], config: ScoreConfig) -> object:
+    """The results are those of the benchmark's leaderboard."""
+    benchmark = benchmark_of(bench)
+    return benchmark.leaderboard.score(benchmark, bench, answers, config)
+
+
+def run_exam(arguments: argparse.Namespace, config: ExamConfig) -> None:
+    serve_exam(read_bench(arguments.bench), config)
+
+
+def run_rate(arguments: argparse.Namespace, config: RateConfig) -> None:
+    bench = read_bench(arguments.bench)
+    serve_rating(bench, benchmark_of(bench).rubric, _all_sets(bench, arguments.answers, config.people), config)
+
+
+def run_judge(arguments: argparse.Namespace, config: JudgeConfig) -> None:
+    bench = read_bench(arguments.bench)
+    judge_texts(bench, benchmark_of(bench).rubric, _all_sets(bench, arguments.answers, config.people), config)
+
+
+def _all_sets(bench: Bench, answers: Sequence[str], people: str) -> list[AnswerSet]:
+    sets = [read_answer_set(Path(path), bench, allow_partial=True) for path in answers]
+    if people:
+        sets += [one for _, one in read_people(Path(people), bench, allow_partial=True)]
+    return sets
+
+
+def run_contamination(arguments: argparse.Namespace, config: ContaminationConfig) -> None:
+    find_contamination(read_bench(arguments.bench), config)

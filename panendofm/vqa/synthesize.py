@@ -7,13 +7,12 @@ from pathlib import Path
 
 from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import make_directory, write_json, write_text
-from panendofm.scoring.answers.replies import LETTERS
-from panendofm.vqa.bench.items import Bench, Item
+from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.keys import generator
-from panendofm.vqa.client.answers import ANSWERS, RUN, Answer
-from panendofm.vqa.client.prompts import Variant
-from panendofm.vqa.people.readers import ReaderFile
+from panendofm.vqa.client.answers import MADE_UP, Answer, Run, Variant, write_answers
+from panendofm.vqa.people.readers import ReaderAnswer, ReaderFile
+from panendofm.vqa.reply_kinds import BOX, kind_of
 
 # Code, group and share of right answers.
 READERS = (("junior-1", "junior", 0.85), ("trainee-1", "trainee", 0.55))
@@ -21,41 +20,29 @@ READERS = (("junior-1", "junior", 0.85), ("trainee-1", "trainee", 0.55))
 
 def synthesize(bench: Bench, out: Path) -> None:
     """answers/perfect and answers/shifted, and the locked exams of two readers in people/."""
-    if bench.manifest.get("profile") != "gi_bench":
-        raise UserError(f"{bench.folder}: only benches of the profile gi_bench have made-up contestants.")
-    for name, box in (("perfect", true_box), ("shifted", shifted_box)):
-        _write_answers(bench, out / "answers" / name, box)
+    if not any(item.human for item in bench.items):
+        raise UserError(f"{bench.folder}: no question is meant for people, so there is nobody to make up.")
+    replies = {"perfect": right_reply, "shifted": shifted_reply}
+    for name, reply in replies.items():
+        _write_answers(bench, out / "answers" / name, reply)
     for reader, group, share in READERS:
         _write_exam(bench, ReaderFile(out / "people", reader), group, share)
     say(f"perfect and shifted answers → {out / 'answers'}; two made-up readers → {out / 'people'}")
 
 
-def true_box(item: Item) -> str:
-    return str(list(item.targets[0].box)) if item.targets else "None"
+def right_reply(item: Item) -> str:
+    return kind_of(item).truth(item)
 
 
-def shifted_box(item: Item) -> str:
-    """The true box, moved by half its width or height where there is room: a third of the union is common."""
-    if not item.targets:
-        return "None"
-    x1, y1, x2, y2 = item.targets[0].box
-    dx, dy = (x2 - x1) / 2, (y2 - y1) / 2
-    for right, down in ((dx, 0.0), (-dx, 0.0), (0.0, dy), (0.0, -dy)):
-        moved = [x1 + right, y1 + down, x2 + right, y2 + down]
-        if moved[0] >= 0 and moved[1] >= 0 and moved[2] <= item.width and moved[3] <= item.height:
-            return str(moved)
-    return str([x1, y1, x1 + 2 * dx / 3, y2])
+def shifted_reply(item: Item) -> str:
+    """Right, but for boxes, which lie beside the lesion."""
+    return BOX.wrong(item, generator()) if kind_of(item) is BOX else right_reply(item)
 
 
-def _write_answers(bench: Bench, folder: Path, box: Callable[[Item], str]) -> None:
-    make_directory(folder)
-    lines = []
-    for item in bench.items:
-        reply = box(item) if item.kind == "box" else item.answer or item.reference
-        lines.append(Answer(item.id, Variant(), folder.name, reply).to_line())
-    write_text(folder / ANSWERS, "".join(lines))
-    run = {"name": folder.name, "kind": "made up", "bench": bench.manifest["name"], "bench_sha256": bench.checksum}
-    write_json(folder / RUN, run)
+def _write_answers(bench: Bench, folder: Path, reply: Callable[[Item], str]) -> None:
+    answers = [Answer(item.id, Variant(), folder.name, reply(item)) for item in bench.items]
+    run = Run(bench.checksum, folder.name, MADE_UP, bench.manifest.name)
+    write_answers(folder, run, answers)
 
 
 def _write_exam(bench: Bench, file: ReaderFile, group: str, share: float) -> None:
@@ -64,25 +51,12 @@ def _write_exam(bench: Bench, file: ReaderFile, group: str, share: float) -> Non
     if file.locked:
         return
     items = [item for item in bench.items if item.human]
-    done = {row["id"] for row in file.rows(bench)}
+    done = {row.id for row in file.rows(bench)}
     for order, item in enumerate(items):
         random = generator("made-up reader", file.reader, item.id)
-        right = random.uniform() < share
-        if item.kind == "choice":
-            others = [letter for letter in LETTERS[: len(item.options)] if letter != item.answer]
-            reply = item.answer if right else str(random.choice(others))
-        else:
-            reply = item.reference if item.kind == "text" else true_box(item) if right else shifted_box(item)
+        kind = kind_of(item)
+        reply = kind.truth(item) if random.uniform() < share else kind.wrong(item, random)
+        seconds = round(float(random.uniform(4, 20)), 1)
         if item.id not in done:
-            file.append(
-                {
-                    "id": item.id,
-                    "reader": file.reader,
-                    "group": group,
-                    "response": reply,
-                    "seconds": round(float(random.uniform(4, 20)), 1),
-                    "order": order,
-                    "bench_sha256": bench.checksum,
-                }
-            )
+            file.append(ReaderAnswer(item.id, file.reader, group, reply, seconds, order, bench.checksum))
     file.lock(len(items))

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from panendofm.backbone import Preprocessing
 from panendofm.runtime.errors import UserError
 from pretrain.data.augment.photometric import PhotometricPlan, colored
 from pretrain.data.masking import BoolArray
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
-_BYTE_MEAN, _BYTE_STD = (torch.tensor(values).mul(255).tolist() for values in (IMAGENET_MEAN, IMAGENET_STD))
+_BYTE_MEAN = torch.tensor(Preprocessing.mean).mul(255).tolist()
+_BYTE_STD = torch.tensor(Preprocessing.std).mul(255).tolist()
 
 
 @dataclass

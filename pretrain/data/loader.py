@@ -102,8 +102,12 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
         sampled_classes: int | None = None,
         pairs: VideoPairs | None = None,
     ) -> None:
-        self.shards, self.order, self.augment, self.masks = shards, order, augment, masks
-        self.microgroup_images, self.seed = microgroup_images, seed
+        self.shards = shards
+        self.order = order
+        self.augment = augment
+        self.masks = masks
+        self.microgroup_images = microgroup_images
+        self.seed = seed
         self.pairs = pairs
         self.sampled_classes = sampled_classes  # of instance classification; None: all images, or another objective
         self.grid = augment.global_px // patch_px  # patches along a side of a global crop
@@ -182,13 +186,15 @@ class Loader:
     With `pinned`, batches are copied to page-locked memory by a thread, as transfers to a GPU need it.
     """
 
-    def __init__(self, batches: RankBatches, requests: BatchSampler, config: DataConfig, pinned: bool = False) -> None:
+    def __init__(self, batches: RankBatches, sampler: BatchSampler, config: DataConfig, pinned: bool = False) -> None:
         self.wait_seconds = 0.0
-        self._order, self._shards, self._ahead = requests.order, batches.shards, None
+        self._order = sampler.order
+        self._shards = batches.shards
+        self._ahead = None
         loader: DataLoader[LoadedBatch | UserError] = DataLoader(
             batches,
             batch_size=None,
-            sampler=requests,
+            sampler=sampler,
             num_workers=config.workers,
             prefetch_factor=config.prefetch_batches if config.workers else None,
             worker_init_fn=_prepare_worker if config.workers else None,
@@ -200,7 +206,7 @@ class Loader:
         if batches.shards.cache is not None and config.window_shards is not None:
             self._ahead = FetchAhead(batches.shards.cache)  # after the workers were forked: threads and forks don't mix
             self._wanted: list[int] = []
-            self._fetch_ahead(requests.steps.start)
+            self._fetch_ahead(sampler.steps.start)
 
     def next(self) -> LoadedBatch:
         began = time.perf_counter()

@@ -28,7 +28,10 @@ class SkippedSteps:
     """
 
     def __init__(self, max_in_a_row: int, rolls_back: bool, store: CheckpointStore, world: World) -> None:
-        self.max_in_a_row, self.rolls_back, self.store, self.world = max_in_a_row, rolls_back, store, world
+        self.max_in_a_row = max_in_a_row
+        self.rolls_back = rolls_back
+        self.store = store
+        self.world = world
         self.total = self.in_a_row = 0
 
     @property

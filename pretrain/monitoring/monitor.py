@@ -69,7 +69,7 @@ def _warn_of_common_direction(share: float, crop_px: int) -> None:
     if share > _COMMON_SHARE:
         warn(
             f"{share:.1%} of the length of the start's features is common to all images: cosines, and with them kNN, "
-            f"KoLeo and the anchor, see little else. 'panendofm backbone recenter WEIGHTS SHARDS --to FILE --crop-px "
+            f"KoLeo and the anchor, see little else. 'panendofm backbone recenter WEIGHTS SHARDS out=FILE crop_px="
             f"{crop_px}' takes it out; compare both by eval_knn and begin with the better one."
         )
 
@@ -165,7 +165,7 @@ class Monitor:
             cause = find_regression(history, self.guard_margin, self.selection)
             if cause is not None:
                 return Verdict(rollback=cause, last_good_step=cause.good_steps[-1])
-            last_good = good_steps(history, self.guard_margin, self.selection)[-1]
+            last_good = max(good_steps(history, self.guard_margin, self.selection), default=None)
         stop = should_stop(history, self.selection, self.patience_from_step)
         return Verdict(self.config.early_stopping and stop.stop, stop.why, None, last_good)
 

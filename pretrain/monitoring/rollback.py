@@ -28,7 +28,9 @@ class Rollbacks:
     """Those of one run. All ranks call every method alike."""
 
     def __init__(self, run: RunFolder, world: World, selection: SelectionConfig) -> None:
-        self.run, self.world, self.selection = run, world, selection
+        self.run = run
+        self.world = world
+        self.selection = selection
         self.entries: list[Rollback] = world.broadcast(run.read_rollbacks() if world.is_first else None)
         if self.entries and not self.entries[-1].done:
             self._carry_out()

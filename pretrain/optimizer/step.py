@@ -72,8 +72,11 @@ class Stepper:
         world: World,
         decides_on_device: bool | None = None,
     ) -> None:
-        self.objective, self.optimizer, self.clip_norm = objective, optimizer, clip_norm
-        self.drop_path, self.world = drop_path, world
+        self.objective = objective
+        self.optimizer = optimizer
+        self.clip_norm = clip_norm
+        self.drop_path = drop_path
+        self.world = world
         self.decides_on_device = world.device.type != "cpu" if decides_on_device is None else decides_on_device
         self._centers = [m.center for m in objective.modules() if isinstance(m, Centering)]
 

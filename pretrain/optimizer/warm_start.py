@@ -30,19 +30,25 @@ class HeadsPhase:
     def __init__(self, longest_steps: int, window_steps: int, plateau: float) -> None:
         self.longest_steps = longest_steps
         self.end = longest_steps  # or earlier, once a window has said so
-        self.window_steps, self.plateau = window_steps, plateau
-        self._sum, self._count, self._before = 0.0, 0, math.inf
+        self.window_steps = window_steps
+        self.plateau = plateau
+        self._sum = 0.0
+        self._count = 0
+        self._before = math.inf
 
     def record(self, step: int, loss: float) -> None:
         """The loss of a step that was done."""
         if self.plateau == 0 or step >= self.end or not math.isfinite(loss):
             return
-        self._sum, self._count = self._sum + loss, self._count + 1
+        self._sum += loss
+        self._count += 1
         if self._count == self.window_steps:
             mean = self._sum / self._count
             if mean > self._before * (1 - self.plateau):
                 self.end = step + 1
-            self._sum, self._count, self._before = 0.0, 0, mean
+            self._sum = 0.0
+            self._count = 0
+            self._before = mean
 
     def pending_at_most(self, step: int) -> int | None:
         """Steps that may be run from `step` on before their losses are recorded; None: no loss matters any more."""
@@ -54,7 +60,9 @@ class HeadsPhase:
         return {"end": self.end, "sum": self._sum, "count": self._count, "before": before}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.end, self._sum, self._count = int(state["end"]), float(state["sum"]), int(state["count"])
+        self.end = int(state["end"])
+        self._sum = float(state["sum"])
+        self._count = int(state["count"])
         self._before = math.inf if state["before"] is None else float(state["before"])
 
 
@@ -67,7 +75,8 @@ class WarmSchedule:
         def steps(name: str) -> int:
             return steps_of(f"warm_start.{name}", getattr(config, name), global_batch, corpus_images)
 
-        self.config, self.recipe = config, recipe
+        self.config = config
+        self.recipe = recipe
         self.heads_phase = HeadsPhase(steps("heads"), max(steps("heads_window"), 1), config.heads_plateau)
         self.ramp_steps = steps("ramp")
         self.fade_steps = None if config.anchor_fade is None else steps("anchor_fade")

@@ -186,7 +186,8 @@ class Heartbeat:
     """
 
     def __init__(self, group: dist.ProcessGroup, size: int) -> None:
-        self._group, self._size = group, size
+        self._group = group
+        self._size = size
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._thread.start()

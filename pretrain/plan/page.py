@@ -35,7 +35,6 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     limit = 60.0 * machine.time_minutes
     write = f"{duration(plan.write_seconds)} at {machine.disk_gb_per_second:g} GB/s"
     epochs = plan.images / corpus.images
-    checkpoint_gb = plan.needs.parameters.checkpoint_bytes / 1e9
     return [
         ("corpus", f"{corpus.images:,} images, {corpus.bytes / 1e9:,.1f} GB, {corpus.shards:,} shards ({how})"),
         ("training", f"{plan.steps:,} steps of {plan.needs.step_images:,} images = {epochs:.2f} data epochs"),
@@ -48,6 +47,5 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
             "main memory",
             f"{machine.gpus_per_node * 8 * plan.needs.parameters.student / 1e9:.1f} GB per node while a run starts",
         ),
-        ("checkpoint", f"{checkpoint_gb:.1f} GB, {write}"),
-        ("disk", f"{plan.checkpoints * checkpoint_gb:,.1f} GB for up to {plan.checkpoints} checkpoints at one time"),
+        ("checkpoint", f"{plan.needs.parameters.checkpoint_bytes / 1e9:.1f} GB, {write}"),
     ]

@@ -16,7 +16,6 @@ from pretrain.data.augment import prepare_jpeg
 from pretrain.data.storage.shards import open_shards
 from pretrain.plan.hardware import REFERENCE_EFFICIENCY, Gpu
 from pretrain.plan.requirements import Requirements, requirements_of
-from pretrain.run.retention import most_checkpoints
 
 # Left free on a GPU: the CUDA context, NCCL's buffers, and gaps between tensors.
 CUDA_CONTEXT_GB, FRAGMENTATION = 1.5, 0.08
@@ -59,7 +58,6 @@ class Plan:
     steps: int
     images_per_second: float  # of one GPU
     loader_seconds: float  # of one core, for one image
-    checkpoints: int  # on the disk at one time, at most
     warnings: list[str]
 
     @property
@@ -140,7 +138,6 @@ def make_plan(
         steps=config.total_steps(corpus.images),
         images_per_second=machine.images_per_second or reference_speed,
         loader_seconds=loader_seconds_per_image(config, measure_seconds),
-        checkpoints=most_checkpoints(config, config.total_steps(corpus.images)),
         warnings=warnings,
     )
     warnings.extend(_warnings(plan, config))

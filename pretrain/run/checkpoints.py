@@ -58,7 +58,10 @@ class CheckpointStore:
     """The checkpoints of one run. All ranks call every method alike."""
 
     def __init__(self, run: RunFolder, world: World, config: CheckpointConfig, retention: Retention) -> None:
-        self.run, self.world, self.config, self.retention = run, world, config, retention
+        self.run = run
+        self.world = world
+        self.config = config
+        self.retention = retention
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._failure: str | None = None  # of the newest save, on all ranks alike
@@ -86,7 +89,8 @@ class CheckpointStore:
             self._thread.join()
             self._thread = None
             self._failure = self._failure_on_any_rank(_reason(self._error))
-            not_finite, self._error = isinstance(self._error, NonFiniteStateError), None
+            not_finite = isinstance(self._error, NonFiniteStateError)
+            self._error = None
             if not_finite:
                 raise UserError(
                     f"{self._failure}; the run ends, because no further step can mend that: begin a new run.dir from a "

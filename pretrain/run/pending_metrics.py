@@ -35,6 +35,7 @@ class PendingMetrics:
 
     def read(self) -> list[tuple[RunStep, StepResult]]:
         """All of them, in order. The host waits for the device here, once for all."""
-        steps, self._steps = self._steps, []
+        steps = self._steps
+        self._steps = []
         results = read_results([result for _, result in steps])
         return [(step, result) for (step, _), result in zip(steps, results, strict=True)]

@@ -25,7 +25,10 @@ class Retention:
     def __init__(
         self, run: RunFolder, config: CheckpointConfig, selection: SelectionConfig | None = None, watched: bool = False
     ) -> None:
-        self.run, self.config, self.selection, self.watched = run, config, selection, watched
+        self.run = run
+        self.config = config
+        self.selection = selection
+        self.watched = watched
         self.last_good_step: int | None = None  # what a rollback would go to: kept, however old it is
 
     def protected_steps(self, steps: list[int]) -> set[int]:
@@ -56,7 +59,7 @@ class Retention:
             warn(
                 f"{len(waiting)} checkpoints wait for their score ({step_name(waiting[-1])} to "
                 f"{step_name(waiting[0])}), more than checkpoint.keep_unscored={self.config.keep_unscored}: the oldest "
-                f"go unscored; start another watcher (python -m eval_knn --watch {self.run.path}), or raise the key."
+                f"go unscored; start another watcher (python -m eval_knn {self.run.path} watch=true), or raise the key."
             )
         return {*waiting[: self.config.keep_unscored], *(step for step in unscored if step == 0)}
 

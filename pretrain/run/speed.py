@@ -22,7 +22,8 @@ class Clock:
         self._flops_per_image = flops_per_image(config)
         self._on_gpu = config.run.device != "cpu" and torch.cuda.is_available()
         self._waited = 0.0
-        self._step, self._time = step, time.perf_counter()
+        self._step = step
+        self._time = time.perf_counter()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -43,7 +44,9 @@ class Clock:
         if self._peak_flops:
             # The share of the devices' peak that went into the model's own arithmetic.
             metrics["mfu"] = metrics["images_per_second"] * self._flops_per_image / self._peak_flops
-        self._waited, self._step, self._time = waited, step, time.perf_counter()
+        self._waited = waited
+        self._step = step
+        self._time = time.perf_counter()
         return metrics
 
 

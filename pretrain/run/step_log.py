@@ -24,7 +24,9 @@ class StepLog:
     """Figures of the steps from `first_step` on. All ranks call every method alike; the first one writes."""
 
     def __init__(self, run: RunFolder, config: PretrainConfig, world: World, first_step: int, total_steps: int) -> None:
-        self.config, self.world, self.total_steps = config, world, total_steps
+        self.config = config
+        self.world = world
+        self.total_steps = total_steps
         self.clock = Clock(first_step, config, world.size)
         self._log = RunLog(run, config.log, first_step, asdict(config)) if world.is_first else None
         self._step_seconds: list[float] = []  # of every logged line

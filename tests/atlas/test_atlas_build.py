@@ -44,13 +44,13 @@ def corpus(tmp_path: Path) -> Path:
 
 def test_copies_and_contradictions_are_found(corpus: Path) -> None:
     atlas = build_atlas([str(corpus)], 20)
-    assert {name: entry["images"] for name, entry in atlas.info["datasets"].items()} == {
+    assert {name: entry.images for name, entry in atlas.info.datasets.items()} == {
         "kvasir": 16,
         "hyperkvasir": 4,
         "nerthus": 3,
     }
     (pair,) = overlaps(atlas.rows)
-    assert (pair["identical_files"], pair["alike_groups"]) == (2, 3)
+    assert (pair.identical_files, pair.alike_groups) == (2, 3)
     assert conflicts(atlas.rows) == {("hyperkvasir barretts", "kvasir esophagitis"): 1}
     assert alike_conflicts(atlas.rows) == 0  # the contradicting files are equal, the alike ones agree
     by_name = {Path(row.path).name: row for row in atlas.rows}
@@ -87,8 +87,8 @@ def test_damaged_and_unmapped_pictures_are_named_and_left_out(corpus: Path, caps
     damaged.write_bytes(damaged.read_bytes()[:300])
     picture(corpus / "kvasir" / "new-kind" / "x.jpg", 300)
     atlas = build_atlas([str(corpus)], 20)
-    assert atlas.info["unreadable"] == [str(damaged)]
-    assert atlas.info["unmapped"] == {"kvasir": {"new-kind": 1}}
+    assert atlas.info.unreadable == [str(damaged)]
+    assert atlas.info.unmapped == {"kvasir": {"new-kind": 1}}
     assert len(atlas.rows) == 22
     warning = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
     assert len(warning) == 1 and str(damaged) in warning[0] and "replace or remove the file" in warning[0]

@@ -65,5 +65,5 @@ def test_pictures_without_labels_are_said_to_be_so(
     picture(tmp_path / "empty/notes/1.png")
     text = said([good, f"kvasir-seg:{tmp_path / 'empty'}"], capsys)
     assert "do not lie where those of this dataset do" in text
-    with pytest.raises(UserError, match="gave no picture; its pictures do not lie"):
+    with pytest.raises(UserError, match="gave no image; its images do not lie"):
         build_atlas([f"kvasir-seg:{tmp_path / 'empty'}"], NEAR_DUPLICATE_BITS)

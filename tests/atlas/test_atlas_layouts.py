@@ -214,8 +214,8 @@ def test_a_dataset_is_recognised_and_read(dataset: str, tmp_path: Path) -> None:
     items, _ = read_items(found)
     by_name = {item.path.relative_to(tmp_path / "all" / folder).as_posix(): item for item in items}
     for name, (labels, patient, video) in expected.items():
-        centre = "1" if dataset == "polypgen" and "data_C1" in name else None
-        assert by_name[name] == Item(by_name[name].path, labels, patient, video, centre=centre)
+        center = "1" if dataset == "polypgen" and "data_C1" in name else None
+        assert by_name[name] == Item(by_name[name].path, labels, patient, video, center=center)
     for item in items:
         assert "mask" not in str(item.path) and "Ground" not in str(item.path) and "GT" not in str(item.path)
         assert all(found.mapping.meaning(label) is not None for label in item.labels)
@@ -266,7 +266,7 @@ def test_a_broken_table_is_one_sentence(text: str, message: str, tmp_path: Path)
 def test_missing_folders_and_unknown_ones_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere: it is not a folder"):
         find_datasets([str(tmp_path / "nowhere")], load_mappings())
-    with pytest.raises(UserError, match="no dataset of the atlas was recognised"):
+    with pytest.raises(UserError, match="no dataset of the atlas was recognized"):
         find_datasets([str(tmp_path)], load_mappings())
     with pytest.raises(UserError, match=r"as kvasir: it does not exist"):
         find_datasets([f"kvasir:{tmp_path / 'nowhere'}"], load_mappings())

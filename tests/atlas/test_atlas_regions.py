@@ -52,7 +52,7 @@ def test_masks_beside_the_pictures(tmp_path: Path) -> None:
     assert [region.box for region in regions.of[rows["p0"].sha256]] == [(20, 10, 50, 30), (5, 40, 15, 50)]
     assert regions.of[rows["p0"].sha256][0].label.finding == "colon-polyp"
     assert regions.complete == {rows["p0"].sha256}
-    assert dict(regions.problems) == {"kvasir-seg: mask of another size than its picture": 1}
+    assert dict(regions.problems) == {"kvasir-seg: mask of another size than its image": 1}
 
 
 def test_a_list_of_regions(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_list_of_regions(tmp_path: Path) -> None:
     assert [(r.label.finding, r.box) for r in found] == [("colon-polyp", (1, 2, 30, 40)), ("cecum", (5, 5, 20, 30))]
     assert dict(regions.problems) == {
         "unknown label 'nonsense'": 1,
-        "box is empty or outside its picture": 1,
-        "picture is not in the atlas": 1,
+        "box is empty or outside its image": 1,
+        "image is not in the atlas": 1,
     }
     listed.write_text('{"file": "images/a.jpg", "label": "polyp", "box": [1, 2]}\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"regions\.jsonl, line 1"):

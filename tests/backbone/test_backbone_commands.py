@@ -51,7 +51,7 @@ def picture(seed: int) -> Image.Image:
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("weights") / "test.safetensors"
-    made = run("init", "vit_test", "--to", path, "--seed", "5")
+    made = run("init", "vit_test", f"out={path}", "seed=5")
     assert made.returncode == 0, made.stderr
     return path
 
@@ -96,7 +96,7 @@ def test_info(weights: Path) -> None:
 
 
 def test_embed(weights: Path, images: Path, tmp_path: Path) -> None:
-    done = run("embed", weights, images, "--out", tmp_path / "features.parquet", "--device", "cpu", "--batch-size", "2")
+    done = run("embed", weights, images, f"out={tmp_path / 'features.parquet'}", "device=cpu", "batch_size=2")
     assert done.returncode == 0, done.stderr
     assert "attention sdpa" in done.stdout, "the backend is named in the log"
     table = pq.read_table(tmp_path / "features.parquet")
@@ -111,7 +111,7 @@ def test_embed(weights: Path, images: Path, tmp_path: Path) -> None:
 
 def test_embed_of_a_block(weights: Path, images: Path, tmp_path: Path) -> None:
     out = tmp_path / "features.parquet"
-    words = ("embed", weights, images, "--out", out, "--device", "cpu", "--block", "2", "--pooling", "both")
+    words = ("embed", weights, images, f"out={out}", "device=cpu", "block=2", "pooling=both")
     done = run(*words)
     assert done.returncode == 0, done.stderr
     table = pq.read_table(out)
@@ -123,7 +123,7 @@ def test_embed_of_a_block(weights: Path, images: Path, tmp_path: Path) -> None:
             tokens = loaded.model.intermediate(loaded.preprocessing(images / key)[None], depth)[1]
         expected = torch.cat([tokens.cls[0], tokens.patches[0].mean(0)])
         torch.testing.assert_close(torch.tensor(row), expected, rtol=1e-5, atol=1e-5)
-    refused = run(*words[:-4], "--block", "auto")
+    refused = run(*words[:-2], "block=auto")
     assert refused.returncode == 2 and "no labels to choose by" in refused.stderr
 
 
@@ -132,15 +132,15 @@ def test_embed_and_show_take_every_network(
     network_words: dict[str, str], name: str, images: Path, tmp_path: Path
 ) -> None:
     word = network_words[name]
-    done = run("embed", word, images, "--out", tmp_path / "f.parquet", "--device", "cpu")
+    done = run("embed", word, images, f"out={tmp_path / 'f.parquet'}", "device=cpu")
     assert done.returncode == 0, done.stderr
     network = find_network(word)
     row = torch.tensor(pq.read_table(tmp_path / "f.parquet")["features"].to_pylist()[0])
     with torch.no_grad():
         torch.testing.assert_close(row, network.load()(network.preprocessing(images / "a.png")[None])[0])
-    refused = run("embed", word, images, "--out", tmp_path / "g.parquet", "--patch-mean")
+    refused = run("embed", word, images, f"out={tmp_path / 'g.parquet'}", "patch_mean=true")
     assert refused.returncode == 2 and "gives one vector per image" in refused.stderr
-    done = run("show", word, images / "a.png", "--out", tmp_path / "seen.png")
+    done = run("show", word, images / "a.png", f"out={tmp_path / 'seen.png'}")
     assert done.returncode == 0, done.stderr
     with Image.open(tmp_path / "seen.png") as seen:
         assert seen.width < 2.4 * seen.height, "two columns: it tells no attention"
@@ -148,7 +148,7 @@ def test_embed_and_show_take_every_network(
 
 def test_embed_of_a_shard_equals_embed_of_its_images(weights: Path, images: Path, tmp_path: Path) -> None:
     shard = shard_of(images, tmp_path / "shard-000000.tar")
-    arguments = ("--out", tmp_path / "f.parquet", "--layers", "2", "--patch-mean")
+    arguments = (f"out={tmp_path / 'f.parquet'}", "layers=2", "patch_mean=true")
     done = run("embed", weights, images, shard, *arguments)
     assert done.returncode == 0, done.stderr
     table = pq.read_table(tmp_path / "f.parquet")
@@ -169,14 +169,14 @@ def test_embed_names_what_it_cannot_read(weights: Path, images: Path, tmp_path: 
     bad = tmp_path / ("bad.png" if broken == "image" else "bad.tar")
     whole = (images / "a.png").read_bytes() if broken == "image" else b"x" * 2000
     bad.write_bytes(whole[: len(whole) // 2])
-    done = run("embed", weights, images, bad, "--out", tmp_path / "f.parquet")
+    done = run("embed", weights, images, bad, f"out={tmp_path / 'f.parquet'}")
     assert done.returncode == 2
     assert str(bad) in done.stderr and len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "f.parquet").exists()
 
 
 def test_show(weights: Path, images: Path, tmp_path: Path) -> None:
-    done = run("show", weights, images / "a.png", images / "b.png", "--out", tmp_path / "seen.png")
+    done = run("show", weights, images / "a.png", images / "b.png", f"out={tmp_path / 'seen.png'}")
     assert done.returncode == 0, done.stderr
     with Image.open(tmp_path / "seen.png") as seen:
         pixels = np.asarray(seen.convert("RGB"))
@@ -213,17 +213,17 @@ def test_principal_colours_separate_what_differs() -> None:
     ("words", "message"),
     [
         (["info", "nowhere.pth"], "nowhere.pth: it does not exist"),
-        (["init", "vit_enormous", "--to", "x"], "unknown backbone 'vit_enormous'"),
-        (["embed", "WEIGHTS", "nowhere", "--out", "x.parquet"], "cannot read nowhere"),
+        (["init", "vit_enormous", "out=x"], "unknown backbone 'vit_enormous'"),
+        (["embed", "WEIGHTS", "nowhere", "out=x.parquet"], "cannot read nowhere"),
         (
-            ["embed", "WEIGHTS", "IMAGES", "--out", "x.parquet", "--layers", "9"],
-            "--layers 9: this backbone has 3",
+            ["embed", "WEIGHTS", "IMAGES", "out=x.parquet", "layers=9"],
+            "layers=9: this backbone has 3",
         ),
-        (["embed", "WEIGHTS", "IMAGES", "--out", "x.parquet", "--device", "tpu9"], "'tpu9' is no device"),
+        (["embed", "WEIGHTS", "IMAGES", "out=x.parquet", "device=tpu9"], "'tpu9' is no device"),
         (["show", "WEIGTHS", "IMAGES"], "cannot load a network from WEIGTHS: it does not exist"),
         (["show", "WEIGHTS", "nowhere.jpg"], "cannot read the image nowhere.jpg"),
-        (["show", "WEIGHTS", "IMAGES", "--out", "x.doc"], "name a .png"),
-        (["export", "WEIGHTS"], "--to"),
+        (["show", "WEIGHTS", "IMAGES", "out=x.doc"], "name a .png"),
+        (["export", "WEIGHTS"], "'out' has no value"),
         (["expotr", "WEIGHTS"], "did you mean 'export'?"),
     ],
 )
@@ -236,6 +236,6 @@ def test_mistakes_get_one_sentence(weights: Path, images: Path, words: list[str]
 
 
 def test_a_start_without_its_share_is_refused(weights: Path, tmp_path: Path) -> None:
-    done = run("export", weights, "--to", tmp_path / "release", "--start", weights)
-    assert done.returncode == 2 and "--average-with-start" in done.stderr
+    done = run("export", weights, f"out={tmp_path / 'release'}", f"start={weights}")
+    assert done.returncode == 2 and "average_with_start" in done.stderr
     assert not (tmp_path / "release").exists()

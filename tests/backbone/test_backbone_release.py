@@ -22,6 +22,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from panendofm.backbone import Preprocessing, load_backbone, vit_config
+from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.release import Export, export_release
 from panendofm.backbone.release.check import check_format, photographs
 from panendofm.backbone.release.formats import WRITERS, rounded, with_position_grid
@@ -32,9 +33,9 @@ from panendofm.records.evaluation import (
     AgainstStart,
     Evaluated,
     EvaluatedData,
-    FiguresAtK,
     KnnDocument,
     LeakageNote,
+    MetricsAtK,
     SelectionDocument,
     evaluation_path,
     write_evaluation,
@@ -55,8 +56,8 @@ CERTIFICATE = Certificate(
 CORPORA = [CorpusFrames("hyperkvasir", "CC BY 4.0", 2300), CorpusFrames("ers", None, 1150)]
 
 
-def at_k(top1: float, top5: float) -> FiguresAtK:
-    return FiguresAtK(top1, top5, top1, top1, 0.5, {"polyp": top1}, [[4]], 1, "0", 20)
+def at_k(top1: float, top5: float) -> MetricsAtK:
+    return MetricsAtK(top1, top5, top1, top1, 0.5, {"polyp": top1}, [[4]], 1, "0", 20)
 
 
 def evaluation(step: int, top1: float) -> KnnDocument:
@@ -121,7 +122,7 @@ def release(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("releases") / "endo"
     note = "DINOv2 of Meta (Apache 2.0),\nrecentred as /home/someone/recentred.pth."
     of_data = "Endo of the University (Someone et al., 2020), from /home/someone/endo."
-    export_release(run, folder, licence="apache-2.0", start_note=note, data_note=of_data)
+    export_release(run, ExportConfig(str(folder), license="apache-2.0", start_note=note, data_note=of_data))
     Image.fromarray(torch.randint(0, 255, (300, 400, 3), dtype=torch.uint8).numpy()).save(folder / "image.jpg")
     return folder
 
@@ -182,7 +183,7 @@ def test_the_model_card_tells_what_is_known(release: Path) -> None:
         "Training began with `dinov2_vitl14_pretrain.pth`.",
         "Endo of the University (Someone et al., 2020), from endo.\n\n3,450 frames, without labels:",
         "| hyperkvasir | CC BY 4.0 | 2,300 |\n| ers | not stated | 1,150 |",
-        "3,450 frames were compared with the pictures of evaluation sets, and 12 that show one of them were dropped "
+        "3,450 frames were compared with the images of evaluation sets, and 12 that show one of them were dropped "
         "before training: kvasir-dataset-v2 (8,000 images, 12 frames dropped).",
         "base_lr: 0.0002",
         '"kvasir-dataset-v2"',
@@ -213,7 +214,7 @@ def card_of(run: Path, to: Path, **settings: Any) -> str:
     """The card of a run whose configuration is replaced."""
     if settings:
         (run / "config.yaml").write_text(yaml.safe_dump(settings))
-    export_release(run, to, formats=("hub",), name="endo")
+    export_release(run, ExportConfig(str(to), formats=["hub"], name="endo"))
     return (to / "README.md").read_text()
 
 
@@ -247,7 +248,7 @@ def test_corpora_of_older_runs_come_from_their_shards(own_run: Path, tmp_path: P
 
 
 def test_a_release_of_a_release_keeps_its_origin(release: Path, tmp_path: Path) -> None:
-    again = export_release(release, tmp_path / "again", formats=("hub",))
+    again = export_release(release, ExportConfig(str(tmp_path / "again"), formats=["hub"]))
     assert again.source.corpora == CORPORA and str(again.source.start_note).startswith("DINOv2 of Meta")
     assert str(again.source.data_note).startswith("Endo of the University")
 
@@ -259,7 +260,7 @@ def test_a_start_from_nothing_needs_no_note(own_run: Path, tmp_path: Path) -> No
 
 def test_the_model_card_says_what_is_not_known(tmp_path: Path) -> None:
     torch.save(random_model(vit_config("vit_test")).state_dict(), tmp_path / "weights.pth")
-    export_release(tmp_path / "weights.pth", tmp_path / "bare", formats=("hub",))
+    export_release(tmp_path / "weights.pth", ExportConfig(str(tmp_path / "bare"), formats=["hub"]))
     card = (tmp_path / "bare" / "README.md").read_text()
     assert "How it was trained, if at all, is not known" in card
     assert card.count("Not known:") == 4  # start, data, training, kNN curve
@@ -293,7 +294,7 @@ def test_a_failed_check_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
     write_hub = WRITERS["hub"]
     monkeypatch.setitem(WRITERS, "hub", write_wrongly)
     with pytest.raises(UserError, match="the hub export gives other features"):
-        export_release(tmp_path / "weights.pth", tmp_path / "out", formats=("hub",))
+        export_release(tmp_path / "weights.pth", ExportConfig(str(tmp_path / "out"), formats=["hub"]))
     assert [p.name for p in tmp_path.iterdir()] == ["weights.pth"]
 
 
@@ -301,7 +302,10 @@ def test_a_failed_check_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
 def test_half_precision_exports(tmp_path: Path, dtype: str) -> None:
     model = random_model(vit_config("vit_test", image_px=224))
     torch.save(model.state_dict(), tmp_path / "weights.pth")
-    export_release(tmp_path / "weights.pth", tmp_path / "out", ("hub", "timm", "transformers"), dtype)
+    export_release(
+        tmp_path / "weights.pth",
+        ExportConfig(str(tmp_path / "out"), formats=["hub", "timm", "transformers"], dtype=dtype),
+    )
     for kind in ("hub", "timm", "transformers"):
         tensors = load_file(tmp_path / "out" / kind / "model.safetensors")
         assert {t.dtype for t in tensors.values()} == {getattr(torch, dtype)}
@@ -311,7 +315,7 @@ def test_half_precision_exports(tmp_path: Path, dtype: str) -> None:
 
 def test_register_release_agrees_at_any_size(tmp_path: Path) -> None:
     torch.save(random_model(vit_config("vit_test_patch14_reg4")).state_dict(), tmp_path / "weights.pth")
-    release = export_release(tmp_path / "weights.pth", tmp_path / "out")
+    release = export_release(tmp_path / "weights.pth", ExportConfig(str(tmp_path / "out")))
     assert set(release.checked["timm"]) == {"at_56px", "at_224px"}
     for kind in ("hub", "timm", "transformers"):
         assert max(release.checked[kind].values()) < 1e-5
@@ -321,8 +325,12 @@ def test_positions_can_be_stored_for_another_size(tmp_path: Path) -> None:
     """Then the packages that interpolate otherwise agree at that size."""
     model = random_model(vit_config("vit_test"))
     torch.save(model.state_dict(), tmp_path / "weights.pth")
-    as_is = export_release(tmp_path / "weights.pth", tmp_path / "a", formats=("timm", "transformers"))
-    stored = export_release(tmp_path / "weights.pth", tmp_path / "b", formats=("timm", "transformers"), image_px=224)
+    as_is = export_release(
+        tmp_path / "weights.pth", ExportConfig(str(tmp_path / "a"), formats=["timm", "transformers"])
+    )
+    stored = export_release(
+        tmp_path / "weights.pth", ExportConfig(str(tmp_path / "b"), formats=["timm", "transformers"], image_px=224)
+    )
     for kind in ("timm", "transformers"):
         assert as_is.checked[kind]["at_224px"] > 1e-3
         assert stored.checked[kind]["at_224px"] < 1e-5
@@ -348,14 +356,14 @@ def test_hub_names() -> None:
 )
 def test_wrong_choices(run: Path, tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        export_release(run, tmp_path / "out", **arguments)
+        export_release(run, ExportConfig(str(tmp_path / "out"), **arguments))
     assert not (tmp_path / "out").exists()
 
 
 def test_an_existing_folder_is_not_overwritten(run: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     with pytest.raises(UserError, match="it exists already"):
-        export_release(run, tmp_path, formats=("hub",))
+        export_release(run, ExportConfig(str(tmp_path), formats=["hub"]))
     assert (tmp_path / "mine").read_text() == "precious"
 
 

@@ -33,7 +33,7 @@ def show(*words: str) -> int:
 def test_views_have_the_pictures_own_size_and_places(tmp_path: Path) -> None:
     picture = halves(tmp_path / "p.png", 301, 117)
     out = tmp_path / "view.png"
-    assert show("pixels", str(picture), "--whole", "--side-px", "320", "--point", "40,60", "--out", str(out)) == 0
+    assert show("pixels", str(picture), "whole=true", "side_px=320", "point=[40,60]", f"out={out}") == 0
     shown = np.asarray(Image.open(out)).astype(int)
     assert shown.shape == (117, 3 * 301 + 2 * 8, 3)
     assert np.array_equal(shown[:, :301], np.asarray(Image.open(picture)))
@@ -53,7 +53,7 @@ def test_a_field_is_most_like_itself() -> None:
 def test_what_does_not_fit_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = str(halves(tmp_path / "p.png", 60, 40))
     assert find_network("pixels").outputs.maps
-    for words in (("--point", "3,4"), ("--whole", "--point", "3"), ("--whole", "--point", "90,4")):
-        assert show("pixels", picture, *words, "--out", str(tmp_path / "x.png")) == 2
+    for words in (("point=[3,4]",), ("whole=true", "point=[3]"), ("whole=true", "point=[90,4]")):
+        assert show("pixels", picture, *words, f"out={tmp_path / 'x.png'}") == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "x.png").exists()

@@ -15,6 +15,7 @@ from backbone_cases import random_model, save_checkpoint
 from PIL import Image
 
 from panendofm.backbone import FeatureCache, FeatureKind, Preprocessing, ensure_torchvision, load_backbone, vit_config
+from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.networks import Outputs, find_network, find_networks, network_features
 from panendofm.backbone.release import export_release
 from panendofm.runtime.errors import UserError
@@ -85,7 +86,7 @@ def test_weights_of_a_timm_file_and_folder_are_one_network(network_words: dict[s
 
 def test_the_timm_folder_of_a_release_is_built_in_its_sizes(tmp_path: Path) -> None:
     torch.save(random_model(vit_config("vit_test", image_px=224)).state_dict(), tmp_path / "w.pt")
-    export_release(tmp_path / "w.pt", tmp_path / "release", formats=("hub", "timm", "transformers"))
+    export_release(tmp_path / "w.pt", ExportConfig(str(tmp_path / "release"), formats=["hub", "timm", "transformers"]))
     images = torch.randn(1, 3, 224, 224)
     with torch.no_grad():
         expected = find_network(str(tmp_path / "release")).load()(images).cls

@@ -58,7 +58,7 @@ def test_the_command_writes_weights_that_every_stage_reads(
     torch.save(loaded.model.state_dict(), start)
     for number, image in enumerate(pictures(9)):
         image.save(tmp_path / f"{number}.png")
-    words = ["recenter", str(start), str(tmp_path), "--to", str(out), "--crop-px", "56", "--device", "cpu"]
+    words = ["recenter", str(start), str(tmp_path), f"out={out}", "crop_px=56", "device=cpu"]
     with pytest.raises(SystemExit) as ended:
         run_stage(STAGE, words)
     assert not ended.value.code
@@ -66,10 +66,10 @@ def test_the_command_writes_weights_that_every_stage_reads(
     again = load_backbone(out)
     assert again.preprocessing.crop_px == 56 and again.preprocessing.resize_px == 64
     assert features(again, pictures(9)).mean(dim=0).abs().max() < 1e-4
-    assert "the mean of 9 pictures held" in said and again.weights_sha256 in said
+    assert "the mean of 9 images held" in said and again.weights_sha256 in said
 
 
-@pytest.mark.parametrize("words", [("--images", "0"), ("--crop-px", "0"), ("--crop-px", "100")])
+@pytest.mark.parametrize("words", ["images=0", "crop_px=0", "crop_px=100"])
 def test_senseless_numbers_are_refused_and_nothing_is_written(
     loaded: LoadedBackbone, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, str]
 ) -> None:
@@ -77,7 +77,7 @@ def test_senseless_numbers_are_refused_and_nothing_is_written(
     torch.save(loaded.model.state_dict(), start)
     pictures(1)[0].save(tmp_path / "a.png")
     with pytest.raises(SystemExit) as ended:
-        run_stage(STAGE, ["recenter", str(start), str(tmp_path), "--to", str(out), *words])
+        run_stage(STAGE, ["recenter", str(start), str(tmp_path), f"out={out}", words])
     assert ended.value.code == 2 and not out.exists()
     error = capsys.readouterr().err
     assert error.startswith("error: ") and "\n" not in error.strip()

@@ -18,6 +18,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from panendofm.backbone import load_backbone, vit_config
+from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.networks import find_network
 from panendofm.backbone.release import export_release, verify_release
 from panendofm.records.documents import as_document
@@ -33,7 +34,7 @@ CERTIFICATE = as_document(Certificate([GuardedSet("kvasir-dataset-v2", 8)], fram
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     save_checkpoint(random_model(vit_config("vit_test", image_px=224)), folder / "step_0000007", 7, CERTIFICATE)
-    export_release(folder / "step_0000007", folder / "endo", FORMATS)
+    export_release(folder / "step_0000007", ExportConfig(str(folder / "endo"), formats=list(FORMATS)))
     return folder / "endo"
 
 
@@ -207,7 +208,7 @@ def test_signatures(tmp_path: Path) -> None:
     torch.save(random_model(vit_config("vit_test")).state_dict(), tmp_path / "weights.pth")
     for name in ("ours", "theirs"):
         release = tmp_path / f"release-{name}"
-        export_release(tmp_path / "weights.pth", release, ("hub",), signing_key=tmp_path / name)
+        export_release(tmp_path / "weights.pth", ExportConfig(str(release), formats=["hub"], sign=str(tmp_path / name)))
         if name == "ours":
             assert verify_release(release, signers)[-1].state == "good, by lab@example.org"
             (release / "README.md").write_text("changed")

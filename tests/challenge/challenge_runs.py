@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,17 @@ def challenge(*words: object) -> int:
     with pytest.raises(SystemExit) as done:
         run_stage(STAGE, [str(word) for word in words])
     return int(done.value.code or 0)
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """results.json as any program reads it."""
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def scores(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = results(folder)["scores"]
+    return found
 
 
 def write(path: Path, *lines: str) -> Path:

@@ -11,7 +11,7 @@ import av
 import cv2
 import numpy as np
 import pytest
-from challenge_runs import answers, challenge, labels_truth, write
+from challenge_runs import answers, challenge, labels_truth, scores, write
 from PIL import Image
 
 from panendofm.challenge.files.annotations import COLUMNS
@@ -39,7 +39,7 @@ def write_video(path: Path, frames: int = 4, title: str | None = None) -> None:
 
 
 def findings(folder: Path, out: Path, *words: object) -> tuple[int, set[tuple[str, str, str]], dict[str, Any]]:
-    code = challenge("check-data", folder, "--out", out, *words)
+    code = challenge("check-data", folder, f"out={out}", *words)
     document = json.loads(out.read_text())
     return code, {(f["level"], f["check"], f["file"]) for f in document["findings"]}, document
 
@@ -50,7 +50,7 @@ def test_a_clean_set_passes_and_every_fault_is_found(tmp_path: Path) -> None:
     for i in range(3):
         Image.fromarray(texture(i)).save(folder / f"a{i}.png")
     write_video(folder / "v.mp4")
-    code, found, document = findings(folder, tmp_path / "clean.json", "--no-text")
+    code, found, document = findings(folder, tmp_path / "clean.json", "text=false")
     assert code == 0 and not found and document["files"] == 4 and document["videos"] == 1 and not document["quality"]
 
     exif = Image.Exif()
@@ -65,7 +65,7 @@ def test_a_clean_set_passes_and_every_fault_is_found(tmp_path: Path) -> None:
     Image.fromarray(texture(9)).save(folder / "old.tif")
     Image.fromarray(np.full((120, 160, 3), 9, np.uint8)).save(folder / "dark.png")
     write_video(folder / "named.mp4", title="patient Doe")
-    code, found, document = findings(folder, tmp_path / "bad.json", "--no-text")
+    code, found, document = findings(folder, tmp_path / "bad.json", "text=false")
     assert code == 1
     assert found == {
         ("error", "exif", "exif.jpg"),
@@ -105,7 +105,7 @@ def test_dicom_tags(tmp_path: Path) -> None:
         dataset.PatientName, dataset.Rows = patient, 1 if patient else 2
         dataset.save_as(folder / f"{name}.dcm", enforce_file_format=True)
     (folder / "broken.dcm").write_bytes(b"no DICOM")
-    code, found, document = findings(folder, tmp_path / "r.json", "--no-text")
+    code, found, document = findings(folder, tmp_path / "r.json", "text=false")
     assert code == 1 and found == {("error", "dicom", "named.dcm"), ("error", "dicom", "broken.dcm")}
     assert any("PatientName" in f["what"] for f in document["findings"])
 
@@ -139,7 +139,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_boxes_are_merged_by_the_golden_rules_and_the_log_only_grows(tmp_path: Path) -> None:
     log = golden_log(tmp_path / "log.csv")
     before = log.read_text()
-    assert challenge("merge", log, "--out", tmp_path / "gold", "--date", "2026-01-03") == 0
+    assert challenge("merge", log, f"out={tmp_path / 'gold'}", "date=2026-01-03") == 0
     after = log.read_text()
     assert after.startswith(before)
     merged: dict[str, list[dict[str, str]]] = {}
@@ -156,7 +156,7 @@ def test_boxes_are_merged_by_the_golden_rules_and_the_log_only_grows(tmp_path: P
             assert all(row["x"] == "" for row in merged[name])
     # Nothing is gold without a review, and a second run changes nothing.
     assert rows(tmp_path / "gold" / "gold.csv") == []
-    assert challenge("merge", log, "--out", tmp_path / "gold", "--date", "2026-01-04") == 0
+    assert challenge("merge", log, f"out={tmp_path / 'gold'}", "date=2026-01-04") == 0
     assert log.read_text() == after
 
 
@@ -167,7 +167,7 @@ def test_reviews_make_gold_that_can_be_scored_against(tmp_path: Path, capsys: py
         *(act(f"c{i}", "c.png", label, None, f"d{i}") for i, label in enumerate(["", ""])),
     ]
     log = write(tmp_path / "log.csv", HEADER, *lines)
-    assert challenge("merge", log, "--out", tmp_path / "gold") == 0
+    assert challenge("merge", log, f"out={tmp_path / 'gold'}") == 0
     by_file = {row["file"]: row["serial"] for row in rows(log) if row["step"] == "cross" and not row["decision"]}
     assert set(by_file) == {"a.png", "c.png"}
     arbitrated = act("x1", "b.png", "polyp", [12, 10, 40, 40], "d9", "arbitration", sources="b0 b1")
@@ -177,7 +177,7 @@ def test_reviews_make_gold_that_can_be_scored_against(tmp_path: Path, capsys: py
         act("r3", "b.png", "", None, "d9", "review", sources="x1", decision="back"),
     ]
     log.write_text(log.read_text() + "\n".join([arbitrated, *reviews]) + "\n")
-    assert challenge("merge", log, "--out", tmp_path / "gold") == 0
+    assert challenge("merge", log, f"out={tmp_path / 'gold'}") == 0
     gold = rows(tmp_path / "gold" / "gold.csv")
     assert [(row["file"], row["category"]) for row in gold] == [("a.png", "polyp"), ("c.png", "")]
     document = json.loads((tmp_path / "gold" / "gold.json").read_text())
@@ -188,7 +188,7 @@ def test_reviews_make_gold_that_can_be_scored_against(tmp_path: Path, capsys: py
         "a.png,0,polyp,0.9,10,10,40,40",
         "c.png,0,,,,,,",
     )
-    words = ("--truth", tmp_path / "gold" / "gold.csv", "--out", tmp_path / "out", "--samples", 10)
+    words = (f"truth={tmp_path / 'gold' / 'gold.csv'}", f"out={tmp_path / 'out'}", "bootstrap.replicates=10")
     assert challenge("score", told, *words) == 0
     # One doctor may not review what he alone annotated.
     alone = act("x2", "d.png", "polyp", [1, 1, 5, 5], "d7", "arbitration")
@@ -200,7 +200,7 @@ def test_reviews_make_gold_that_can_be_scored_against(tmp_path: Path, capsys: py
         + "\n"
     )
     capsys.readouterr()
-    assert challenge("merge", log, "--out", tmp_path / "gold") == 0
+    assert challenge("merge", log, f"out={tmp_path / 'gold'}") == 0
     assert "d7 reviews what d7 alone annotated" in capsys.readouterr().out
 
 
@@ -212,7 +212,7 @@ def test_labels_of_three_doctors(tmp_path: Path) -> None:
         for i, label in enumerate(text)
     ]
     log = write(tmp_path / "log.csv", HEADER, *lines)
-    assert challenge("merge", log, "--out", tmp_path / "gold") == 0
+    assert challenge("merge", log, f"out={tmp_path / 'gold'}") == 0
     merged = {row["file"]: (row["category"], row["decision"]) for row in rows(log) if row["step"] == "cross"}
     assert merged == {"one.png": ("a", ""), "two.png": ("", "arbitrate"), "three.png": ("b", "")}
     document = json.loads((tmp_path / "gold" / "gold.json").read_text())
@@ -235,7 +235,7 @@ def test_labels_of_three_doctors(tmp_path: Path) -> None:
 )
 def test_bad_logs_are_refused(line: str, part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = write(tmp_path / "log.csv", HEADER, line)
-    assert challenge("merge", log, "--out", tmp_path / "gold") == 2
+    assert challenge("merge", log, f"out={tmp_path / 'gold'}") == 2
     message = capsys.readouterr().err
     assert part in message and f"{log}, line 2" in message
 
@@ -255,11 +255,15 @@ def test_boxes_survive_a_tour_through_all_formats(tmp_path: Path) -> None:
     }
     first = tmp_path / "coco.json"
     first.write_text(json.dumps(coco))
-    extra = ("--images", images, "--classes", "polyp,tool")
-    assert challenge("convert", first, "--from", "coco", "--to", "yolo", "--out", tmp_path / "yolo", *extra) == 0
+    extra = (f"images={images}", "classes=[polyp,tool]")
+    assert (
+        challenge("convert", first, "source_format=coco", "target_format=yolo", f"out={tmp_path / 'yolo'}", *extra) == 0
+    )
     (tmp_path / "yolo" / "classes.txt").unlink()
     assert (
-        challenge("convert", tmp_path / "yolo", "--from", "yolo", "--to", "csv", "--out", tmp_path / "d.csv", *extra)
+        challenge(
+            "convert", tmp_path / "yolo", "source_format=yolo", "target_format=csv", f"out={tmp_path / 'd.csv'}", *extra
+        )
         == 0
     )
     found = rows(tmp_path / "d.csv")
@@ -268,9 +272,17 @@ def test_boxes_survive_a_tour_through_all_formats(tmp_path: Path) -> None:
         pytest.approx([100, 5, 50, 60]),
     ]
     assert found[2]["file"] == "b.jpg" and found[2]["category"] == ""
-    assert challenge("convert", tmp_path / "d.csv", "--from", "csv", "--to", "json", "--out", tmp_path / "p.json") == 0
     assert (
-        challenge("convert", tmp_path / "p.json", "--from", "json", "--to", "coco", "--out", tmp_path / "c.json") == 0
+        challenge(
+            "convert", tmp_path / "d.csv", "source_format=csv", "target_format=json", f"out={tmp_path / 'p.json'}"
+        )
+        == 0
+    )
+    assert (
+        challenge(
+            "convert", tmp_path / "p.json", "source_format=json", "target_format=coco", f"out={tmp_path / 'c.json'}"
+        )
+        == 0
     )
     back = json.loads((tmp_path / "c.json").read_text())
     assert [a["bbox"] for a in back["annotations"]] == [
@@ -286,28 +298,28 @@ def test_voc_in_both_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         folder / "x.xml", f"<annotation><filename>x.png</filename><object><name>polyp</name>{box}</object></annotation>"
     )
     write(folder / "y.txt", "polyp 0.8 3 4 13 24")
-    assert challenge("convert", folder, "--from", "voc", "--out", tmp_path / "d.csv") == 0
+    assert challenge("convert", folder, "source_format=voc", f"out={tmp_path / 'd.csv'}") == 0
     found = rows(tmp_path / "d.csv")
     assert [(r["file"], r["confidence"], r["w"], r["h"]) for r in found] == [
         ("x.png", "1", "10", "20"),
         ("y.jpg", "0.8", "10", "20"),
     ]
     write(folder / "y.txt", "polyp 0.8 13 4 3 24")
-    assert challenge("convert", folder, "--from", "voc", "--out", tmp_path / "e.csv") == 2
+    assert challenge("convert", folder, "source_format=voc", f"out={tmp_path / 'e.csv'}") == 2
     assert "make no box" in capsys.readouterr().err and not (tmp_path / "e.csv").exists()
-    assert challenge("convert", folder, "--from", "yolo", "--out", tmp_path / "e.csv") == 2
-    assert "--images" in capsys.readouterr().err
+    assert challenge("convert", folder, "source_format=yolo", f"out={tmp_path / 'e.csv'}") == 2
+    assert "images=…" in capsys.readouterr().err
 
 
 def test_the_record_is_filled_and_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     truth, file = labels_truth(tmp_path / "truth.csv"), answers(tmp_path / "a.csv", 0.9, 9.0, 1)
-    assert challenge("score", file, "--truth", truth, "--out", tmp_path / "a", "--samples", 50) == 0
+    assert challenge("score", file, f"truth={truth}", f"out={tmp_path / 'a'}", "bootstrap.replicates=50") == 0
     plan = write(tmp_path / "plan.yaml", "title: A detector", "consent: 'waived | by the board'", "ethics_review:")
     shards = ShardFolder(tmp_path / "shards")
     shards.path.mkdir()
     certificate = Certificate([GuardedSet("medico", 8740)], 1000, 12, [], {"hash": "dct"}, [])
     shards.write_manifest(Manifest([], 988, leakage=certificate))
-    words = ("--plan", plan, "--shards", shards.path, "--out", tmp_path / "record")
+    words = (f"plan={plan}", f"shards={shards.path}", f"out={tmp_path / 'record'}")
     assert challenge("record", tmp_path / "a", *words) == 0
     text = (tmp_path / "record" / "record.md").read_text()
     document = json.loads((tmp_path / "record" / "record.json").read_text())
@@ -315,9 +327,8 @@ def test_the_record_is_filled_and_says_what_is_missing(tmp_path: Path, capsys: p
     assert "waived \\| by the board" in text and "| Ethics review | **missing** |" in text
     assert "kept out of training: medico" in text and "dropped as copies: 12" in text
     assert document["independence"]["training_frames"] == 988
-    results = json.loads((tmp_path / "a" / "results.json").read_text())
-    figure = results["profiles"]["medico2018"]["figures"]["mcc"]
-    assert f"| mcc | {figure['value']:.4f} ({figure['low']:.4f}–{figure['high']:.4f}) |" in text
+    mcc = scores(tmp_path / "a")["profiles"]["medico2018"]["metrics"]["mcc"]
+    assert f"| mcc | {mcc['value']:.4f} ({mcc['low']:.4f}–{mcc['high']:.4f}) |" in text
     assert str(tmp_path) not in text and str(tmp_path) not in json.dumps(document)
     write(plan, "titel: A detector")
     assert challenge("record", tmp_path / "a", *words) == 2

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from panendofm.challenge.files.findings import aligned, read_findings
-from panendofm.challenge.files.frames import classes_of, frame_set
+from panendofm.challenge.files.frames import read_pair
 from panendofm.challenge.files.submissions import read_answers, read_truth
+from panendofm.challenge.profile import BoxProfile, find_profile
 from panendofm.challenge.score.boxes import score_boxes
 from panendofm.challenge.score.labels import score_labels
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.statistics.config import BootstrapConfig
 
 CLASSES = ["polyps", "normal-cecum", "esophagitis"]
-NO_DRAWS = BootstrapConfig(samples=0)
+NO_DRAWS = BootstrapConfig(replicates=0)
 SIGNS = ',;"\n\r\t .-0189eEnaN_|é\x00\ufeff'
 
 
@@ -90,7 +90,7 @@ def test_damaged_submissions(tmp_path: Path) -> None:
         path.write_bytes(text.encode())
         try:
             answers = read_answers(path, truth, time_unit="ms")
-            results = score_labels(truth, answers, NO_DRAWS)
+            found = score_labels(truth, answers, NO_DRAWS)
         except UserError as error:
             message = str(error)
             assert str(path) in message and "\n" not in message, message
@@ -100,8 +100,8 @@ def test_damaged_submissions(tmp_path: Path) -> None:
         said = plain_labels(text)
         assert said is not None and set(said) == set(labels), text
         right = sum(said[name] == label for name, label in labels.items())
-        assert results["profiles"]["biomedia2019"]["figures"]["recall"]["value"] == right / 12, text
-        assert results["n"] == 12
+        assert found.profiles["biomedia2019"].metrics["recall"].value == right / 12, text
+        assert found.n == 12
     assert refused > 400 and scored > 100
 
 
@@ -132,8 +132,8 @@ def test_damaged_detections(tmp_path: Path) -> None:
         + "".join(f"p{i}.png,0,{CLASSES[i % 2]},10,{i},30,30,100,100\n" for i in range(8))
         + "q.png,0,,,,,,100,100\n"
     )
-    truth = read_findings(truth_path, "truth", "detection")
-    frames, classes = frame_set(truth), classes_of(truth, ())
+    coco = find_profile(BoxProfile, "coco")
+    keys = {(f"p{i}", 0) for i in range(8)} | {("q", 0)}
     body = "file,frame,category,confidence,x,y,w,h\n" + "".join(
         f"p{i}.png,0,{CLASSES[i % 2]},0.{i + 1},11,{i},30,29\np{i}.png,0,{CLASSES[1]},0.05,50,50,9,9\n"
         for i in range(8)
@@ -144,8 +144,7 @@ def test_damaged_detections(tmp_path: Path) -> None:
         text = mutate(body, dice)
         path.write_bytes(text.encode())
         try:
-            answers = aligned(truth, read_findings(path, "prediction", "detection"), "stem", classes)
-            results = score_boxes(frames, answers, classes, "coco", NO_DRAWS)
+            found = score_boxes(read_pair(truth_path, path, "detection"), coco, NO_DRAWS)
         except UserError as error:
             message = str(error)
             assert str(path) in message and "\n" not in message, message
@@ -153,8 +152,8 @@ def test_damaged_detections(tmp_path: Path) -> None:
             continue
         scored += 1
         said = plain_boxes(text)
-        assert said is not None and set(said) == set(frames.keys), text
-        assert sum(said.values()) == sum(results["boxes"].values()), text
-        value = results["profiles"]["coco"]["figures"]["map"]["value"]
-        assert np.isfinite(value)
+        assert said is not None and set(said) == keys, text
+        assert sum(said.values()) == sum(found.boxes.values()), text
+        value = found.profiles["coco"].metrics["map"].value
+        assert value is not None and np.isfinite(value)
     assert refused > 200 and scored > 50

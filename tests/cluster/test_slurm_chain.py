@@ -12,7 +12,8 @@ import pytest
 import yaml
 from real_slurm import HERE, Slurm, wait_for
 
-from launch.chain import ChainConfig, run_chain
+from launch.chain import run_chain
+from launch.chain_config import ChainConfig
 from launch.jobs.cluster import ClusterConfig
 from launch.jobs.record import jobs_of
 from launch.status import is_live, print_status, states_of, status_of
@@ -49,9 +50,11 @@ def write_files(folder: Path, corpus: Path) -> tuple[Path, Path]:
             ],
         },
         "pretrain": {"set": [f"{name}={value}" for name, value in training.items()]},
-        "watch": {"set": [f"data.path={labelled}", "ks=[5,20]", f"cache={folder / 'cache'}", "bootstrap.samples=50"]},
+        "watch": {
+            "set": [f"data.path={labelled}", "ks=[5,20]", f"cache={folder / 'cache'}", "bootstrap.replicates=50"]
+        },
         "export": ["--format", "hub"],
-        "probe": {"set": [f"data={labelled}", "bootstrap_replicates=20"]},
+        "probe": {"set": [f"data={labelled}", "bootstrap.replicates=20"]},
     }
     files = folder / "chain.yaml", folder / "cluster.yaml"
     for path, content in zip(files, (chain, CLUSTER), strict=True):

@@ -247,7 +247,7 @@ def test_a_corpus_named_twice_under_one_root_is_kept_once(
     synthetic_corpus: Path, tmp_path: Path, ray_cluster: None
 ) -> None:
     config = config_for(synthetic_corpus, tmp_path / "shards", only=("ri-vce",))
-    config.corpora["again"] = config.corpora["ri-vce"]
+    config.corpora["again"] = CorpusConfig(adapter="ri-vce", root="ri-vce")
     config.leakage.guard = []
     alone = config_for(synthetic_corpus, tmp_path / "alone", only=("ri-vce",))
     alone.leakage.guard = []

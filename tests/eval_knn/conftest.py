@@ -31,7 +31,7 @@ def knn_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(labelled_folder: Path, knn_cache: Path, tmp_path: Path) -> EvalConfig:
     config = EvalConfig()
     config.data.path, config.cache, config.out = str(labelled_folder), str(knn_cache), str(tmp_path / "out")
-    config.bootstrap.samples = 100
+    config.bootstrap.replicates = 100
     config.data.clean = False  # looking for text takes longer than all else; tests that need it switch it on
     return config
 

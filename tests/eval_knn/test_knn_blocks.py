@@ -15,9 +15,9 @@ import torch
 
 from eval_knn import EvalConfig
 from eval_knn.__main__ import STAGE
-from eval_knn.data.split import Split
 from eval_knn.evaluator import Evaluator
 from eval_knn.feature_choice import choose_in_gallery
+from panendofm.atlas import GallerySplit
 from panendofm.backbone import FeatureKind
 from panendofm.backbone.networks import FeatureChoice, Reading, find_network
 from panendofm.runtime.command_line import run_stage
@@ -41,7 +41,7 @@ def test_the_gallery_chooses_and_the_queries_have_no_say() -> None:
     reading = Reading(
         FeatureKind(), tuple(FeatureChoice(name, i, i + 1, 3) for i, name in enumerate(("queries", "gallery", "group")))
     )
-    split = Split(np.flatnonzero(gallery), np.flatnonzero(~gallery), groups, False, "")
+    split = GallerySplit(np.flatnonzero(gallery), np.flatnonzero(~gallery), groups, False, "")
     images = cast(Any, SimpleNamespace(labels=labels, class_names=["a", "b", "c"]))
     chosen = choose_in_gallery(reading, features, images, split, 10, EvalConfig())
     assert chosen.choice.name == "gallery" and chosen.tried["gallery"] > 0.8
@@ -88,7 +88,12 @@ Run = Callable[..., tuple[int, str]]
 @pytest.fixture
 def command(config: EvalConfig, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str]:
-        keys = [f"data.path={config.data.path}", f"cache={config.cache}", f"out={config.out}", "bootstrap.samples=20"]
+        keys = [
+            f"data.path={config.data.path}",
+            f"cache={config.cache}",
+            f"out={config.out}",
+            "bootstrap.replicates=20",
+        ]
         with pytest.raises(SystemExit) as end:
             run_stage(STAGE, [*words, *keys])
         printed = capsys.readouterr()
@@ -110,7 +115,7 @@ def test_the_table_says_which_features(command: Run, config: EvalConfig, weights
     for words, named in (
         (("pixels", "features.block=2"), "has no blocks"),
         (("pixels", "features.pooling=maen"), "features.pooling"),
-        (("--watch", str(weights_file.parent), "features.block=2"), "--watch compares checkpoints"),
+        ((str(weights_file.parent), "watch=true", "features.block=2"), "watch=true compares checkpoints"),
     ):
         code, said = command(*words)
         assert code == 2 and named in said

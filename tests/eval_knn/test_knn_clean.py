@@ -101,7 +101,7 @@ def test_a_watcher_reads_as_the_run_was_read_before(
     run.evaluations.mkdir(parents=True)
     config = EvalConfig(cache=str(cache), ks=[3])
     config.data.path, config.selection.metric, config.split.leave_one_group_out = str(data), "top1_k3", True
-    config.bootstrap.samples, config.watch.idle_seconds = 5, 0
+    config.bootstrap.replicates, config.watcher.idle_seconds = 5, 0
     if earlier is not None:
         config.data.clean = earlier
         document = Evaluator(config).score_model(find_network("pixels").load(), "step_0000001", 1).document

@@ -28,7 +28,12 @@ def command(config: EvalConfig, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command in this process and return its exit code, what it said and its error."""
 
     def run(*words: str | Path) -> tuple[int, str, str]:
-        keys = [f"data.path={config.data.path}", f"cache={config.cache}", f"out={config.out}", "bootstrap.samples=50"]
+        keys = [
+            f"data.path={config.data.path}",
+            f"cache={config.cache}",
+            f"out={config.out}",
+            "bootstrap.replicates=50",
+        ]
         given = [str(word) for word in words]
         keys = [key for key in keys if not any(word.startswith(key.split("=")[0] + "=") for word in given)]
         with pytest.raises(SystemExit) as end:
@@ -116,9 +121,9 @@ def test_other_weights_under_the_same_name_are_not_taken_from_the_cache(
     assert len(set(shown)) == 2
 
 
-def test_pictures(command: Run, weights_file: Path, config: EvalConfig) -> None:
-    code, said, _ = command(weights_file, "--pictures")
-    assert code == 0 and "pictures:" in said
+def test_plots(command: Run, weights_file: Path, config: EvalConfig) -> None:
+    code, said, _ = command(weights_file, "plots=true")
+    assert code == 0 and "plots:" in said
     folder = Path(config.out or "") / "knn_small_pictures"
     for name in ("confusion.png", "map.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
@@ -126,7 +131,7 @@ def test_pictures(command: Run, weights_file: Path, config: EvalConfig) -> None:
     document = json.loads(next(Path(config.out or "").glob("*.json")).read_text())
     right = round(document["k"]["20"]["top1"] * 28)
     assert f"of {28 - right}</h2>" in page and f"of {right}</h2>" in page
-    assert page.count("class='query'") == min(28 - right, 24) + min(right, 12)
+    assert page.count('class="query"') == min(28 - right, 24) + min(right, 12)
     assert "http" not in page, "the page needs no network"
     note = document["leakage"]["note"]
     assert note.startswith("the weights carry") and f"The{note[3:]}" in page
@@ -139,7 +144,7 @@ def test_collapsed_network_is_scored_and_drawn(
     state = {key: torch.zeros_like(value) for key, value in small_network.state_dict().items()}
     state["norm.bias"] = torch.ones_like(state["norm.bias"])
     torch.save(state, tmp_path / "collapsed.pt")
-    assert command(tmp_path / "collapsed.pt", "--pictures")[0] == 0
+    assert command(tmp_path / "collapsed.pt", "plots=true")[0] == 0
     document = json.loads(next(Path(config.out or "").glob("*.json")).read_text())
     assert document["k"]["20"]["top1"] == 0.25 and document["k"]["20"]["mcc"] == 0
     assert document["rankme"] == pytest.approx(1, abs=1e-3) and document["alpha_req"] is None
@@ -170,7 +175,7 @@ def half_written(tmp_path: Path, name: str) -> Path:
         ("no description", "is not finished"),
         ("run without checkpoints", "no finished checkpoint"),
         ("timm", "timm has no model 'vit_gigantic'"),
-        ("nothing", "CKPT is missing"),
+        ("nothing", "NETWORK is missing"),
         ("watch and name", "leave out"),
         ("device", "torch sees no GPU"),
         ("no device", "features.device: 'gpu' is no device"),
@@ -193,7 +198,7 @@ def test_one_sentence_and_exit_code_2(case: str, words: str, command: Run, weigh
         "run without checkpoints": [half_written(tmp_path, "step_0000006").parents[1]],
         "timm": ["timm:vit_gigantic"],
         "nothing": [],
-        "watch and name": ["pixels", "--watch", tmp_path],
+        "watch and name": ["pixels", tmp_path, "watch=true"],
         "device": [weights_file, f"cache={tmp_path / 'fresh'}", "features.device=cuda"],
         "no device": [weights_file, f"cache={tmp_path / 'fresh'}", "features.device=gpu"],
         "timm file": [f"timm:resnet10t@{tmp_path / 'absent.safetensors'}"],

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from eval_knn.report.metrics import figures
+from eval_knn.report.metrics import metrics_at_k
 from panendofm.records.evaluation import METRICS, decode_ranks, encode_ranks
-from panendofm.scoring.classification.confusion import confusion_matrix, rank_of_truth, summarise
+from panendofm.scoring.classification.confusion import confusion_matrix, rank_of_truth, summarize
 from panendofm.scoring.statistics.intervals import group_weights
 
 NAMES = [f"class {i}" for i in range(8)]
@@ -29,7 +29,7 @@ def random_scores(seed: int, absent: int | None = None) -> tuple[NDArray[np.floa
 @pytest.mark.parametrize("absent", [None, 3])
 def test_agree_with_scikit_learn(absent: int | None) -> None:
     scores, labels = random_scores(0, absent)
-    ours = figures(scores, labels, NAMES, np.empty((0, 300)))
+    ours = metrics_at_k(scores, labels, NAMES, np.empty((0, 300)))
     predicted = scores.argmax(axis=1)
     present = sorted(set(labels.tolist()))
     assert ours.top1 == pytest.approx(metrics.accuracy_score(labels, predicted))
@@ -55,7 +55,7 @@ def test_golden_top1_and_top5(golden: Path) -> None:
 
 def test_constant_prediction_has_mcc_zero() -> None:
     confusion = confusion_matrix(np.array([0, 1, 1]), np.array([1, 1, 1]), 2)
-    assert summarise(confusion)["mcc"] == 0.0
+    assert summarize(confusion)["mcc"] == 0.0
 
 
 def test_equal_scores_are_ranked_by_class_number() -> None:
@@ -77,7 +77,7 @@ def test_intervals_cover_as_often_as_they_say() -> None:
     for _ in range(120):
         right = random.random(100) < 0.7
         scores = np.stack([right, ~right], axis=1).astype(np.float64)
-        low, high = figures(scores, np.zeros(100, np.int64), ["a", "b"], weights).interval("top1")
+        low, high = metrics_at_k(scores, np.zeros(100, np.int64), ["a", "b"], weights).interval("top1")
         covered += low <= 0.7 <= high
     assert 105 <= covered <= 120
 
@@ -90,7 +90,8 @@ def test_groups_are_drawn_whole_and_widen_the_interval() -> None:
     right = np.repeat(np.arange(30) % 2 == 0, 10)  # the ten members of a group are right or wrong together
     scores = np.eye(8)[np.where(right, labels, (labels + 1) % 8)]
     single, grouped = (
-        figures(scores, labels, NAMES, group_weights(g, 300, seed=0)).interval("top1") for g in (np.arange(300), groups)
+        metrics_at_k(scores, labels, NAMES, group_weights(g, 300, seed=0)).interval("top1")
+        for g in (np.arange(300), groups)
     )
     assert grouped[1] - grouped[0] > 2 * (single[1] - single[0])
 
@@ -98,8 +99,8 @@ def test_groups_are_drawn_whole_and_widen_the_interval() -> None:
 def test_every_metric_has_an_interval_around_it() -> None:
     scores, labels = random_scores(2)
     weights = group_weights(np.arange(300), 230, seed=0)
-    result = figures(scores, labels, NAMES, weights)
-    assert result == figures(scores, labels, NAMES, group_weights(np.arange(300), 230, seed=0))
+    result = metrics_at_k(scores, labels, NAMES, weights)
+    assert result == metrics_at_k(scores, labels, NAMES, group_weights(np.arange(300), 230, seed=0))
     for name in METRICS:
         low, high = result.interval(name)
         assert low < getattr(result, name) < high
@@ -110,5 +111,5 @@ def test_resampled_metrics_are_those_of_the_drawn_queries() -> None:
     weights = group_weights(np.arange(300), 1, seed=5)
     drawn = np.repeat(np.arange(300), weights[0].astype(int))
     predicted = scores.argmax(axis=1)[drawn]
-    low, high = figures(scores, labels, NAMES, weights).interval("mcc")
+    low, high = metrics_at_k(scores, labels, NAMES, weights).interval("mcc")
     assert low == high == pytest.approx(metrics.matthews_corrcoef(labels[drawn], predicted))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from eval_knn.config import DataConfig
 from eval_knn.data.labeled_images import LabelledImages, find_images
 from eval_knn.data.leakage import leakage_note
+
+from eval_knn.config import DataConfig
 from panendofm.backbone.networks import find_network
 from panendofm.records.evaluation import LeakageNote
 from panendofm.records.shards import Certificate, GuardedSet, fingerprint

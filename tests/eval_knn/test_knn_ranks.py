@@ -18,9 +18,10 @@ from torch.distributed.fsdp import fully_shard
 
 from eval_knn import EvalConfig, evaluate
 from eval_knn.__main__ import STAGE
-from eval_knn.search.block_search import Exclusions
+from eval_knn.search.groups import Groups
 from eval_knn.search.vote import class_scores
 from panendofm.backbone import VisionTransformer, vit_config
+from panendofm.backbone.command_config import ExportConfig
 from panendofm.records.documents import as_document
 from panendofm.runtime.command_line import run_stage
 from panendofm.runtime.errors import UserError
@@ -32,18 +33,17 @@ GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "knn_8class.npz"
 
 
 def cases() -> dict[str, tuple[Any, ...]]:
-    """Queries, gallery, gallery labels and exclusions of what is scored at each world size."""
+    """Queries, gallery, gallery labels and groups of what is scored at each world size."""
     data = np.load(GOLDEN)
     queries, gallery, labels = data["test_features"], data["train_features"], data["train_labels"]
     random = np.random.default_rng(0)
     repeated = gallery[random.integers(0, 12, 600)]  # 12 rows, each about 50 times: ties everywhere
-    pairs = np.argwhere(np.arange(160)[:, None] % 7 == np.arange(800)[None, :] % 7)
     return {
         "golden": (queries, gallery, labels, None),
         "gallery smaller than k": (queries, gallery[:30], labels[:30], None),
         "ties": (queries, repeated, random.integers(0, 8, 600), None),
         "fewer queries than ranks": (queries[:3], gallery, labels, None),
-        "exclusions": (queries, gallery, labels, Exclusions(pairs[:, 0].copy(), pairs[:, 1].copy())),
+        "exclusions": (queries, gallery, labels, Groups(np.arange(160) % 7, np.arange(800) % 7)),
     }
 
 
@@ -54,7 +54,7 @@ def live_model() -> VisionTransformer:
 
 def small_config(data: str, cache: str) -> EvalConfig:
     config = EvalConfig()
-    config.data.path, config.cache, config.bootstrap.samples, config.features.batch_size = data, cache, 20, 8
+    config.data.path, config.cache, config.bootstrap.replicates, config.features.batch_size = data, cache, 20, 8
     return config
 
 
@@ -65,9 +65,9 @@ def work(rank: int, port: int, folder: str, data: str) -> None:
     scores: dict[str, torch.Tensor] = {}
     for size in (1, 2, 4):
         group = dist.new_group(list(range(size)))
-        for name, (queries, gallery, labels, excluded) in cases().items():
+        for name, (queries, gallery, labels, groups) in cases().items():
             if rank < size:
-                scored = class_scores(queries, gallery, labels, 8, KS, excluded=excluded, group=group).scores
+                scored = class_scores(queries, gallery, labels, 8, KS, groups=groups, group=group).scores
                 scores |= {f"{name} {size} {k}": torch.from_numpy(value) for k, value in scored.items()}
     torch.save(scores, Path(folder) / f"scores-{rank}.pt")
     model = live_model()
@@ -114,8 +114,8 @@ def test_golden_scores(outcome: Path, size: int) -> None:
 @pytest.mark.parametrize("name", [name for name in cases() if name != "golden"])
 def test_other_scores_do_not_depend_on_the_ranks(outcome: Path, name: str) -> None:
     """The values of one process are tested against the plain formula in test_knn_scoring.py."""
-    queries, gallery, labels, excluded = cases()[name]
-    expected = class_scores(queries, gallery, labels, 8, KS, excluded=excluded).scores
+    queries, gallery, labels, groups = cases()[name]
+    expected = class_scores(queries, gallery, labels, 8, KS, groups=groups).scores
     for size in (1, 2, 4):
         for rank in range(size):
             scores = torch.load(outcome / f"scores-{rank}.pt", weights_only=True)
@@ -153,7 +153,7 @@ def test_identical_figures_for_identical_weights(
 
     words = [str(weights_file), str(outcome / "run" / "checkpoints" / "step_0000007")]
     for kind in ("hub", "timm", "transformers"):
-        export_release(weights_file, tmp_path / f"release-{kind}", formats=(kind,))
+        export_release(weights_file, ExportConfig(str(tmp_path / f"release-{kind}"), formats=[kind]))
         words.append(str(tmp_path / f"release-{kind}"))
     documents = []
     for number, word in enumerate(words):
@@ -161,7 +161,7 @@ def test_identical_figures_for_identical_weights(
         out = tmp_path / f"out-{number}"
         keys = [f"data.path={labelled_folder}", f"cache={tmp_path / f'cache-{number}'}", f"out={out}"]
         with pytest.raises(SystemExit) as end:
-            run_stage(STAGE, [word, *keys, "bootstrap.samples=20"])
+            run_stage(STAGE, [word, *keys, "bootstrap.replicates=20"])
         assert end.value.code == 0
         documents.append(json.loads(next(out.glob("*.json")).read_text()))
         documents[-1]["data"]["split_file"] = ""

@@ -14,7 +14,7 @@ from panendofm.runtime.command_line import run_stage
 def score(word: str, real_images: Path, tmp_path: Path) -> dict[str, float]:
     keys = [f"data.path={real_images / 'kvasir8'}", f"cache={tmp_path / 'cache'}", f"out={tmp_path / 'out'}"]
     with pytest.raises(SystemExit) as end:
-        run_stage(STAGE, [word, *keys, "split.leave_one_group_out=true", "bootstrap.samples=200"])
+        run_stage(STAGE, [word, *keys, "split.leave_one_group_out=true", "bootstrap.replicates=200"])
     assert end.value.code == 0
     at_100 = json.loads(next((tmp_path / "out").glob("*.json")).read_text())["k"]["100"]
     return {name: at_100[name] for name in ("top1", "top5")}

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from eval_knn.config import SearchConfig
-from eval_knn.search.block_search import Exclusions
+from eval_knn.search.groups import Groups
 from eval_knn.search.neighbors import nearest, unit_rows
 from eval_knn.search.vote import class_scores
 
@@ -54,13 +54,40 @@ def test_golden(golden: Path) -> None:
         np.testing.assert_allclose(scored.scores[k], data[f"probas_k{k}"], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("blocks", [(2048, 8192), (7, 33), (160, 1)])
-def test_blocks_do_not_matter(golden: Path, blocks: tuple[int, int]) -> None:
+@pytest.mark.parametrize("candidates", [1, 3 * 208, 10**9])
+def test_blocks_do_not_matter(golden: Path, candidates: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = np.load(golden / "knn_8class.npz")
-    config = SearchConfig(query_block=blocks[0], gallery_block=blocks[1])
-    found = nearest(data["test_features"], data["train_features"], 200, config)
-    whole = nearest(data["test_features"], data["train_features"], 200)
+    groups = Groups(np.arange(160) % 5, np.arange(800) % 5)
+    whole = nearest(data["test_features"], data["train_features"], 200, groups=groups)
+    monkeypatch.setattr("eval_knn.search.neighbors._MOST_CANDIDATES", candidates)
+    found = nearest(data["test_features"], data["train_features"], 200, groups=groups)
     np.testing.assert_array_equal(found.rows, whole.rows)
+
+
+def with_ties(queries: int, rows: int, width: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Random rows, of which every third stands there again elsewhere, and every tenth again but for rounding noise."""
+    random = np.random.default_rng(seed)
+    gallery = random.standard_normal((rows, width)).astype(np.float32)
+    again = random.permutation(rows)
+    gallery[again[: rows // 3]] = gallery[again[rows // 3 : 2 * (rows // 3)]]
+    gallery = unit_rows(gallery)
+    close = again[-(rows // 10) :]
+    gallery[close] = gallery[np.roll(close, 1)] * (1 + np.float32(3e-8))
+    return unit_rows(
+        gallery[random.integers(0, rows, queries)] + 0.2 * random.standard_normal((queries, width))
+    ), gallery
+
+
+@pytest.mark.parametrize("size", [(300, 3000, 64), (7, 900, 48), (64, 230, 16)])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_neighbors_stand_in_the_order_of_the_definition(size: tuple[int, int, int], grouped: bool) -> None:
+    queries, gallery = with_ties(*size)
+    groups = Groups(np.arange(size[0]) % 40, np.arange(size[1]) % 40) if grouped else None
+    found = nearest(queries, gallery, 200, groups=groups)
+    exact = (queries.astype(np.float64) @ gallery.astype(np.float64).T).round(9)
+    if groups is not None:
+        exact[groups.queries[:, None] == groups.gallery[None, :]] = -np.inf
+    np.testing.assert_array_equal(found.rows, np.argsort(-exact, axis=1, kind="stable")[:, :200])
 
 
 @pytest.mark.parametrize("size", [1, 3, 50, 150, 201])
@@ -74,17 +101,15 @@ def test_gallery_smaller_than_k(golden: Path, size: int) -> None:
     np.testing.assert_allclose(scored.scores[200].sum(axis=1), 1, atol=1e-6)
 
 
-@pytest.mark.parametrize("blocks", [(2048, 8192), (16, 64)])
-def test_ties_go_to_the_lower_row(blocks: tuple[int, int]) -> None:
+def test_ties_go_to_the_lower_row() -> None:
     queries, gallery, labels = tied_features()
-    config = SearchConfig(query_block=blocks[0], gallery_block=blocks[1])
-    scored = class_scores(queries, gallery, labels, 5, search=config)
+    scored = class_scores(queries, gallery, labels, 5)
     for k in KS:
         np.testing.assert_allclose(scored.scores[k], formula(queries, gallery, labels, 5, k), rtol=0, atol=1e-5)
 
 
 def test_collapsed_features() -> None:
-    """All rows alike: the first k rows of the gallery are the neighbours of everything."""
+    """All rows alike: the first k rows of the gallery are the neighbors of everything."""
     queries, gallery = np.full((30, 16), 2.0, np.float32), np.full((500, 16), 2.0, np.float32)
     found = nearest(unit_rows(queries), unit_rows(gallery), 200)
     np.testing.assert_array_equal(found.rows, np.tile(np.arange(200), (30, 1)))
@@ -103,27 +128,25 @@ def test_excluded_pairs_never_meet() -> None:
     queries, gallery, labels = tied_features(1)
     groups_q, groups_g = np.arange(40) % 6, np.arange(700) % 6
     forbidden = groups_q[:, None] == groups_g[None, :]
-    excluded = Exclusions(*[side.astype(np.int64) for side in np.nonzero(forbidden)])
-    for config in (SearchConfig(), SearchConfig(query_block=11, gallery_block=100)):
-        scored = class_scores(queries, gallery, labels, 5, search=config, excluded=excluded)
-        assert not forbidden[np.arange(40)[:, None], scored.neighbours.rows].any()
-        for k in KS:
-            expected = formula(queries, gallery, labels, 5, k, forbidden=forbidden)
-            np.testing.assert_allclose(scored.scores[k], expected, rtol=0, atol=1e-5)
+    scored = class_scores(queries, gallery, labels, 5, groups=Groups(groups_q, groups_g))
+    assert not forbidden[np.arange(40)[:, None], scored.neighbors.rows].any()
+    for k in KS:
+        expected = formula(queries, gallery, labels, 5, k, forbidden=forbidden)
+        np.testing.assert_allclose(scored.scores[k], expected, rtol=0, atol=1e-5)
 
 
 def test_all_but_a_few_excluded() -> None:
     queries, gallery, labels = tied_features(2)
-    forbidden = np.ones((40, 700), bool)
-    forbidden[:, 5:8] = False
-    forbidden[0] = True  # this query has no neighbour at all
-    excluded = Exclusions(*[side.astype(np.int64) for side in np.nonzero(forbidden)])
-    scored = class_scores(queries, gallery, labels, 5, excluded=excluded)
-    assert set(scored.neighbours.rows[1:].ravel()) == {5, 6, 7, -1}
-    assert not scored.scores[10][0].any()
-    np.testing.assert_allclose(
-        scored.scores[10][1:], formula(queries, gallery, labels, 5, 10, 200, forbidden)[1:], atol=1e-5
-    )
+    of_gallery = np.ones(700, np.int64)
+    of_gallery[5:8] = 0
+    groups = Groups(np.ones(40, np.int64), of_gallery)
+    forbidden = groups.queries[:, None] == groups.gallery[None, :]
+    scored = class_scores(queries, gallery, labels, 5, groups=groups)
+    assert set(scored.neighbors.rows.ravel()) == {5, 6, 7, -1}
+    np.testing.assert_allclose(scored.scores[10], formula(queries, gallery, labels, 5, 10, 200, forbidden), atol=1e-5)
+    # With one group only, a query has no neighbor at all.
+    alone = class_scores(queries, gallery, labels, 5, groups=Groups(groups.queries, np.ones(700, np.int64)))
+    assert (alone.neighbors.rows == -1).all() and not alone.scores[10].any()
 
 
 @pytest.mark.parametrize("kind", ["ivf", "hnsw"])

@@ -12,14 +12,25 @@ import numpy as np
 import pytest
 from knn_pictures import CLASSES, PER_CLASS, paint
 
-from eval_knn.config import DataConfig, SplitConfig
-from eval_knn.data.labeled_images import LabelledImages, find_images
-from eval_knn.data.split import image_groups, load_or_make_split, make_split
+from eval_knn.evaluator import groups_to_keep_apart
+from panendofm.atlas import (
+    GallerySplitConfig,
+    Keys,
+    LabeledImages,
+    image_groups,
+    load_or_make_gallery_split,
+    read_labeled_images,
+)
+from panendofm.atlas.gallery_split import SplitEntry, SplitSettings, make_gallery_split
 from panendofm.runtime.errors import UserError
 
 
-def look(root: Path, cache: Path) -> LabelledImages:
-    return find_images(DataConfig(path=str(root)), cache)
+def look(root: Path, cache: Path) -> LabeledImages:
+    return read_labeled_images(root, cache)
+
+
+def entries(images: LabeledImages, bits: int = 52, seed: int = 0) -> dict[str, SplitEntry]:
+    return make_gallery_split(images, SplitSettings(0.5, bits, seed)).images
 
 
 @pytest.fixture
@@ -38,7 +49,7 @@ def test_second_look_reads_no_image(own_copy: Path, tmp_path: Path, monkeypatch:
     first = look(own_copy, tmp_path / "cache")
     read: list[str] = []
     monkeypatch.setattr(
-        "eval_knn.data.labeled_images.field_of_view_hash", lambda image: read.append("one") or np.zeros(32, "u1")
+        "panendofm.atlas.labeled_images.field_of_view_hash", lambda image: read.append("one") or np.zeros(32, "u1")
     )
     assert look(own_copy, tmp_path / "cache").sha256 == first.sha256
     assert read == []
@@ -80,7 +91,7 @@ def test_sets_that_can_not_be_used(kind: str, own_copy: Path, tmp_path: Path) ->
         shutil.copytree(own_copy / "polyp", root / "polyp")
     with pytest.raises(UserError, match=str(root)) as error:
         look(root, tmp_path / "cache")
-    assert "data.path" in str(error.value) and "\n" not in str(error.value)
+    assert "one folder" in str(error.value) and "\n" not in str(error.value)
 
 
 def write_shards(root: Path, with_cls: bool) -> None:
@@ -104,13 +115,12 @@ def write_shards(root: Path, with_cls: bool) -> None:
 @pytest.mark.parametrize("with_cls", [True, False])
 def test_shards(with_cls: bool, tmp_path: Path) -> None:
     write_shards(tmp_path / "shards", with_cls)
-    config = DataConfig(str(tmp_path / "shards"), label_key="class", group_key="video")
-    images = find_images(config, tmp_path / "cache")
+    images = read_labeled_images(tmp_path / "shards", tmp_path / "cache", Keys("class", "video"))
     assert images.class_names == list(CLASSES) and len(images) == len(CLASSES) * PER_CLASS
     row = [r.name for r in images.records].index("shard-1.tar/polyp_05.png")
     assert np.array_equal(np.asarray(images[row]), np.asarray(paint(2, 5)))
-    groups = image_groups(images, 0)
-    videos = np.array([record.group for record in images.records])
+    groups = image_groups(images.records, 0)
+    videos = np.array([record.links[0] for record in images.records])
     for video in set(videos.tolist()):
         assert len(set(groups[videos == video].tolist())) == 1, "a video's frames are one group"
     assert len(set(groups.tolist())) == len(set(videos.tolist()))
@@ -119,7 +129,7 @@ def test_shards(with_cls: bool, tmp_path: Path) -> None:
 def test_shards_without_labels(tmp_path: Path) -> None:
     write_shards(tmp_path / "shards", with_cls=False)
     with pytest.raises(UserError, match=r"shard-0\.tar.*no label.*data\.label_key"):
-        find_images(DataConfig(str(tmp_path / "shards")), tmp_path / "cache")
+        look(tmp_path / "shards", tmp_path / "cache")
 
 
 # ------------------------------------------------------------------------------------------------------ split
@@ -136,21 +146,21 @@ def with_copies(own_copy: Path) -> Path:
 
 def test_near_duplicates_stay_on_one_side(with_copies: Path, tmp_path: Path) -> None:
     images = look(with_copies, tmp_path)
-    content = make_split(images, SplitConfig(near_duplicate_bits=30))["images"]
+    content = entries(images, bits=30)
     for number in range(4):
         original, copy = content[f"dyed/{number:02d}.png"], content[f"dyed/copy{number}.jpg"]
-        assert original["group"] == copy["group"] and original["side"] == copy["side"]
-    assert content["normal/05.png"]["group"] == content["ulcer/stray.jpg"]["group"]
+        assert (original.group, original.side) == (copy.group, copy.side)
+    assert content["normal/05.png"].group == content["ulcer/stray.jpg"].group
     sides = {}
     for entry in content.values():
-        assert sides.setdefault(entry["group"], entry["side"]) == entry["side"]
-    assert {entry["side"] for entry in content.values()} == {"gallery", "query"}
+        assert sides.setdefault(entry.group, entry.side) == entry.side
+    assert {entry.side for entry in content.values()} == {"gallery", "query"}
 
 
 @pytest.mark.parametrize("fraction", [0.5, 0.75])
 def test_classes_keep_their_shares(labelled_folder: Path, tmp_path: Path, fraction: float) -> None:
     images = look(labelled_folder, tmp_path)
-    split = load_or_make_split(images, SplitConfig(gallery_fraction=fraction), tmp_path)
+    split = load_or_make_gallery_split(images, GallerySplitConfig(gallery_fraction=fraction), tmp_path)
     counts = np.bincount(images.labels[split.gallery], minlength=4)
     assert (abs(counts - fraction * PER_CLASS) <= 1).all()
     assert sorted([*split.gallery, *split.queries]) == list(range(len(images)))
@@ -160,47 +170,46 @@ def test_the_same_everywhere_and_another_with_another_seed(
     own_copy: Path, labelled_folder: Path, tmp_path: Path
 ) -> None:
     here, there = look(labelled_folder, tmp_path / "a"), look(own_copy, tmp_path / "b")
-    assert make_split(here, SplitConfig()) == make_split(there, SplitConfig())
-    sides = [[e["side"] for e in make_split(here, SplitConfig(seed=s))["images"].values()] for s in (0, 1)]
+    assert entries(here) == entries(there)
+    sides = [[entry.side for entry in entries(here, seed=seed).values()] for seed in (0, 1)]
     assert sides[0] != sides[1]
 
 
 def test_the_file_decides(labelled_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images, file = look(labelled_folder, tmp_path), tmp_path / "split.json"
-    first = load_or_make_split(images, SplitConfig(file=str(file)), tmp_path)
+    first = load_or_make_gallery_split(images, GallerySplitConfig(file=str(file)), tmp_path)
     written = file.read_bytes()
-    again = load_or_make_split(images, SplitConfig(file=str(file), seed=7), tmp_path)
+    again = load_or_make_gallery_split(images, GallerySplitConfig(file=str(file), seed=7), tmp_path)
     assert again.sha256 == first.sha256 and file.read_bytes() == written
     assert "the file decides" in capsys.readouterr().out
 
 
 def test_split_of_other_images_is_refused(own_copy: Path, tmp_path: Path) -> None:
     file = tmp_path / "split.json"
-    config = SplitConfig(file=str(file))
-    load_or_make_split(look(own_copy, tmp_path), config, tmp_path)
+    config = GallerySplitConfig(file=str(file))
+    load_or_make_gallery_split(look(own_copy, tmp_path), config, tmp_path)
     paint(0, 77).save(own_copy / "dyed" / "new.png")
     with pytest.raises(UserError, match=r"split\.json.*dyed/new\.png"):
-        load_or_make_split(look(own_copy, tmp_path), config, tmp_path)
+        load_or_make_gallery_split(look(own_copy, tmp_path), config, tmp_path)
     (own_copy / "dyed" / "new.png").unlink()
     paint(0, 78).save(own_copy / "dyed" / "00.png")
     with pytest.raises(UserError, match="an image has changed"):
-        load_or_make_split(look(own_copy, tmp_path), config, tmp_path)
+        load_or_make_gallery_split(look(own_copy, tmp_path), config, tmp_path)
     file.write_text("[]")
     with pytest.raises(UserError, match="not a split file"):
-        load_or_make_split(look(own_copy, tmp_path), config, tmp_path)
+        load_or_make_gallery_split(look(own_copy, tmp_path), config, tmp_path)
 
 
 def test_leave_one_group_out(with_copies: Path, tmp_path: Path) -> None:
     images = look(with_copies, tmp_path)
-    split = load_or_make_split(images, SplitConfig(leave_one_group_out=True, near_duplicate_bits=30), tmp_path)
+    split = load_or_make_gallery_split(
+        images, GallerySplitConfig(leave_one_group_out=True, near_duplicate_bits=30), tmp_path
+    )
     assert len(split.gallery) == len(images)
-    excluded = split.exclusions()
-    assert excluded is not None
-    pairs = {
-        (int(split.queries[q]), int(split.gallery[g])) for q, g in zip(excluded.queries, excluded.gallery, strict=True)
-    }
-    same = split.groups[:, None] == split.groups[None, :]
-    assert pairs == {(int(a), int(b)) for a, b in np.argwhere(same)}
+    groups = groups_to_keep_apart(split)
+    assert groups is not None
+    np.testing.assert_array_equal(groups.queries, split.groups[split.queries])
+    np.testing.assert_array_equal(groups.gallery, split.groups)
 
 
 def test_a_class_in_one_group_is_not_evaluated(
@@ -212,6 +221,8 @@ def test_a_class_in_one_group_is_not_evaluated(
     images = look(own_copy, tmp_path)
     rare = images.class_names.index("rare")
     for whole in (False, True):
-        split = load_or_make_split(images, SplitConfig(leave_one_group_out=whole, near_duplicate_bits=30), tmp_path)
+        split = load_or_make_gallery_split(
+            images, GallerySplitConfig(leave_one_group_out=whole, near_duplicate_bits=30), tmp_path
+        )
         assert rare not in images.labels[split.queries]
         assert "1 classes can't be evaluated (rare)" in capsys.readouterr().out

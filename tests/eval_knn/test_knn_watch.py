@@ -64,8 +64,8 @@ def train(run: Path) -> None:
 
 
 def start_watcher(run: Path, config: EvalConfig, log: Path) -> subprocess.Popen[bytes]:
-    keys = [f"data.path={config.data.path}", f"cache={config.cache}", "bootstrap.samples=50", "features.threads=1"]
-    words = ["--watch", str(run), *keys, "watch.poll_seconds=0.1", "data.clean=false"]
+    keys = [f"data.path={config.data.path}", f"cache={config.cache}", "bootstrap.replicates=50", "features.threads=1"]
+    words = [str(run), "watch=true", *keys, "watcher.poll_seconds=0.1", "data.clean=false"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     # A shell that runs the tests in the background makes them ignore Ctrl-C, which their children would inherit.
     inherited = signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -142,7 +142,7 @@ def test_two_watchers_a_trainer_and_a_kill(tmp_path: Path, config: EvalConfig) -
     assert json.loads((run / "eval" / "knn_selection.json").read_text())["checkpoint"] == expected
     # A watcher that starts later finds nothing to do.
     before = {path: path.stat().st_mtime_ns for path in (run / "eval").glob("knn_*.json")}
-    config.watch.idle_seconds, config.watch.poll_seconds = 0, 0.1
+    config.watcher.idle_seconds, config.watcher.poll_seconds = 0, 0.1
     watch(run, config)
     assert {path: path.stat().st_mtime_ns for path in (run / "eval").glob("knn_*.json")} == before
 
@@ -160,7 +160,7 @@ def test_damaged_checkpoint_does_not_end_the_watch(
         write_checkpoint(run, step)
     damaged = next((run / "checkpoints" / "step_0000001").glob("*.distcp"))
     damaged.write_bytes(damaged.read_bytes()[:1000])
-    config.watch.idle_seconds, config.watch.poll_seconds = 0, 0.1
+    config.watcher.idle_seconds, config.watcher.poll_seconds = 0, 0.1
     watch(run, config)
     said = capsys.readouterr().out
     assert "step_0000001 was not evaluated" in said and "evaluated step_0000002" in said
@@ -176,7 +176,7 @@ def scored(document: KnnDocument, step: int, top1: float) -> KnnDocument:
 def test_a_watcher_makes_the_choice_that_a_killed_process_has_left_open(tmp_path: Path, config: EvalConfig) -> None:
     run, evaluator = RunFolder(tmp_path / "run"), Evaluator(config)
     paths = [write_checkpoint(run.path, step) for step in (0, 10)]
-    config.watch.idle_seconds, config.watch.poll_seconds = 0, 0.1
+    config.watcher.idle_seconds, config.watcher.poll_seconds = 0, 0.1
     document = evaluator.score(find_network(str(paths[0]), evaluator.cache)).document
     record(run, scored(document, 0, 0.5), config.selection)
     write_evaluation(evaluation_path(run, step_name(10)), scored(document, 10, 0.9))  # and killed before the link
@@ -193,7 +193,7 @@ def test_a_watcher_makes_the_choice_that_a_killed_process_has_left_open(tmp_path
 
 
 def test_watching_a_run_without_evaluations_leaves_it_as_it_is(tmp_path: Path, config: EvalConfig) -> None:
-    config.watch.idle_seconds, config.watch.poll_seconds = 0, 0.1
+    config.watcher.idle_seconds, config.watcher.poll_seconds = 0, 0.1
     RunFolder(tmp_path).checkpoints.mkdir()
     watch(tmp_path, config)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
@@ -221,7 +221,7 @@ def test_a_checkpoint_that_went_and_came_back_is_scored(
         return found
 
     monkeypatch.setattr(watch_module, "_waiting", waiting)
-    config.watch.idle_seconds, config.watch.poll_seconds = 0.5, 0.1
+    config.watcher.idle_seconds, config.watcher.poll_seconds = 0.5, 0.1
     watch(run.path, config)
     said = capsys.readouterr().out
     assert "step_0000020 was not evaluated" in said and "step_0000010 was not evaluated" not in said

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -31,14 +32,15 @@ from vqa_benches import disc_bench
 from data_pipeline import PipelineConfig
 from data_pipeline.decode.config import DecodeConfig
 from data_pipeline.decode.interface import DecodeError, frames_of
-from eval_knn.config import DataConfig, EvalConfig
-from eval_knn.data.labeled_images import find_images
+from eval_knn.config import EvalConfig
+from panendofm.atlas import read_labeled_images
 from panendofm.atlas.build import load_atlas
 from panendofm.atlas.layouts import read_csv, read_table_of_files
 from panendofm.atlas.mapping import load_mapping
 from panendofm.atlas.regions import _listed
 from panendofm.atlas.taxonomy import load_taxonomy, parse_taxonomy
 from panendofm.backbone import load_backbone, vit_config
+from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.networks import find_network
 from panendofm.backbone.release import export_release, verify_release
 from panendofm.challenge.files.annotations import COLUMNS, read_log
@@ -53,10 +55,11 @@ from panendofm.records.shards import read_index
 from panendofm.runtime.config import CONFIGS, config_to_yaml, load_config
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_checksums, read_json_object, read_text, write_checksums
-from panendofm.vqa.bench.items import read_bench
-from panendofm.vqa.bench.questions.templates import load_templates
+from panendofm.vqa.bench.bench_folder import read_bench
+from panendofm.vqa.bench.questions.templates import read_templates
 from panendofm.vqa.bench.review import read_review
-from panendofm.vqa.client.answers import read_answers
+from panendofm.vqa.benchmark import find_benchmark
+from panendofm.vqa.client.answers import Prices, Run, read_answers, read_run, write_run
 from pretrain.config import PretrainConfig
 from pretrain.data.storage.shards import UnreadableSampleError, open_shards
 
@@ -84,7 +87,7 @@ def _weights(path: Path) -> Any:
 def _release(folder: Path) -> None:
     source = folder.parent / "source.pth"
     torch.save(_small().state_dict(), source)
-    export_release(source, folder, ("hub",), name="r")
+    export_release(source, ExportConfig(str(folder), formats=["hub"], name="r"))
 
 
 def _loaded_release(folder: Path) -> Any:
@@ -154,7 +157,7 @@ def _labelled(folder: Path) -> Any:
 
     cache = folder.parent / "cache"
     shutil.rmtree(cache, ignore_errors=True)
-    return [(r.name, r.label, r.sha256) for r in find_images(DataConfig(str(folder)), cache).records]
+    return [(r.name, r.label, r.sha256) for r in read_labeled_images(folder, cache).records]
 
 
 def _write(name: str, *lines: str) -> Callable[[Path], object]:
@@ -208,6 +211,11 @@ def _answers(folder: Path) -> None:
         {"id": f"q{i}", "variant": {}, "model": "m", "response": "A", "usage": {"prompt_tokens": 3}} for i in range(5)
     ]
     (folder / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def _wordings(folder: Path) -> None:
+    texts = {question.code: list(question.wordings) for question in find_benchmark("endobench").questions}
+    (folder / "t.yaml").write_text(yaml.safe_dump(texts, allow_unicode=True), encoding="utf-8")
 
 
 def _checkpoint(folder: Path) -> None:
@@ -345,6 +353,11 @@ SUBJECTS = [
         sealed=True,
         weight=4,
     ),
+    Subject(
+        "run of answers",
+        lambda f: write_run(f, Run("0" * 64, "m", prices_per_million=Prices(1.0, 2.0))),
+        read_run,
+    ),
     Subject("answers", _answers, lambda f: read_answers(f / "answers.jsonl"), weight=8),
     Subject(
         "review",
@@ -354,8 +367,8 @@ SUBJECTS = [
     ),
     Subject(
         "templates",
-        lambda f: (f / "t.yaml").write_bytes(Path("panendofm/vqa/templates/endobench.yaml").read_bytes()),
-        lambda f: load_templates(str(f / "t.yaml")).texts,
+        _wordings,
+        lambda f: read_templates(str(f / "t.yaml")).texts,
         weight=2,
     ),
 ]

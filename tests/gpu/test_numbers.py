@@ -21,11 +21,11 @@ from golden_steps import (
 
 from launch.doctor.attention import check_attention
 from launch.doctor.neighbors import check_neighbors
-from panendofm.backbone import BACKENDS, Backend, VisionTransformer, vit_config, why_unavailable
+from panendofm.backbone import BACKENDS, Backend, Preprocessing, VisionTransformer, vit_config, why_unavailable
 from pretrain import joined_world
 from pretrain.data.augment import AugmentConfig, draw_params
 from pretrain.data.augment.photometric import plan_of
-from pretrain.data.batch import IMAGENET_STD, make_batch
+from pretrain.data.batch import make_batch
 from pretrain.selftest import golden_step_errors
 
 STEPS = {"step_sinkhorn_separate_heads": 1, "step_centering_shared_head_2steps": 2}
@@ -103,7 +103,7 @@ def test_augmentation_of_the_device_is_that_of_the_cpu(device: torch.device) -> 
     batch.photometric = tuple(plan_of(drawn, part, config) for part in (slice(0, 2), slice(2, 4)))
     assert all(min(sum(plan.counts[:16]), *plan.counts[16:18]) > 0 for plan in batch.photometric)
     here, there = batch.to("cpu"), batch.to(device)
-    level = 1 / (255 * min(IMAGENET_STD))  # one of 256 levels, in units of normalized pixels
+    level = 1 / (255 * min(Preprocessing.std))  # one of 256 levels, in units of normalized pixels
     for expected, found in ((here.global_crops, there.global_crops), (here.local_crops, there.local_crops)):
         assert found.device.type == device.type
         difference = (found.cpu() - expected).abs()

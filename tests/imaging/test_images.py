@@ -66,7 +66,7 @@ def test_flipped_bits_are_noticed_where_the_decoder_can() -> None:
     ("content", "problem"),
     [
         (b"", "empty"),
-        (b"plain text", "not a picture"),
+        (b"plain text", "not an image"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n", "pointer of Git LFS.*git lfs pull"),
         (b"\xff\xd8\xff" + b"\0" * 40, "cannot read"),
         (b"II*\0" + b"\xff" * 40, "cannot read"),

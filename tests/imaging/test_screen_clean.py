@@ -55,10 +55,7 @@ def test_examinations_do_not_chain_by_their_box_and_border() -> None:
 
 def test_the_stages_group_by_the_field_of_view(tmp_path: Path) -> None:
     """A box that was drawn into one of two copies does not part them for the atlas, the probes and kNN."""
-    from eval_knn.config import DataConfig
-    from eval_knn.data.labeled_images import find_images
-    from eval_knn.data.split import image_groups
-    from panendofm.atlas import content_groups, measure_all
+    from panendofm.atlas import image_groups, measure_all, read_labeled_images
     from panendofm.atlas.samples import custom_samples, group_numbers
 
     for number in range(4):
@@ -68,9 +65,11 @@ def test_the_stages_group_by_the_field_of_view(tmp_path: Path) -> None:
             Image.fromarray(recorded(10 + number, box=box)).save(folder / f"{number}_{box}.png")
     files = sorted((tmp_path / "data").rglob("*.png"))
     measured = list(measure_all(files))
+    from panendofm.imaging.groups import content_groups
+
     by_atlas = content_groups([m.sha256 for m in measured], [m.perceptual_hash for m in measured], NEAR_DUPLICATE_BITS)
-    images = find_images(DataConfig(str(tmp_path / "data")), tmp_path / "cache")
-    by_knn = image_groups(images, 52)
+    images = read_labeled_images(tmp_path / "data", tmp_path / "cache")
+    by_knn = image_groups(images.records, NEAR_DUPLICATE_BITS)
     samples = custom_samples(tmp_path / "data")
     by_probe = {sample.path: group for sample, group in zip(samples, group_numbers(samples).tolist(), strict=True)}
     for groups in (by_atlas, by_knn, [by_probe[str(file.resolve())] for file in files]):

@@ -14,7 +14,7 @@ from launch.steps import Step
 from panendofm.linear_probe.dense.config import DenseConfig
 from panendofm.runtime.config import load_config
 from panendofm.vqa.bench.config import BuildConfig
-from panendofm.vqa.score.config import ContestantConfig
+from panendofm.vqa.score.config import EncoderConfig
 from pretrain import PretrainConfig
 
 
@@ -26,7 +26,7 @@ from pretrain import PretrainConfig
         ("eval_knn", EvalConfig),
         ("dense", DenseConfig),
         ("build", BuildConfig),
-        ("encoder", ContestantConfig),
+        ("encoder", EncoderConfig),
     ],
 )
 def test_the_demo_gives_its_stages_keys_that_they_have(

@@ -91,7 +91,7 @@ def test_a_step_that_takes_more_memory_than_planned(
 @pytest.mark.usefixtures("short")
 def test_a_step_that_is_not_finite(tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     sound = batch.normalize
-    monkeypatch.setattr(batch, "normalise", lambda crops: sound(crops) * float("nan"))
+    monkeypatch.setattr(batch, "normalize", lambda crops: sound(crops) * float("nan"))
     row = row_of(iter(steps(config, tmp_path / "ten")), "steps")
     assert row.status == "fail" and "not finite" in row.found
 

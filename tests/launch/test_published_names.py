@@ -69,14 +69,14 @@ def test_published_files_hold_no_name_path_or_host(tmp_path: Path, stage: Callab
     root = tmp_path / "secret-project" / "DR_SCHMIDT"
     data = write_images(root / "kvasir-dataset-v2")
     run = write_run(root, data)
-    small = ("bootstrap.samples=20", "features.threads=1", "ks=[5,10]", "selection.metric=top1_k10")
-    stage(EVAL_KNN, run, f"data.path={data}", f"cache={root / 'cache'}", "--pictures", *small)
+    small = ("bootstrap.replicates=20", "features.threads=1", "ks=[5,10]", "selection.metric=top1_k10")
+    stage(EVAL_KNN, run, f"data.path={data}", f"cache={root / 'cache'}", "plots=true", *small)
     published = tmp_path / "published"
-    stage(BACKBONE, "export", run, "--to", published / "release", "--format", "hub")
-    stage(LINEAR_PROBE, "pixels", run, "--data", data, "--out", published / "probe")
+    stage(BACKBONE, "export", run, f"out={published / 'release'}", "formats=[hub]")
+    stage(LINEAR_PROBE, "pixels", run, f"data={data}", f"out={published / 'probe'}")
     (root / "truth.csv").write_text("".join(f"p{i}.jpg,{'ab'[i % 2]}\n" for i in range(8)))
     (root / "sub.csv").write_text("".join(f"p{i}.jpg,a,0.5\n" for i in range(8)))
-    told = ("--truth", root / "truth.csv", "--out", published / "score")
+    told = (f"truth={root / 'truth.csv'}", f"out={published / 'score'}")
     stage(CHALLENGE, "score", root / "sub.csv", *told)
     shutil.copy(write_report(run), published)
     shutil.copytree(run / "eval", published / "eval", ignore=shutil.ignore_patterns(".*"))  # locks of this moment

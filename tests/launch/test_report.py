@@ -196,7 +196,7 @@ def test_a_browser_shows_it_without_complaint(run: Path, tmp_path: Path) -> None
     assert title, seen.stdout[-500:]
     for look in json.loads(html.unescape(title.group(1))):
         assert look["scroll"] <= look["width"], look
-        assert (look["broken"], look["flat"]) == (0, 0) and look["curves"] >= 9 and look["neighbours"] > 20, look
+        assert (look["broken"], look["flat"]) == (0, 0) and look["curves"] >= 9 and look["neighbors"] > 20, look
     plain = browse(
         run / "report.html", tmp_path / "profile2", f"--screenshot={tmp_path / 'page.png'}", "--window-size=1280,2400"
     )

@@ -120,9 +120,9 @@ def test_base_dependencies_load_a_release_and_score_a_file(python: Path, base_py
     code += "print(*loaded.model.eval()(torch.zeros(1, 3, 56, 56)).cls.shape)"
     loaded = run(base_python, tmp_path, "-c", code)
     assert loaded.stdout.split() == ["1", "192"], loaded.stderr
-    (tmp_path / "truth.csv").write_text("image,label\n" + "".join(f"{i}.jpg,{'ab'[i % 2]}\n" for i in range(20)))
-    (tmp_path / "sub.csv").write_text("image,label\n" + "".join(f"{i}.jpg,{'ab'[i % 3 % 2]}\n" for i in range(20)))
-    words = ["challenge", "score", "sub.csv", "--truth", "truth.csv", "--profile", "medico2018", "--out", "scored"]
+    (tmp_path / "truth.csv").write_text("".join(f"{i}.jpg,{'ab'[i % 2]}\n" for i in range(20)))
+    (tmp_path / "sub.csv").write_text("".join(f"{i}.jpg,{'ab'[i % 3 % 2]},0.5\n" for i in range(20)))
+    words = ["challenge", "score", "sub.csv", "truth=truth.csv", "profile=medico2018", "out=scored"]
     scored = run(base_python, tmp_path, "-m", "panendofm", *words)
     assert scored.returncode == 0, scored.stderr
     assert (tmp_path / "scored" / "index.html").is_file()

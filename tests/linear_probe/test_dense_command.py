@@ -24,7 +24,7 @@ from panendofm.linear_probe.dense.__main__ import STAGE
 from panendofm.runtime.command_line import run_stage
 
 COMMAND = (sys.executable, "-m", "panendofm.linear_probe.dense")
-FAST = ("side_px=128", "bootstrap_replicates=50", "fit.strengths=[0.001]")
+FAST = ("side_px=128", "bootstrap.replicates=50", "fit.strengths=[0.001]")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def run(*words: str, code: int = 0) -> Done:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("dense_command")
     data = write_set(folder / "Blobs", 30)
-    subprocess.run([*COMMAND, "pixels", "--data", str(data), "--out", str(folder / "out"), *FAST], check=True)
+    subprocess.run([*COMMAND, "pixels", f"data=[{data}]", f"out={folder / 'out'}", *FAST], check=True)
     return data, folder / "out"
 
 
@@ -59,14 +59,14 @@ def test_a_second_run_takes_the_cache_and_gives_the_same(trained: tuple[Path, Pa
     assert (out / "index.html").is_file() and (out / "table.md").read_text().startswith("| network | Blobs: mDice")
     assert json.loads((out / "results.json").read_text())["networks"][0]["grid"] == [16, 16]
     before = figures(out)
-    again = run("pixels", "--data", str(data), "--out", str(out), *FAST)
+    again = run("pixels", f"data=[{data}]", f"out={out}", *FAST)
     assert "1 of 1 networks from the cache" in again.stdout
     assert figures(out) == before
 
 
 def test_a_killed_run_is_repeated_from_where_it_is_safe(trained: tuple[Path, Path], tmp_path: Path) -> None:
     data, out = trained
-    words = ["pixels", "--data", str(data), "--out", str(tmp_path / "out"), *FAST, "batch_size=1"]
+    words = ["pixels", f"data=[{data}]", f"out={tmp_path / 'out'}", *FAST, "batch_size=1"]
     process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, text=True)
     features = tmp_path / "out" / "features"
     deadline = time.monotonic() + 120
@@ -89,7 +89,7 @@ def test_pictures_are_predicted_as_files_that_challenge_reads(trained: tuple[Pat
     (pictures / "deep").mkdir(parents=True)
     for number, name in enumerate(("A.PNG", "deep/b.c.jpg")):
         cv2.imwrite(str(pictures / name), blob(211, 149, 500 + number)[0])
-    run("predict", str(head), str(pictures), "--out", str(tmp_path / "told"))
+    run("predict", str(head), str(pictures), f"out={tmp_path / 'told'}")
     with (tmp_path / "told" / "masks.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert {row["file"] for row in rows} == {"A.PNG", "deep/b.c.jpg"}
@@ -102,20 +102,14 @@ def test_pictures_are_predicted_as_files_that_challenge_reads(trained: tuple[Pat
         cv2.imwrite(str(tmp_path / f"t{number}.png"), blob(211, 149, 500 + number)[1])
         truth.append(f"{name},0,polyp,t{number}.png,")
     (tmp_path / "truth.csv").write_text("\n".join(truth) + "\n")
-    words = [
-        "panendofm",
-        "challenge",
-        "score",
-        str(tmp_path / "told" / "masks.csv"),
-        "--truth",
-        str(tmp_path / "truth.csv"),
-    ]
+    words = ["panendofm.challenge", "score", str(tmp_path / "told" / "masks.csv"), f"truth={tmp_path / 'truth.csv'}"]
     scored = subprocess.run(
-        [sys.executable, "-m", *words, "--match", "path", "--out", str(tmp_path / "scored"), "--samples", "10"],
+        [sys.executable, "-m", *words, "match=path", f"out={tmp_path / 'scored'}", "bootstrap.replicates=10"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert scored.returncode == 0, scored.stderr
-    means = json.loads((tmp_path / "scored" / "results.json").read_text())["per_class"]["polyp"]["mean_over_pictures"]
+    scores = json.loads((tmp_path / "scored" / "results.json").read_text())["scores"]
+    means = scores["per_class"]["polyp"]["mean_over_images"]
     assert means["iou"]["value"] > 0.8
 
 
@@ -129,7 +123,7 @@ def test_a_video_is_drawn_frame_by_frame(trained: tuple[Path, Path], tmp_path: P
             container.mux(stream.encode(av.VideoFrame.from_ndarray(picture[:120, :160], format="rgb24")))
         container.mux(stream.encode())
     head = str(out / "heads" / "pixels" / "dense.safetensors")
-    done = run("predict", head, "--video", str(tmp_path / "in.mp4"), "--out", str(tmp_path / "out.mp4"))
+    done = run("predict", head, f"video={tmp_path / 'in.mp4'}", f"out={tmp_path / 'out.mp4'}")
     assert "5 frames" in done.stdout and "frames a second" in done.stdout
     with av.open(str(tmp_path / "out.mp4")) as container:
         frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
@@ -140,10 +134,7 @@ def test_a_video_is_drawn_frame_by_frame(trained: tuple[Path, Path], tmp_path: P
     assert red.sum() > 40 and (red & edge).sum() > 0.8 * red.sum()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.mp4", "out.mp4"]
     (tmp_path / "no.mp4").write_bytes(b"nothing")
-    assert (
-        "no.mp4"
-        in run("predict", head, "--video", str(tmp_path / "no.mp4"), "--out", str(tmp_path / "x.mp4"), code=2).stderr
-    )
+    assert "no.mp4" in run("predict", head, f"video={tmp_path / 'no.mp4'}", f"out={tmp_path / 'x.mp4'}", code=2).stderr
     assert "either pictures or --video" in run("predict", head, code=2).stderr
 
 
@@ -151,12 +142,12 @@ def test_what_does_not_fit_is_refused_in_one_sentence(trained: tuple[Path, Path]
     data, out = trained
     head = str(out / "heads" / "pixels" / "dense.safetensors")
     wrong = [
-        (("pixels", "--data", str(tmp_path), "--out", str(tmp_path / "o")), str(tmp_path)),
-        (("pixels", "--data", str(tmp_path / "absent"), "--out", str(tmp_path / "o")), "absent"),
-        (("pixels", "--out", str(tmp_path / "o")), "--data"),
-        (("pixels", "--data", str(data), "--out", str(tmp_path / "o"), "heads=[linaer]"), "linaer"),
-        (("pixels", "--data", str(data), "--out", str(tmp_path / "o"), "split_by=leave-one-centre-out"), "centres"),
-        (("predict", head, str(data / "images"), "--weights", "untrained:vit_tiny_patch14"), "other weights"),
+        (("pixels", f"data=[{tmp_path}]", f"out={tmp_path / 'o'}"), str(tmp_path)),
+        (("pixels", f"data=[{tmp_path / 'absent'}]", f"out={tmp_path / 'o'}"), "absent"),
+        (("pixels", f"out={tmp_path / 'o'}"), "data is empty"),
+        (("pixels", f"data=[{data}]", f"out={tmp_path / 'o'}", "heads=[linaer]"), "linaer"),
+        (("pixels", f"data=[{data}]", f"out={tmp_path / 'o'}", "split_by=leave-one-center-out"), "centers"),
+        (("predict", head, str(data / "images"), "network=untrained:vit_tiny_patch14"), "other weights"),
         (("predict", str(data / "images" / "p00.png"), str(data / "images")), "no safetensors"),
     ]
     for words, named in wrong:

@@ -12,7 +12,7 @@ import pytest
 from dense_sets import blob, write_set
 
 from panendofm.linear_probe.dense.config import DenseConfig
-from panendofm.linear_probe.dense.data.images import read_pictures, read_truth
+from panendofm.linear_probe.dense.data.images import read_dense_images, read_truth
 from panendofm.linear_probe.dense.data.splits import make_plan
 from panendofm.runtime.errors import UserError
 
@@ -22,7 +22,7 @@ def test_jpeg_masks_and_capitals(tmp_path: Path) -> None:
     for path in list((data / "images").iterdir()) + list((data / "masks").iterdir()):
         cv2.imwrite(str(path.with_suffix(".JPG")), cv2.imread(str(path)))
         path.unlink()
-    pictures = read_pictures([str(data)])
+    pictures = read_dense_images([str(data)])
     assert len(pictures) == 4 and {p.dataset for p in pictures} == {"kvasir-seg"}
     for picture in pictures:
         number = int(Path(picture.path).stem[1:])
@@ -36,12 +36,12 @@ def test_a_missing_mask_and_one_of_another_size_are_named_or_left_out(tmp_path: 
     data = write_set(tmp_path / "Kvasir-SEG", 6, sizes=((120, 90),))
     (data / "masks" / "p01.png").unlink()
     with pytest.raises(UserError, match=r"p01\.png: it has no mask"):
-        read_pictures([str(data)])
+        read_dense_images([str(data)])
     cv2.imwrite(str(data / "masks" / "p01.png"), np.zeros((45, 60), np.uint8))
-    with pytest.raises(UserError, match=r"p01\.png: the mask is 60 × 45, its picture 120 × 90"):
-        read_pictures([str(data)])
+    with pytest.raises(UserError, match=r"p01\.png: the mask is 60 × 45, its image 120 × 90"):
+        read_dense_images([str(data)])
     (data / "masks" / "p03.png").write_bytes(b"no picture")
-    left = read_pictures([str(data)], unusable="leave-out")
+    left = read_dense_images([str(data)], unusable="leave-out")
     assert {Path(p.path).stem for p in left} == {"p00", "p02", "p04", "p05"}
 
 
@@ -52,7 +52,7 @@ def test_datasets_of_masks_and_boxes(tmp_path: Path) -> None:
     picture, mask = blob(96, 72, 3)
     cv2.imwrite(str(clinic / "Original" / "7.tif"), picture)
     cv2.imwrite(str(clinic / "Ground Truth" / "7.tif"), mask)
-    (found,) = read_pictures([str(clinic)])
+    (found,) = read_dense_images([str(clinic)])
     assert found.masked and np.array_equal(read_truth(found, ("polyp",)).masks[0], mask > 0)
     video = tmp_path / "LDPolypVideo"
     (video / "TrainValid" / "Images" / "5").mkdir(parents=True)
@@ -61,22 +61,22 @@ def test_datasets_of_masks_and_boxes(tmp_path: Path) -> None:
         cv2.imwrite(str(video / "TrainValid" / "Images" / "5" / f"{number:04d}.jpg"), blob(96, 72, 10 + number)[0])
     (video / "TrainValid" / "Annotations" / "5" / "0001.txt").write_text("1\n10 20 40 60\n")
     (video / "TrainValid" / "Annotations" / "5" / "0002.txt").write_text("0\n")
-    pictures = {Path(p.path).stem: p for p in read_pictures([str(video)])}
+    pictures = {Path(p.path).stem: p for p in read_dense_images([str(video)])}
     assert not pictures["0001"].masked and pictures["0001"].links[0].endswith("ldpolypvideo:5")
     assert read_truth(pictures["0001"], ("polyp",)).boxes == [[(10, 20, 30, 40)]]
     assert not pictures["0002"].has_finding
 
 
 def polypgen(folder: Path) -> Path:
-    for centre in (1, 2, 3):
+    for center in (1, 2, 3):
         for part in ("images", "masks"):
-            (folder / f"data_C{centre}" / f"{part}_C{centre}").mkdir(parents=True)
+            (folder / f"data_C{center}" / f"{part}_C{center}").mkdir(parents=True)
         for number in range(10):
-            picture, mask = blob(96 + 8 * centre, 72, 100 * centre + number)
-            cv2.imwrite(str(folder / f"data_C{centre}" / f"images_C{centre}" / f"c{centre}_{number}.jpg"), picture)
-            name = f"c{centre}_{number}_mask.jpg"
-            cv2.imwrite(str(folder / f"data_C{centre}" / f"masks_C{centre}" / name), mask)
-    # One picture of the first centre is also filed under the third.
+            picture, mask = blob(96 + 8 * center, 72, 100 * center + number)
+            cv2.imwrite(str(folder / f"data_C{center}" / f"images_C{center}" / f"c{center}_{number}.jpg"), picture)
+            name = f"c{center}_{number}_mask.jpg"
+            cv2.imwrite(str(folder / f"data_C{center}" / f"masks_C{center}" / name), mask)
+    # One picture of the first center is also filed under the third.
     for part, end in (("images", ""), ("masks", "_mask")):
         source = folder / "data_C1" / f"{part}_C1" / f"c1_0{end}.jpg"
         shifted = cv2.convertScaleAbs(cv2.imread(str(source)), alpha=0.99 if part == "images" else 1.0)
@@ -84,15 +84,15 @@ def polypgen(folder: Path) -> Path:
     return folder
 
 
-def test_each_centre_is_left_out_once(tmp_path: Path) -> None:
-    config = DenseConfig(data=[str(polypgen(tmp_path / "PolypGen"))], split_by="leave-one-centre-out")
+def test_each_center_is_left_out_once(tmp_path: Path) -> None:
+    config = DenseConfig(data=[str(polypgen(tmp_path / "PolypGen"))], split_by="leave-one-center-out")
     plan = make_plan(config)
-    assert [fold.name for fold in plan.folds] == [f"without centre {c}" for c in "123"]
+    assert [fold.name for fold in plan.folds] == [f"without center {c}" for c in "123"]
     for fold in plan.folds:
         ((name, test),) = fold.tests.items()
-        assert {plan.pictures[i].centre for i in test} == {name[-1]}
+        assert {plan.images[i].center for i in test} == {name[-1]}
         rest = np.concatenate([fold.train, fold.validation])
-        assert name[-1] not in {plan.pictures[i].centre for i in rest}
+        assert name[-1] not in {plan.images[i].center for i in rest}
         assert not set(plan.groups[test].tolist()) & set(plan.groups[rest].tolist())
         assert not set(plan.groups[fold.train].tolist()) & set(plan.groups[fold.validation].tolist())
 
@@ -101,7 +101,7 @@ def test_groups_stay_whole_and_tested_datasets_lose_what_training_has_seen(tmp_p
     train = write_set(tmp_path / "Kvasir-SEG", 24, sizes=((120, 90), (96, 96)))
     other = write_set(tmp_path / "Other", 8, first_seed=300, sizes=((140, 90),))
     plan = make_plan(DenseConfig(data=[str(train)]))
-    chosen = plan.pictures[int(plan.folds[0].train[0])]
+    chosen = plan.images[int(plan.folds[0].train[0])]
     shutil.copy(chosen.path, other / "images" / "twin.png")
     shutil.copy(Path(chosen.path).parent.parent / "masks" / Path(chosen.path).name, other / "masks" / "twin.png")
     picture = cv2.imread(str(other / "images" / "twin.png"))
@@ -113,7 +113,7 @@ def test_groups_stay_whole_and_tested_datasets_lose_what_training_has_seen(tmp_p
     for i, one in enumerate(sides):
         for two in sides[i + 1 :]:
             assert not set(crossed.groups[one].tolist()) & set(crossed.groups[two].tolist())
-    assert "twin.png" not in {Path(crossed.pictures[i].path).name for i in fold.tests["Other"]}
+    assert "twin.png" not in {Path(crossed.images[i].path).name for i in fold.tests["Other"]}
     assert any("near-duplicates" in note for note in crossed.notes)
 
 
@@ -129,7 +129,7 @@ def test_pranets_split_is_flagged_with_its_leaks(tmp_path: Path) -> None:
         changed = cv2.convertScaleAbs(cv2.imread(str(name)), alpha=0.98 if part == "image" else 1.0)
         cv2.imwrite(str(root / "TestDataset" / "Kvasir" / f"{part}s" / "seen.png"), changed)
     plan = make_plan(DenseConfig(data=[str(root)], split_by="pranet"))
-    assert plan.report["leaks"] == {"Kvasir": 1}
+    assert plan.leaks == {"Kvasir": 1}
     assert "Kvasir 1 of 7" in plan.notes[0] and "too high" in plan.notes[0]
     assert {name: len(rows) for name, rows in plan.folds[0].tests.items()} == {"CVC-300": 6, "Kvasir": 7}
 
@@ -155,7 +155,7 @@ def test_the_official_box_file_is_the_truth_of_detection(tmp_path: Path, capsys:
 
     def read() -> dict[str, list[tuple[float, ...]]]:
         official.write_text(json.dumps(entries))
-        pictures = {Path(p.path).stem: p for p in read_pictures([str(data)])}
+        pictures = {Path(p.path).stem: p for p in read_dense_images([str(data)])}
         truths = {name: read_truth(picture, ("polyp",)) for name, picture in pictures.items()}
         # Masks stay masks: boxes are not filled in.
         assert all(abs(int(truths[f"p{n}"].masks.sum()) - int((mask > 0).sum())) < 40 for n in range(3))
@@ -170,9 +170,9 @@ def test_the_official_box_file_is_the_truth_of_detection(tmp_path: Path, capsys:
     assert found["p1"] == [(0, 0, 20, 20)]
     np.testing.assert_allclose(found["p2"], [(20, 10, 50, 40)], atol=2)
     said = capsys.readouterr().out
-    assert "kavsir_bboxes.json: the boxes of 2 pictures do not fit their masks, p1 first" in said
+    assert "kavsir_bboxes.json: the boxes of 2 images do not fit their masks, p1 first" in said
     entries["p0"] = {"height": 60, "width": 80, "bbox": [{"label": "polyp", "xmin": 5}]}
     with pytest.raises(UserError, match=r"kavsir_bboxes\.json: the entry of p0 needs"):
         read()
     official.unlink()
-    assert len(read_truth(read_pictures([str(data)])[0], ("polyp",)).boxes[0]) == 1
+    assert len(read_truth(read_dense_images([str(data)])[0], ("polyp",)).boxes[0]) == 1

@@ -17,20 +17,23 @@ from dense_sets import ODD_SIZES, oracle, write_set
 import panendofm.linear_probe.dense.run as dense_run
 from panendofm.backbone.networks import find_networks
 from panendofm.imaging.images import open_image
-from panendofm.linear_probe.dense.config import CENTRE, DenseConfig, FitConfig
+from panendofm.linear_probe.dense.config import CENTER, DenseConfig, FitConfig
 from panendofm.linear_probe.dense.data.images import Truth, read_truth
 from panendofm.linear_probe.dense.data.splits import make_plan
 from panendofm.linear_probe.dense.geometry import boxes_of_parts, cut, enlarge, shares_on_grid
-from panendofm.linear_probe.dense.heads.detection_head import centre_targets, decode, suppress
+from panendofm.linear_probe.dense.heads.detection_head import center_targets, decode, suppress
 from panendofm.linear_probe.dense.heads.head_file import load_dense_head, save_dense_head
 from panendofm.linear_probe.dense.heads.layers import LinearHead
 from panendofm.linear_probe.dense.maps import MapMaker, Maps, feature_maps, maps_of_image
-from panendofm.linear_probe.dense.predictor import COMPONENTS, predict_picture
+from panendofm.linear_probe.dense.predictor import COMPONENTS, predict_image
 from panendofm.linear_probe.dense.results.page import write_results
 from panendofm.linear_probe.dense.run import DenseBenchmark, run_dense, train_heads
+from panendofm.records.documents import as_document
+from panendofm.records.probe import ProbeFolder
 from panendofm.scoring.detection.boxes import box_iou
+from panendofm.scoring.statistics.config import BootstrapConfig
 
-FIT = FitConfig(strengths=[1e-4, 1e-2], decoder_steps=60, published_steps=150, batch_pictures=8)
+FIT = FitConfig(strengths=[1e-4, 1e-2], decoder_steps=60, published_steps=150, batch_images=8)
 
 
 @pytest.fixture(scope="module")
@@ -39,49 +42,48 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[DenseBenchmark, 
     folder = tmp_path_factory.mktemp("dense")
     data = write_set(folder / "blobs", 36)
     out = folder / "out"
-    config = DenseConfig(data=[str(data)], out=str(out), fit=FIT, bootstrap_replicates=200)
+    config = DenseConfig(data=[str(data)], out=str(out), fit=FIT, bootstrap=BootstrapConfig(replicates=200))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense_run, "find_networks", lambda words: [oracle()])
         benchmark = run_dense(["oracle"], config)
-    write_results(benchmark, out)
+    write_results(benchmark, ProbeFolder(out))
     return benchmark, out
 
 
 def test_an_oracle_maps_back_exactly_at_odd_sizes(finished: tuple[DenseBenchmark, Path]) -> None:
     benchmark, out = finished
     (outcome,) = benchmark.outcomes
-    segmentation = outcome.figures["blobs"].values["segmentation"]
-    assert segmentation["iou"]["value"] >= 0.95
-    with_finding = [r for r in outcome.pictures["blobs"] if r.has_finding]
-    assert (
-        len({ODD_SIZES.index((p.width, p.height)) for r in with_finding for p in [benchmark.plan.pictures[r.row]]}) > 2
-    )
+    segmentation = outcome.results.tests["blobs"].segmentation
+    assert segmentation is not None and segmentation.iou.value is not None and segmentation.iou.value >= 0.95
+    with_finding = [r for r in outcome.images["blobs"] if r.has_finding]
+    assert len({ODD_SIZES.index((p.width, p.height)) for r in with_finding for p in [benchmark.plan.images[r.row]]}) > 2
     assert min(r.iou for r in with_finding if r.iou is not None) >= 0.93
-    assert segmentation["per_class"]["polyp"]["left_empty"] == 1.0
-    detection = outcome.figures["blobs"].values["detection"]
-    assert detection[COMPONENTS]["map_50"]["value"] == pytest.approx(1.0)
-    assert detection[COMPONENTS]["map"]["value"] > 0.9
+    assert segmentation.per_class["polyp"].left_empty == 1.0
+    detection = outcome.results.tests["blobs"].detection[COMPONENTS]
+    assert detection.map_50.value == pytest.approx(1.0)
+    assert detection.map.value is not None and detection.map.value > 0.9
     assert (out / "index.html").read_text().count("data:image/jpeg") >= 6
 
 
 def test_challenge_score_gives_the_same_figures(finished: tuple[DenseBenchmark, Path], tmp_path: Path) -> None:
     benchmark, out = finished
     (outcome,) = benchmark.outcomes
-    values = outcome.figures["blobs"].values
+    values = as_document(outcome.results.tests["blobs"])
     for name in ("masks", "detections"):
         command = [
             *(sys.executable, "-m", "panendofm.challenge", "score", str(out / f"predictions/oracle/blobs/{name}.csv")),
-            *("--truth", str(out / f"truth/blobs/{name}.csv"), "--out", str(tmp_path / name), "--samples", "200"),
+            *(f"truth={out}/truth/blobs/{name}.csv", f"out={tmp_path / name}", "bootstrap.replicates=200"),
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     own = values["segmentation"]["per_class"]["polyp"]
-    theirs = json.loads((tmp_path / "masks" / "results.json").read_text())["per_class"]["polyp"]
-    for mean in ("mean_over_pictures", "mean_over_pictures_with_a_finding"):
+    theirs = json.loads((tmp_path / "masks" / "results.json").read_text())["scores"]["per_class"]["polyp"]
+    for mean in ("mean_over_images", "mean_over_images_with_a_finding"):
         for figure in ("iou", "dice", "hausdorff_95"):
             assert theirs[mean][figure] == pytest.approx(own[mean][figure])
-    found = json.loads((tmp_path / "detections" / "results.json").read_text())["profiles"]["coco"]["figures"]
-    assert found["map_50"] == pytest.approx(values["detection"][outcome.heads.detect_with]["map_50"], abs=1e-6)
+    scores = json.loads((tmp_path / "detections" / "results.json").read_text())["scores"]
+    found = scores["profiles"]["coco"]["metrics"]
+    assert found["map_50"] == pytest.approx(values["detection"][outcome.results.detect_with]["map_50"], abs=1e-6)
 
 
 def test_stored_heads_answer_as_trained_ones(finished: tuple[DenseBenchmark, Path]) -> None:
@@ -89,14 +91,14 @@ def test_stored_heads_answer_as_trained_ones(finished: tuple[DenseBenchmark, Pat
     stored = load_dense_head(out / "heads" / "oracle" / "dense.safetensors")
     (outcome,) = benchmark.outcomes
     maker = MapMaker(oracle(), 384, torch.device("cpu"))
-    assert maker.layout == stored.layout
-    result = next(r for r in outcome.pictures["blobs"] if r.has_finding)
-    picture = benchmark.plan.pictures[result.row]
+    assert maker.layout == stored.info.layout
+    result = next(r for r in outcome.images["blobs"] if r.has_finding)
+    picture = benchmark.plan.images[result.row]
     image = open_image(picture.path)
-    told = predict_picture(stored.heads, maps_of_image(maker, image), stored.layout.grid, image.height, image.width)
+    told = predict_image(stored.heads, maps_of_image(maker, image), stored.info.layout.grid, image.height, image.width)
     written = out / "predictions" / "oracle" / "blobs" / "masks" / picture.name
     assert np.array_equal(told.masks[0], cv2.imread(str(written), cv2.IMREAD_GRAYSCALE) == 255)
-    assert told.boxes[COMPONENTS] and told.boxes[CENTRE]
+    assert told.boxes[COMPONENTS] and told.boxes[CENTER]
 
 
 @pytest.mark.parametrize("kind", ["linear", "decoder", "published"])
@@ -109,13 +111,13 @@ def test_every_head_learns_and_survives_its_file(
     monkeypatch.setattr(dense_run, "find_networks", lambda words: [oracle()])
     (outcome,) = run_dense(["oracle"], config).outcomes
     assert outcome.heads.kind == kind and outcome.heads.detect_with == COMPONENTS
-    assert outcome.figures["blobs"].values["segmentation"]["iou"]["value"] > 0.8
+    assert outcome.results.tests["blobs"].segmentation.iou.value > 0.8
     stored = load_dense_head(tmp_path / "heads" / "oracle" / "dense.safetensors")
-    x = torch.rand(2, stored.layout.grid[0] * stored.layout.grid[1], 1)
-    again = stored.heads.segmentation.logits(x, stored.layout.grid)
-    assert torch.allclose(again, outcome.heads.segmentation.logits(x, stored.layout.grid), atol=1e-5)
+    x = torch.rand(2, stored.info.layout.grid[0] * stored.info.layout.grid[1], 1)
+    again = stored.heads.segmentation.logits(x, stored.info.layout.grid)
+    assert torch.allclose(again, outcome.heads.segmentation.logits(x, stored.info.layout.grid), atol=1e-5)
     if kind == "decoder":
-        save_dense_head(tmp_path / "again.safetensors", stored.heads, stored.classes, oracle(), stored.layout)
+        save_dense_head(tmp_path / "again.safetensors", stored.heads, stored.info.classes, oracle(), stored.info.layout)
         assert load_dense_head(tmp_path / "again.safetensors").heads.kind == "decoder"
 
 
@@ -150,9 +152,9 @@ def test_small_parts_are_dropped_and_boxes_are_tight() -> None:
     assert [sure for _, sure in found] == pytest.approx([0.9, 0.6])
 
 
-def test_centre_targets_decode_to_the_boxes() -> None:
+def test_center_targets_decode_to_the_boxes() -> None:
     boxes = np.array([[0.10, 0.20, 0.30, 0.20], [0.55, 0.50, 0.25, 0.40]])
-    objectness, sides = centre_targets(boxes, (24, 24))
+    objectness, sides = center_targets(boxes, (24, 24))
     logits = np.log(np.clip(objectness, 1e-4, 1 - 1e-4) / (1 - np.clip(objectness, 1e-4, 1 - 1e-4)))
     outputs = torch.from_numpy(np.concatenate([logits[None], sides.T])).view(5, 24, 24)
     found = decode(outputs, (24, 24))
@@ -171,7 +173,7 @@ def test_suppression_keeps_one_box_of_a_heap() -> None:
 
 def test_predictions_have_a_row_for_every_picture(finished: tuple[DenseBenchmark, Path]) -> None:
     benchmark, out = finished
-    names = {benchmark.plan.pictures[row].name for row in benchmark.plan.folds[0].tests["blobs"].tolist()}
+    names = {benchmark.plan.images[row].name for row in benchmark.plan.folds[0].tests["blobs"].tolist()}
     for side in ("truth/blobs", "predictions/oracle/blobs"):
         for file in ("masks.csv", "detections.csv"):
             with (out / side / file).open(newline="") as stream:
@@ -183,9 +185,9 @@ def test_nothing_is_chosen_on_the_test_side(tmp_path: Path) -> None:
     data = write_set(tmp_path / "blobs", 24)
     plan = make_plan(DenseConfig(data=[str(data)]))
     (fold,) = plan.folds
-    maps = feature_maps(find_networks(["pixels"]), plan.pictures, tmp_path / "maps", 128, 16, torch.device("cpu"))
+    maps = feature_maps(find_networks(["pixels"]), plan.images, tmp_path / "maps", 128, 16, torch.device("cpu"))
     config = DenseConfig(fit=FitConfig(strengths=[1e-4, 1e-2]))
-    truths = [read_truth(picture, ("polyp",)) for picture in plan.pictures]
+    truths = [read_truth(picture, ("polyp",)) for picture in plan.images]
     heads, tried, centre = train_heads(maps["pixels"], fold, truths, config)
     values = np.array(maps["pixels"].values)
     for row in next(iter(fold.tests.values())).tolist():

@@ -10,6 +10,7 @@ import pytest
 
 from panendofm.linear_probe.dense.config import DenseConfig
 from panendofm.linear_probe.dense.run import run_dense
+from panendofm.records.documents import as_document
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 SHARED = Path(os.environ.get("ENDOSCOPY_DATA", REPOSITORY.parent / "shared" / "data"))
@@ -17,7 +18,7 @@ SHARED = Path(os.environ.get("ENDOSCOPY_DATA", REPOSITORY.parent / "shared" / "d
 
 def values_of(words: list[str], data: Path, out: Path, **keys: Any) -> dict[str, dict[str, Any]]:
     benchmark = run_dense(words, DenseConfig(data=[str(data)], out=str(out), **keys))
-    return {o.network: next(iter(o.figures.values())).values for o in benchmark.outcomes}
+    return {o.results.network: as_document(next(iter(o.results.tests.values()))) for o in benchmark.outcomes}
 
 
 @pytest.mark.slow
@@ -28,8 +29,10 @@ def test_an_imagenet_network_is_told_from_an_untrained_one_and_pixels(synthetic_
     trained, untrained, pixels = (found[name]["segmentation"]["iou"] for name in found)
     assert trained["value"] >= 0.75 and untrained["value"] <= 0.40 and pixels["value"] <= 0.30
     assert trained["low"] > untrained["high"] and untrained["low"] > pixels["high"]
-    boxes = {name: figures["map_50"]["value"] for name, figures in found["efficientnet-lite0"]["detection"].items()}
-    assert boxes["components"] >= 0.6 and boxes["centre"] >= boxes["components"]
+    boxes = {
+        name: found_boxes["map_50"]["value"] for name, found_boxes in found["efficientnet-lite0"]["detection"].items()
+    }
+    assert boxes["components"] >= 0.6 and boxes["center"] >= boxes["components"]
 
 
 @pytest.mark.slow

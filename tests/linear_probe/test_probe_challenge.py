@@ -22,11 +22,12 @@ from panendofm.atlas.split import SPLITS, TEST, TRAIN, VALIDATION
 from panendofm.backbone import FeatureKind, Preprocessing
 from panendofm.backbone.networks import find_network
 from panendofm.linear_probe.__main__ import STAGE
+from panendofm.linear_probe.config import HeadConfig
 from panendofm.linear_probe.features import Columns
 from panendofm.linear_probe.heads.head_file import save_head
 from panendofm.linear_probe.heads.head_run import open_head
 from panendofm.linear_probe.heads.probe import Head
-from panendofm.linear_probe.inference.evidence import in_whole_picture, patch_evidence, weighted_centre
+from panendofm.linear_probe.inference.evidence import in_whole_image, patch_evidence, weighted_center
 from panendofm.linear_probe.results.label_fractions import UNUSED, training_subset
 from panendofm.linear_probe.tasks import Level, Task
 from panendofm.runtime.command_line import run_stage
@@ -75,7 +76,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-SMALL = ("bootstrap_replicates=40", "grid.training.max_epochs=15", "--protocol", "converged")
+SMALL = ("bootstrap.replicates=40", "grid.training.max_epochs=15", "protocol=converged")
 
 
 def results(folder: str = "r") -> dict[str, Any]:
@@ -84,9 +85,9 @@ def results(folder: str = "r") -> dict[str, Any]:
 
 
 def test_an_official_split_is_followed_and_what_crosses_it_is_named(run: Run, data: Path) -> None:
-    code, printed = run("pixels", "--data", data / "official.csv", "--out", "r", *SMALL, "label_fractions=[0.1,0.5,1]")
+    code, printed = run("pixels", f"data={data / 'official.csv'}", "out=r", *SMALL, "label_fractions=[0.1,0.5,1]")
     assert code == 0, printed
-    assert "2 groups cross it with 2 test pictures" in printed
+    assert "2 groups cross it with 2 test images" in printed
     report = json.loads(Path("r/official.split.json").read_text())
     assert report["official"] and report["validation_taken_from_training"]
     # 6 of each class are test; the twin counts there once, so 18.
@@ -148,14 +149,14 @@ def test_smaller_training_subsets_lie_inside_larger_ones() -> None:
     [
         ("file,label,split\n{0},a,dev\n", "line 2: the split is 'dev'"),
         ("file,label,split\n{0},a,train\n{1},b,\n", "line 3: the split is empty"),
-        ("file,label,split\n{0},a,train\n{1},b,train\n", "no picture for test"),
+        ("file,label,split\n{0},a,train\n{1},b,train\n", "no image for test"),
     ],
     ids=["word", "empty", "side"],
 )
 def test_bad_official_splits_are_named(text: str, part: str, run: Run, data: Path) -> None:
     files = [str(data / f"polyps-0{i}.png") for i in range(2)]
     Path("bad.csv").write_text(text.format(*files))
-    code, printed = run("pixels", "--data", "bad.csv", "--out", "r")
+    code, printed = run("pixels", "data=bad.csv", "out=r")
     assert code == 2 and part in printed
 
 
@@ -164,7 +165,7 @@ def head(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A head on pixels that tells the three classes apart."""
     out = tmp_path_factory.mktemp("head")
     with pytest.raises(SystemExit) as stop:
-        words = ["pixels", "--data", str(data / "official.csv"), "--out", str(out), *SMALL]
+        words = ["pixels", f"data={data / 'official.csv'}", f"out={out}", *SMALL]
         run_stage(STAGE, words)
     assert not stop.value.code
     return out / "heads" / "pixels" / "official.safetensors"
@@ -172,17 +173,17 @@ def head(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_timed_answers_are_a_submission(run: Run, data: Path, head: Path) -> None:
     truth = head.parent.parent.parent / "test" / "official.csv"
-    code, printed = run("time", head, truth, "--root", data, "--out", "s.csv", "--repeats", 2)
+    code, printed = run("time", head, truth, f"root={data}", "out=s.csv", "repeats=2")
     assert code == 0 and "with decoding" in printed
     with Path("s.csv").open() as file:
         rows = list(csv.DictReader(file))
     timing = json.loads(Path("s.timing.json").read_text())
     whole, alone = timing["with_decoding"], timing["network_alone"]
-    assert len(rows) == 18 == timing["pictures"] and len(whole["mean_ms_of_repeats"]) == 2
+    assert len(rows) == 18 == timing["images"] and len(whole["mean_ms_of_repeats"]) == 2
     assert whole["mean_ms"] > alone["mean_ms"] > 0 and whole["fps"] == pytest.approx(1000 / whole["mean_ms"])
     assert np.mean([float(row["time_ms"]) for row in rows]) == pytest.approx(whole["mean_ms"], rel=1e-2)
     assert timing["peak_memory_mb"] > 50 and timing["threads"] >= 1
-    code, printed = run("predict", head, truth, "--root", data, "--out", "-")
+    code, printed = run("predict", head, truth, f"root={data}", "out=-")
     lines = [line for line in printed.splitlines() if line.startswith(CLASSES)]
     assert code == 0 and printed.startswith("file,category,confidence,time_ms") and len(lines) == 18
     with truth.open() as file:
@@ -216,11 +217,11 @@ def test_a_report_finds_the_events(run: Run, head: Path, flicker: bool) -> None:
         lines.append(f"{at},{at + seconds},{label}")
         at += seconds
     Path("truth.csv").write_text("\n".join(lines) + "\n")
-    code, printed = run("report", head, "v.mp4", "--truth", "truth.csv", "--out", "report")
+    code, printed = run("report", head, "v.mp4", "truth=truth.csv", "out=report")
     assert code == 0, printed
     found = json.loads(Path("report/report.json").read_text())
     assert found["order_of_events"] == [label for label, _ in EVENTS]
-    assert found["against_truth"]["events_found_at_iou_0.5"] == 4 and found["against_truth"]["segments"] == 4
+    assert found["against_truth"]["events_found"] == 4 and found["against_truth"]["segments"] == 4
     for segment, start in zip(found["segments"], (0, 4, 9, 12), strict=True):
         assert abs(segment["start_seconds"] - start) <= 0.4
         assert segment["start_seconds"] <= segment["key_seconds"] < segment["end_seconds"] + 0.2
@@ -237,9 +238,9 @@ def test_reports_refuse_what_is_no_video(run: Run, head: Path) -> None:
     for words, part in (
         ((head, "no.mp4"), "cannot read the video no.mp4"),
         ((head, "gone.mp4"), "does not exist"),
-        ((head, "no.mp4", "--fps", "0"), "--fps must be above 0"),
+        ((head, "no.mp4", "fps=0"), "must be above 0"),
     ):
-        code, printed = run("report", *words, "--out", "report")
+        code, printed = run("report", *words, "out=report")
         assert code == 2 and part in printed
     assert not Path("report").exists()
 
@@ -253,20 +254,20 @@ def test_places_follow_the_evidence(tmp_path: Path) -> None:
     task = Task("t", "t", ("dark", "bright"), (Level("", 0, 2),), True, np.zeros(0, np.int64), np.zeros((0, 2), bool))
     path = tmp_path / "h.safetensors"
     save_head(path, made, task, network, FeatureKind())
-    run = open_head(path, None, "cpu")
+    run = open_head(path, HeadConfig(device="cpu"))
     corners = {"top-left": (0, 0), "top-right": (170, 0), "bottom-left": (0, 170), "bottom-right": (170, 170)}
     for name, (x, y) in corners.items():
         pixels = np.zeros((240, 240, 3), np.uint8)
         pixels[y + 20 : y + 50, x + 20 : x + 50] = 255
         evidence = patch_evidence(run, run.prepare([Image.fromarray(pixels)]))
         assert evidence is not None and evidence.shape == (1, 2, 16, 16)
-        centre = weighted_centre(evidence[0, 1])
+        centre = weighted_center(evidence[0, 1])
         assert centre is not None
-        assert zone(*in_whole_picture(centre, (240, 240), network.preprocessing)) == name
-    assert weighted_centre(torch.zeros(4, 4)) is None
-    wide = in_whole_picture((0.5, 0.5), (400, 200), Preprocessing(resize_px=100, crop_px=80))
+        assert zone(*in_whole_image(centre, (240, 240), network.preprocessing)) == name
+    assert weighted_center(torch.zeros(4, 4)) is None
+    wide = in_whole_image((0.5, 0.5), (400, 200), Preprocessing(resize_px=100, crop_px=80))
     assert wide == pytest.approx((0.5, 0.5))
-    edge = in_whole_picture((0.0, 0.0), (400, 200), Preprocessing(resize_px=100, crop_px=80))
+    edge = in_whole_image((0.0, 0.0), (400, 200), Preprocessing(resize_px=100, crop_px=80))
     assert edge == pytest.approx((60 / 200, 10 / 100))
 
 
@@ -285,9 +286,9 @@ def test_a_head_that_looks_at_the_position_box_is_found_out(run: Run, tmp_path: 
             path.parent.mkdir(parents=True, exist_ok=True)
             own = picture(0, i if boxed else 500 + i, (320, 288))
             (with_box(own) if boxed else own).save(path)
-    code, printed = run("pixels", "--data", "train", "--out", "r", *SMALL)
+    code, printed = run("pixels", "data=train", "out=r", *SMALL)
     assert code == 0, printed
-    code, printed = run("shortcut", "r/heads/pixels/train.safetensors", "train", "--out", "s.json")
+    code, printed = run("shortcut", "r/heads/pixels/train.safetensors", "train", "out=s.json")
     assert code == 0, printed
     found = json.loads(Path("s.json").read_text())
     assert found["with_box"] == 24 and set(found["classes"]) == {"polyps"}

@@ -39,7 +39,7 @@ def test_training_and_use_see_the_same_pictures(clean: bool, tmp_path: Path) -> 
     head = Head("h", Columns("cls", 0, WIDTH), torch.zeros(WIDTH, 1), torch.zeros(1), 0.5, 0.5)
     save_head(tmp_path / "h.safetensors", head, task, PIXELS, FeatureKind(), clean)
     stored = load_head(tmp_path / "h.safetensors")
-    assert stored.clean is clean
+    assert stored.info.clean is clean
     run = HeadRun(stored, PIXELS, PIXELS.load(), torch.device("cpu"))
     torch.testing.assert_close(run.features(run.prepare([tmp_path / "a.png"])), trained_on)
     shown = Image.fromarray(Cleaner()(picture) if clean else picture)
@@ -54,8 +54,8 @@ def test_the_tables_give_both_ways_and_the_difference(tmp_path: Path, capsys: py
             picture = Image.fromarray(recorded(100 + 2 * number + box, box=box))
             picture.save(tmp_path / "data" / name / f"{number}.png")
     out = tmp_path / "out"
-    keys = ["clean=true", "bootstrap_replicates=100", "split.train=0.4", "split.validation=0.2", "split.test=0.4"]
-    words = ["pixels", "--data", str(tmp_path / "data"), "--out", str(out), "--protocol", "converged"]
+    keys = ["clean=true", "bootstrap.replicates=100", "split.train=0.4", "split.validation=0.2", "split.test=0.4"]
+    words = ["pixels", f"data={tmp_path / 'data'}", f"out={out}", "protocol=converged"]
     with pytest.raises(SystemExit) as end:
         run_stage(STAGE, [*words, *keys])
     assert not end.value.code

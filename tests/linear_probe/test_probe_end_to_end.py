@@ -19,6 +19,7 @@ from panendofm.atlas.__main__ import STAGE as ATLAS
 from panendofm.backbone import FeatureKind
 from panendofm.backbone.networks import find_network
 from panendofm.linear_probe.__main__ import STAGE as PROBE
+from panendofm.linear_probe.config import HeadConfig
 from panendofm.linear_probe.features import Columns, of_one_block
 from panendofm.linear_probe.heads.head_file import load_head
 from panendofm.linear_probe.heads.head_run import open_head
@@ -68,21 +69,19 @@ def kvasir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-SMALL = ("bootstrap_replicates=50", "grid.training.max_epochs=20")
+SMALL = ("bootstrap.replicates=50", "grid.training.max_epochs=20")
 
 
 def test_atlas_probe_and_prediction(run: Run, kvasir: Path) -> None:
-    code, printed = run("atlas", str(kvasir), "--out", "atlas.parquet")
+    code, printed = run("atlas", str(kvasir), "out=atlas.parquet")
     assert code == 0, printed
     assert "unmapped labels: 0" in printed and "absent: cp-child" in printed
     report = json.loads(Path("atlas.json").read_text())
     assert report["levels"]["region"] == {"colon": 32, "esophagus": 32, "stomach": 16}
 
-    code, printed = run(
-        "pixels", "untrained:vit_test", "--task", "gi-tree,esophagus-disease,bbps", "--out", "r", *SMALL
-    )
+    code, printed = run("pixels", "untrained:vit_test", "task=gi-tree,esophagus-disease,bbps", "out=r", *SMALL)
     assert code == 0, printed
-    assert "task bbps can't be evaluated: no picture has a label of this task" in printed
+    assert "task bbps can't be evaluated: no image has a label of this task" in printed
     results = json.loads(Path("r/results.json").read_text())
     assert [model["name"] for model in results["models"]] == ["pixels", "untrained-vit_test"]
     assert set(results["results"]) == {"gi-tree"}  # esophagitis is the only esophagus disease here
@@ -106,15 +105,15 @@ def test_atlas_probe_and_prediction(run: Run, kvasir: Path) -> None:
     assert float(rows[0]["auc"]) == pytest.approx(tree["auc"]["macro"], rel=1e-5)
 
     # Again: the features come from the cache, and the figures are the same to the last bit.
-    code, printed = run("pixels", "untrained:vit_test", "--task", "gi-tree", "--out", "r", *SMALL)
+    code, printed = run("pixels", "untrained:vit_test", "task=gi-tree", "out=r", *SMALL)
     assert code == 0 and printed.count("from the cache") == 2
     assert json.loads(Path("r/results.json").read_text())["results"]["gi-tree"]["pixels"] == tree
 
-    code, printed = run("pixels", "--task", "gi-tree", "--out", "r", "split.seed=3", *SMALL)
+    code, printed = run("pixels", "task=gi-tree", "out=r", "split.seed=3", *SMALL)
     assert code == 2 and "atlas.split.parquet was made with the seed 0" in printed and "set split.seed" in printed
 
     head = "r/heads/pixels/gi-tree.safetensors"
-    code, printed = run("predict", head, str(kvasir / "polyps"), "--out", "p.csv")
+    code, printed = run("predict", head, str(kvasir / "polyps"), "out=p.csv")
     assert code == 0, printed
     predictions = read_csv("p.csv")
     assert list(predictions[0]) == ["file", "category", "confidence", "time_ms"]
@@ -122,7 +121,7 @@ def test_atlas_probe_and_prediction(run: Run, kvasir: Path) -> None:
     assert {row["category"].split(":")[0] for row in predictions} == {"region", "category", "finding"}
     assert all(0 <= float(row["confidence"]) <= 1 and float(row["time_ms"]) > 0 for row in predictions)
 
-    code, printed = run("predict", head, str(kvasir / "polyps"), "--weights", "untrained:vit_test")
+    code, printed = run("predict", head, str(kvasir / "polyps"), "network=untrained:vit_test")
     assert code == 2 and "was trained on other weights" in printed and len(printed.splitlines()) == 1
     broken = Path("broken.jpg")
     broken.write_bytes((kvasir / "polyps" / "00.jpg").read_bytes()[:200])
@@ -133,8 +132,8 @@ def test_atlas_probe_and_prediction(run: Run, kvasir: Path) -> None:
 
 
 def test_every_word_is_probed(run: Run, kvasir: Path, network_words: dict[str, str]) -> None:
-    words = [*network_words.values(), "--data", str(kvasir), "--out", "r", "grid.training.max_epochs=2"]
-    code, printed = run(*words, "bootstrap_replicates=10")
+    words = [*network_words.values(), f"data={kvasir}", "out=r", "grid.training.max_epochs=2"]
+    code, printed = run(*words, "bootstrap.replicates=10")
     assert code == 0, printed
     results = json.loads(Path("r/results.json").read_text())
     assert [model["name"] for model in results["models"]] == list(network_words)
@@ -145,14 +144,14 @@ def test_every_word_is_probed(run: Run, kvasir: Path, network_words: dict[str, s
 
 
 def test_a_task_of_ones_own_learns_what_is_there(run: Run, kvasir: Path) -> None:
-    code, printed = run("pixels", "--data", str(kvasir), "--protocol", "converged", "--out", "r", *SMALL)
+    code, printed = run("pixels", f"data={kvasir}", "protocol=converged", "out=r", *SMALL)
     assert code == 0, printed
     figures = json.loads(Path("r/results.json").read_text())["results"]["kvasir"]["pixels"]
     assert figures["auc"]["macro"] > 0.9  # colour tells the classes apart
     assert figures["auc"]["classes"] == 5
     assert len(figures["tried"]) == 6 + 5
     head = "r/heads/pixels/kvasir.safetensors"
-    run("predict", head, str(kvasir), "--out", "p.csv")
+    run("predict", head, str(kvasir), "out=p.csv")
     rows = read_csv("p.csv")
     right = np.mean([Path(row["file"]).parent.name == row["category"] for row in rows])
     assert len(rows) == 80 and right > 0.8
@@ -164,7 +163,7 @@ def test_a_csv_with_patients_keeps_them_together(run: Run, kvasir: Path) -> None
         lines += [f"{kvasir}/{name}/{i:02d}.jpg,{name},p{i // 2}" for i in range(16)]
     Path("t.csv").write_text("\n".join(lines))
     # One draw only: too few for every interval, which is left out and breaks nothing.
-    code, printed = run("pixels", "--data", "t.csv", "--out", "r", *SMALL[1:], "bootstrap_replicates=1")
+    code, printed = run("pixels", "data=t.csv", "out=r", *SMALL[1:], "bootstrap.replicates=1")
     assert code == 0, printed
     assert json.loads(Path("r/t.split.json").read_text())["groups"] == 8
     figures = json.loads(Path("r/results.json").read_text())["results"]["t"]["pixels"]
@@ -172,9 +171,7 @@ def test_a_csv_with_patients_keeps_them_together(run: Run, kvasir: Path) -> None
 
 
 def test_the_grid_of_layers_and_pooling_is_tried_on_a_transformer(run: Run, kvasir: Path) -> None:
-    code, printed = run(
-        "untrained:vit_test", "--data", str(kvasir), "--protocol", "converged", "--out", "r", *SMALL, "batch_size=16"
-    )
+    code, printed = run("untrained:vit_test", f"data={kvasir}", "protocol=converged", "out=r", *SMALL, "batch_size=16")
     assert code == 0, printed
     tried = json.loads(Path("r/results.json").read_text())["results"]["kvasir"]["untrained-vit_test"]["tried"]
     kinds = {head["head"].rsplit(", lr", 1)[0] for head in tried if ", lr" in head["head"]}
@@ -184,8 +181,8 @@ def test_the_grid_of_layers_and_pooling_is_tried_on_a_transformer(run: Run, kvas
 @pytest.mark.parametrize("word", ["block=last", "block=3", "block=-1", "pooling=cls"])
 def test_a_named_last_block_is_not_the_protocols_grid(run: Run, kvasir: Path, word: str) -> None:
     """So that a scan over blocks compares like with like down to its last row."""
-    keys = ("--data", str(kvasir), "--protocol", "converged", *SMALL, "batch_size=16")
-    code, printed = run("untrained:vit_test", *keys, "--out", "r", word)
+    keys = (f"data={kvasir}", "protocol=converged", *SMALL, "batch_size=16")
+    code, printed = run("untrained:vit_test", *keys, "out=r", word)
     assert code == 0, printed
     tried = json.loads(Path("r/results.json").read_text())["results"]["kvasir"]["untrained-vit_test"]["tried"]
     assert {head["head"].split(", ")[0] for head in tried} == {"cls"}
@@ -201,29 +198,29 @@ def test_any_block_is_probed_and_its_head_reads_that_block_again(run: Run, kvasi
     with torch.no_grad():
         image = network.preprocessing(picture)[None]
         tokens = module.intermediate(image, 3)  # type: ignore[operator]
-    keys = ("--data", str(kvasir), *SMALL, "grid.learning_rates=[0.01]")
-    code, printed = run("untrained:vit_test", *keys, "--out", "one", "block=2", "pooling=mean")
+    keys = (f"data={kvasir}", *SMALL, "grid.learning_rates=[0.01]")
+    code, printed = run("untrained:vit_test", *keys, "out=one", "block=2", "pooling=mean")
     assert code == 0 and "mean patch, block 2 of 3, lr 0.01" in printed
     head = load_head(Path("one/heads/untrained-vit_test/kvasir.safetensors"))
-    logits = (tokens[1].patches.mean(1) @ head.weight + head.bias) / head.temperature
-    assert run("predict", "one/heads/untrained-vit_test/kvasir.safetensors", str(picture), "--out", "p.csv")[0] == 0
+    logits = (tokens[1].patches.mean(1) @ head.weight + head.bias) / head.info.temperature
+    assert run("predict", "one/heads/untrained-vit_test/kvasir.safetensors", str(picture), "out=p.csv")[0] == 0
     (row,) = read_csv("p.csv")
     assert float(row["confidence"]) == pytest.approx(float(logits.sigmoid().max()), abs=1e-3)
-    opened = open_head(Path("one/heads/untrained-vit_test/kvasir.safetensors"), None, "cpu")
+    opened = open_head(Path("one/heads/untrained-vit_test/kvasir.safetensors"), HeadConfig(device="cpu"))
     evidence = patch_evidence(opened, image)
     grid = tokens[1].patches.mT.reshape(1, -1, *evidence.shape[-2:])  # type: ignore[union-attr]
     values = torch.einsum("bdhw,dc->bchw", grid, head.weight)
     torch.testing.assert_close(evidence, (values - values.mean((2, 3), keepdim=True)).relu(), rtol=1e-3, atol=1e-4)
     # auto: the later half of the blocks, each pooling; the best on validation is stored, with its own block alone.
-    code, printed = run("untrained:vit_test", *keys, "--out", "auto", "block=auto", "pooling=auto")
+    code, printed = run("untrained:vit_test", *keys, "out=auto", "block=auto", "pooling=auto")
     assert code == 0, printed
     found = json.loads(Path("auto/results.json").read_text())["results"]["kvasir"]["untrained-vit_test"]
     assert len(found["tried"]) == 6
     assert found["chosen"]["validation_auc"] == max(t["validation_auc"] for t in found["tried"])
     stored = load_head(Path("auto/heads/untrained-vit_test/kvasir.safetensors"))
     number = int(found["chosen"]["head"].split("block ")[1].split()[0])
-    assert stored.kind.blocks == (number - 4,) and stored.columns.stop <= 2 * tokens[0].cls.shape[1]
-    code, printed = run("pixels", *keys, "--out", "none", "block=2")
+    assert stored.info.kind.blocks == (number - 4,) and stored.info.columns.stop <= 2 * tokens[0].cls.shape[1]
+    code, printed = run("pixels", *keys, "out=none", "block=2")
     assert code == 2 and "pixels has no blocks" in printed
 
 
@@ -238,23 +235,23 @@ def test_a_stored_head_computes_its_own_block_alone() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("pixels", "--data", "nowhere.parquet"), "cannot read nowhere.parquet: it does not exist"),
-        (("pixels", "--data", "a.parquet", "--task", "bpps"), "there is no task 'bpps'; did you mean 'bbps'"),
-        (("nowhere/weights.pth", "--data", "DATA"), "nowhere/weights.pth: it does not exist"),
-        (("timm:resnet50", "--data", "DATA"), "no weights on this machine; name a file with timm:resnet50@FILE"),
-        (("timm:resnet51", "--data", "DATA"), "timm has no model 'resnet51'"),
-        (("pixels", "--data", "DATA", "grid.learning_rates=[0]"), "learning_rates[0]' is 0.0, but must be above 0"),
-        (("pixels", "--data", "DATA", "device=gpu"), "device: 'gpu' is no device; use cpu"),
-        (("pixels", "--data", "DATA", "split.train=0.9"), "must add up to 1"),
-        (("pixels", "--data", "DATA", "bootstrap_replicate=5"), "did you mean 'bootstrap_replicates'"),
-        (("atlas", "DATA", "--out", "a.csv"), "let its name end in .parquet"),
-        (("atlas", "DATA", "--mappings", "nowhere"), "--mappings nowhere: there is no such folder"),
+        (("pixels", "data=nowhere.parquet"), "cannot read nowhere.parquet: it does not exist"),
+        (("pixels", "data=a.parquet", "task=bpps"), "there is no task 'bpps'; did you mean 'bbps'"),
+        (("nowhere/weights.pth", "data=DATA"), "nowhere/weights.pth: it does not exist"),
+        (("timm:resnet50", "data=DATA"), "no weights on this machine; name a file with timm:resnet50@FILE"),
+        (("timm:resnet51", "data=DATA"), "timm has no model 'resnet51'"),
+        (("pixels", "data=DATA", "grid.learning_rates=[0]"), "learning_rates[0]' is 0.0, but must be above 0"),
+        (("pixels", "data=DATA", "device=gpu"), "device: 'gpu' is no device; use cpu"),
+        (("pixels", "data=DATA", "split.train=0.9"), "must add up to 1"),
+        (("pixels", "data=DATA", "bootstrap.replicate=5"), "did you mean 'bootstrap.replicates'"),
+        (("atlas", "DATA", "out=a.csv"), "let its name end in .parquet"),
+        (("atlas", "DATA", "mappings=nowhere"), "mappings=nowhere: there is no such folder"),
         (("atlas", "nowhere"), "cannot read nowhere: it is not a folder"),
     ],
 )
 def test_mistakes_are_one_sentence(words: tuple[str, ...], message: str, run: Run, kvasir: Path) -> None:
-    if "a.parquet" in words:
-        run("atlas", str(kvasir), "--out", "a.parquet")
+    if "data=a.parquet" in words:
+        run("atlas", str(kvasir), "out=a.parquet")
     code, printed = run(*(word.replace("DATA", str(kvasir)) for word in words))
     errors = [line for line in printed.splitlines() if line.startswith("error:")]
     assert code == 2 and len(errors) == 1 and message in errors[0], printed
@@ -264,14 +261,14 @@ def test_a_changed_corrupt_image_stops_the_probe_with_its_name(run: Run, kvasir:
     data = tmp_path / "copy"
     shutil.copytree(kvasir, data)
     (data / "polyps" / "03.jpg").write_bytes(b"no picture")
-    code, printed = run("pixels", "--data", str(data), "--out", "r", *SMALL)
+    code, printed = run("pixels", f"data={data}", "out=r", *SMALL)
     assert code == 2 and "polyps/03.jpg" in printed.splitlines()[-1]
 
 
 def test_a_mapping_with_a_typo_is_named(run: Run, kvasir: Path) -> None:
     Path("m").mkdir()
     Path("m/mine.yaml").write_text("dataset: mine\nlabels: {a: [colon, pathological-findings, colon-polip]}\n")
-    code, printed = run("atlas", str(kvasir), "--mappings", "m")
+    code, printed = run("atlas", str(kvasir), "mappings=m")
     assert code == 2 and "m/mine.yaml: a: 'colon-polip' is no finding of colon; did you mean 'colon-polyp'?" in printed
 
 

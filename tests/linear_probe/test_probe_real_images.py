@@ -18,10 +18,10 @@ def test_an_imagenet_network_on_real_pictures(
     real_images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    tasks = ("--task", "gi-tree,bbps,stomach-landmark", "--protocol", "converged", "--out", "r")
+    tasks = ("task=gi-tree,bbps,stomach-landmark", "protocol=converged", "out=r")
     for words in (
-        ("atlas", str(real_images), "--out", "atlas.parquet"),
-        ("efficientnet-lite0", "pixels", *tasks, "bootstrap_replicates=200"),
+        ("atlas", str(real_images), "out=atlas.parquet"),
+        ("efficientnet-lite0", "pixels", *tasks, "bootstrap.replicates=200"),
     ):
         with pytest.raises(SystemExit) as stop:
             run_stage(ATLAS, words[1:]) if words[0] == "atlas" else run_stage(PROBE, words)

@@ -54,12 +54,12 @@ def test_nothing_that_is_linked_is_ever_parted_and_order_does_not_matter(samples
         s.sha256: int(i) for s, i in zip(samples, split.sides, strict=True)
     }
     # What is said of a class is what is there.
-    for name, entry in split.report["classes"].items():
+    for name, entry in split.report.classes.items():
         for i, side in enumerate(SPLITS):
             there = sum(name in s.classes and int(j) == i for s, j in zip(samples, split.sides, strict=True))
-            assert entry[side] == there
-        missing = any(entry[side] == 0 for side in SPLITS)
-        assert missing == split.report["unsatisfied"].get(name, "").startswith("not evaluable")
+            assert getattr(entry, side) == there
+        missing = 0 in entry.images()
+        assert missing == split.report.unsatisfied.get(name, "").startswith("not evaluable")
 
 
 def test_groups_join_along_chains() -> None:
@@ -75,11 +75,11 @@ def test_groups_join_along_chains() -> None:
 def test_shares_are_met_when_groups_allow() -> None:
     samples = [sample(f"{i:04d}", ("ab"[i % 2],), dataset="xy"[i % 3 == 0]) for i in range(1000)]
     split = make_split(samples, SplitConfig())
-    assert split.report["images"] == {"train": 750, "validation": 100, "test": 150}
-    assert not split.report["unsatisfied"]
+    assert split.report.images == {"train": 750, "validation": 100, "test": 150}
+    assert not split.report.unsatisfied
     for name in "ab":
-        entry = split.report["classes"][name]
-        assert abs(entry["train"] - 375) <= 2 and abs(entry["validation"] - 50) <= 2 and abs(entry["test"] - 75) <= 2
+        entry = split.report.classes[name]
+        assert abs(entry.train - 375) <= 2 and abs(entry.validation - 50) <= 2 and abs(entry.test - 75) <= 2
     assert make_split(samples, SplitConfig(seed=1)).sides.tolist() != split.sides.tolist()
 
 
@@ -93,7 +93,7 @@ def test_a_rare_class_is_on_as_many_sides_as_its_groups_allow(videos: int, sides
     split = make_split(rare + common, SplitConfig())
     assert set(split.sides[: len(rare)].tolist()) == sides
     if videos < 3:
-        assert split.report["unsatisfied"]["rare"].startswith(f"not evaluable: {videos} group")
+        assert split.report.unsatisfied["rare"].startswith(f"not evaluable: {videos} group")
 
 
 def test_the_largest_share_of_a_rare_class_is_trained() -> None:
@@ -118,7 +118,7 @@ def test_a_split_is_stored_with_its_checksum_and_a_changed_one_is_refused(tmp_pa
     save_split(split, samples, path)
     back = load_split(path, samples[::-1])
     assert back.sides.tolist() == split.sides[::-1].tolist()
-    with pytest.raises(UserError, match="1 pictures are not in this split, the first is new"):
+    with pytest.raises(UserError, match="1 images are not in this split, the first is new"):
         load_split(path, [*samples, sample("new", ("a",))])
     path.write_bytes(path.read_bytes() + b" ")
     with pytest.raises(UserError, match="its checksum is not the one in"):
@@ -136,20 +136,20 @@ def _crossing(samples: list[Sample], sides: np.ndarray) -> int:
 def test_real_images_are_read_without_unmapped_labels_and_split_by_content(real_images: Path) -> None:
     folders = [str(real_images / name) for name in ("hyperkvasir", "kvasir8")]
     atlas = build_atlas(folders, NEAR_DUPLICATE_BITS)
-    assert atlas.info["unmapped"] == {} and atlas.info["unreadable"] == []
-    assert set(atlas.info["absent"]) == set(load_mappings()) - {"hyperkvasir", "kvasir"}
+    assert atlas.info.unmapped == {} and atlas.info.unreadable == []
+    assert set(atlas.info.absent) == set(load_mappings()) - {"hyperkvasir", "kvasir"}
     samples = samples_of(atlas.rows)
     assert sum(row.dataset == "hyperkvasir" for row in atlas.rows) == 200
     # The two folders share pictures: a content is one sample, however many files hold it.
     assert len(samples) < len(atlas.rows)
     split = make_split(samples, SplitConfig())
     assert _crossing(samples, split.sides) == 0
-    assert not [why for why in split.report["unsatisfied"].values() if why.startswith("not evaluable")]
+    assert not [why for why in split.report.unsatisfied.values() if why.startswith("not evaluable")]
 
 
 def test_planted_copies_across_datasets_of_the_synthetic_corpus_stay_together(synthetic_corpus: Path) -> None:
     atlas = build_atlas([str(synthetic_corpus)], NEAR_DUPLICATE_BITS)
-    assert {"kvasir", "ers"} <= set(atlas.info["datasets"])
+    assert {"kvasir", "ers"} <= set(atlas.info.datasets)
     samples = samples_of(atlas.rows)
     split = make_split(samples, SplitConfig())
     assert _crossing(samples, split.sides) == 0

@@ -1,15 +1,18 @@
-"""Tasks are built from labels that exist and say so; figures of a task; calibration."""
+"""Tasks are built from labels that exist and say so; metrics of a task; calibration."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from sklearn import metrics as reference
 
 from panendofm.atlas.overlap import overlapping
 from panendofm.atlas.samples import Sample
 from panendofm.atlas.split import TEST, TRAIN, VALIDATION
 from panendofm.atlas.taxonomy import Label, load_taxonomy
+from panendofm.linear_probe.features import Columns
+from panendofm.linear_probe.heads.probe import Head, Trained
 from panendofm.linear_probe.results.evaluate import TestSide, evaluate
 from panendofm.linear_probe.tasks import (
     SPECS,
@@ -24,6 +27,7 @@ from panendofm.linear_probe.tasks import (
 )
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.classification.calibration import cross_entropy, fit_temperature, sigmoid
+from panendofm.scoring.statistics.config import BootstrapConfig
 
 P = "pathological-findings"
 
@@ -85,11 +89,16 @@ def test_a_class_without_positives_on_a_side_is_not_evaluable() -> None:
     sides[8] = TRAIN  # the only c of the test side
     assert evaluable(task, sides).tolist() == [True, True, False]
     counts = task_counts(task, sides)
-    assert counts["evaluable_classes"] == 2 and not counts["per_class"]["c"]["evaluable"]
+    assert counts.evaluable_classes == 2 and not counts.per_class["c"].evaluable
     assert why_not_runnable(task, sides) is None
-    assert why_not_runnable(task, np.full(9, TRAIN)) == "no class has pictures on all three sides of the split"
-    assert why_not_runnable(built("polyp-subtyping"), np.zeros(1)) == "only one class has pictures (invasive-cancer)"
-    assert why_not_runnable(built("si-disease"), np.zeros(0)) == "no picture has a label of this task"
+    assert why_not_runnable(task, np.full(9, TRAIN)) == "no class has images on all three sides of the split"
+    assert why_not_runnable(built("polyp-subtyping"), np.zeros(1)) == "only one class has images (invasive-cancer)"
+    assert why_not_runnable(built("si-disease"), np.zeros(0)) == "no image has a label of this task"
+
+
+def _trained(temperature: float = 1.0) -> Trained:
+    head = Head("any", Columns("cls", 0, 1), torch.empty(0), torch.empty(0), 0.5, 1.0, temperature)
+    return Trained(head, [head])
 
 
 def _side(targets: np.ndarray, evaluable_classes: list[bool], seen: np.ndarray | None = None) -> TestSide:
@@ -99,13 +108,13 @@ def _side(targets: np.ndarray, evaluable_classes: list[bool], seen: np.ndarray |
     return TestSide(targets, np.arange(n), names, np.array(evaluable_classes), overlap)
 
 
-def test_figures_of_an_exclusive_task_are_scikit_learns() -> None:
+def test_metrics_of_an_exclusive_task_are_scikit_learns() -> None:
     random = np.random.default_rng(0)
     label = random.integers(0, 3, 90)
     targets = np.eye(3, dtype=bool)[label]
     logits = np.eye(3)[label] + random.normal(size=(90, 3))
     task = Task("t", "t", ("a", "b", "c"), (Level("", 0, 3),), True, np.arange(90), targets)
-    figures, draws = evaluate(task, _side(targets, [True] * 3), logits, 2.0, 200, 0)
+    metrics, draws = evaluate(task, _side(targets, [True] * 3), logits, _trained(2.0), BootstrapConfig(200))
     answer = logits.argmax(1)
     expected = {
         "accuracy": reference.accuracy_score(label, answer),
@@ -116,16 +125,16 @@ def test_figures_of_an_exclusive_task_are_scikit_learns() -> None:
         "average_precision": reference.average_precision_score(targets, logits, average="macro"),
     }
     for name, value in expected.items():
-        assert figures[name] == pytest.approx(value), name
-    assert figures["auc"]["macro"] == pytest.approx(reference.roc_auc_score(targets, logits, average="macro"))
-    assert figures["auc"]["low"] < figures["auc"]["macro"] < figures["auc"]["high"]
+        assert getattr(metrics, name) == pytest.approx(value), name
+    assert metrics.auc.macro == pytest.approx(reference.roc_auc_score(targets, logits, average="macro"))
+    assert metrics.auc.low < metrics.auc.macro < metrics.auc.high
     assert len(draws) == 200
-    assert figures["calibration"]["after"]["brier"] == pytest.approx(((sigmoid(logits / 2) - targets) ** 2).mean())
-    assert figures["per_dataset"]["y"]["images"] == 45
-    assert figures["per_dataset"]["y"]["macro"] == pytest.approx(
+    assert metrics.calibration.after.brier == pytest.approx(((sigmoid(logits / 2) - targets) ** 2).mean())
+    assert metrics.per_dataset["y"].images == 45
+    assert metrics.per_dataset["y"].macro == pytest.approx(
         reference.roc_auc_score(targets[::2], logits[::2], average="macro")
     )
-    assert figures["without_pretraining_overlap"] is None
+    assert metrics.without_pretraining_overlap is None
 
 
 def test_intervals_are_drawn_over_groups() -> None:
@@ -139,9 +148,9 @@ def test_intervals_are_drawn_over_groups() -> None:
     widths = {}
     for name, groups in {"patients": patients, "pictures": np.arange(400)}.items():
         side = TestSide(targets, groups, [("x",)] * 400, np.array([True, True]), seen)
-        figures, _ = evaluate(task, side, logits, 1.0, 300, 0)
-        for part in (figures["auc"], figures["per_class"]["a"], figures["without_pretraining_overlap"]):
-            widths.setdefault(name, []).append(part["high"] - part["low"])
+        metrics, _ = evaluate(task, side, logits, _trained(), BootstrapConfig(300))
+        for part in (metrics.auc, metrics.per_class["a"], metrics.without_pretraining_overlap):
+            widths.setdefault(name, []).append(part.high - part.low)
     for by_patient, by_picture in zip(widths["patients"], widths["pictures"], strict=True):
         assert by_patient > 2 * by_picture
 
@@ -152,13 +161,13 @@ def test_what_cannot_be_evaluated_is_none_and_leaves_the_mean() -> None:
     targets[:, 2] = False
     logits = random.normal(size=(60, 3))
     task = Task("t", "t", ("a", "b", "c"), (Level("", 0, 3),), False, np.arange(60), targets)
-    figures, _ = evaluate(task, _side(targets, [True, False, False]), logits, 1.0, 50, 0)
-    assert figures["per_class"]["b"]["auc"] is None and figures["per_class"]["c"]["auc"] is None
-    assert figures["auc"]["classes"] == 1
-    assert figures["auc"]["macro"] == pytest.approx(reference.roc_auc_score(targets[:, 0], logits[:, 0]))
+    metrics, _ = evaluate(task, _side(targets, [True, False, False]), logits, _trained(), BootstrapConfig(50))
+    assert metrics.per_class["b"].auc is None and metrics.per_class["c"].auc is None
+    assert metrics.auc.classes == 1
+    assert metrics.auc.macro == pytest.approx(reference.roc_auc_score(targets[:, 0], logits[:, 0]))
 
 
-def test_figures_without_what_the_pretraining_has_seen() -> None:
+def test_metrics_without_what_the_pretraining_has_seen() -> None:
     random = np.random.default_rng(2)
     targets = random.random((80, 1)) < 0.5
     targets = np.concatenate([targets, ~targets], 1)
@@ -166,11 +175,16 @@ def test_figures_without_what_the_pretraining_has_seen() -> None:
     seen = np.arange(80) < 40
     logits[seen] += 10 * targets[seen]  # known by heart
     task = Task("t", "t", ("a", "b"), (Level("", 0, 2),), True, np.arange(80), targets)
-    figures, _ = evaluate(task, _side(targets, [True, True], seen), logits, 1.0, 50, 0)
-    unseen = figures["without_pretraining_overlap"]
-    assert unseen["images"] == 40 and unseen["left_out"] == 40
-    assert unseen["macro"] == pytest.approx(reference.roc_auc_score(targets[~seen], logits[~seen], average="macro"))
-    assert unseen["macro"] < figures["auc"]["macro"]
+    metrics, _ = evaluate(task, _side(targets, [True, True], seen), logits, _trained(), BootstrapConfig(50))
+    unseen = metrics.without_pretraining_overlap
+    assert unseen.images == 40 and unseen.left_out == 40
+    assert unseen.macro == pytest.approx(reference.roc_auc_score(targets[~seen], logits[~seen], average="macro"))
+    assert unseen.macro < metrics.auc.macro
+    everything, _ = evaluate(
+        task, _side(targets, [True, True], np.ones(80, bool)), logits, _trained(), BootstrapConfig(50)
+    )
+    left = everything.without_pretraining_overlap
+    assert left is not None and (left.images, left.left_out, left.macro) == (0, 80, None)
 
 
 def test_overlap_by_corpus_and_by_picture(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,13 @@ def test_descriptions_of_before_are_read(tmp_path: Path) -> None:
     old = {"format": 1, "step": 3, "vit": {"width": 8}, "certificate": {"guarded_sets": [{"name": "a"}]}, "files": {}}
     (tmp_path / DESCRIPTION_NAME).write_text(json.dumps(old))
     assert read_checkpoint_info(tmp_path).certificate == Certificate([GuardedSet("a")])
+
+
+def test_rollbacks_of_before_the_file_was_renamed_are_read(tmp_path: Path) -> None:
+    entry = {"number": 1, "why": "it fell", "from_step": 40, "to_step": 20, "lr_factor": 0.3, "time": 1.0, "done": True}
+    (tmp_path / "roll_backs.json").write_text(json.dumps({"roll_backs": [entry], "format": 1}))
+    run = RunFolder(tmp_path)
+    assert [asdict(one) for one in run.read_rollbacks()] == [entry]
+    run.write_rollbacks(run.read_rollbacks())
+    assert run.rollbacks.name == "rollbacks.json"
+    assert [asdict(one) for one in run.read_rollbacks()] == [entry]

@@ -246,3 +246,17 @@ def test_a_key_is_read_under_its_earlier_name_with_a_warning(
         load_config(_Renamed, path)
     with pytest.raises(UserError, match=r"unknown key 'warm_start\.eased'; did you mean"):
         load_config(_Renamed, None, ["warm_start.eased=1"])
+
+
+@dataclass
+class NamedConfig:
+    run: str | None = option("Which run.", None)
+    corpus: CorpusConfig = option("", CorpusConfig("here"))
+
+
+@pytest.mark.parametrize("typed", ["01", "2026-01-02", "1e3", "yes", "0x1f"])
+def test_text_stays_as_typed_where_yaml_sees_a_number_or_a_date(typed: str) -> None:
+    config = load_config(NamedConfig, overrides=[f"run={typed}", f"corpus.root={typed}"])
+    assert (config.run, config.corpus.root) == (typed, typed)
+    assert load_config(NamedConfig, overrides=["run=null"]).run is None
+    assert load_config(NamedConfig, overrides=["run='quoted: 1'"]).run == "quoted: 1"

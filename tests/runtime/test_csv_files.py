@@ -52,3 +52,17 @@ def test_a_table_that_is_none_is_refused_in_a_sentence(tmp_path: Path, content: 
     with pytest.raises(UserError, match=re.escape(str(path))) as error:
         read_csv(path, ["a"])
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_formulas_stay_where_a_program_reads_them_and_a_header_may_be_missing() -> None:
+    assert csv_text((), [["=1+1", -1]], delimiter="\t", verbatim=True) == "=1+1\t-1\n"
+    assert csv_text((), [["=1+1", -1]]) == "'=1+1,-1\n"
+
+
+def test_no_other_file_of_the_product_writes_tables() -> None:
+    """A second writer would leave formulas as they are."""
+    root = Path(__file__).parents[2]
+    folders = ("data_pipeline", "eval_knn", "launch", "panendofm", "pretrain")
+    files = [path for folder in folders for path in (root / folder).rglob("*.py")]
+    writers = [path.name for path in files if re.search(r"csv\.writer|DictWriter|to_csv\(", path.read_text())]
+    assert writers == ["csv_files.py"]

@@ -21,7 +21,7 @@ from panendofm.scoring.answers.choices import (
     multi_select,
     robustness,
     rotated,
-    rotation_figures,
+    rotation_metrics,
 )
 from panendofm.scoring.features.k_center import covering_radius, k_center, outliers
 from panendofm.scoring.statistics.binomial import wilson
@@ -51,7 +51,7 @@ def test_scoring(cases: Any) -> None:
     assert whole.chance == pytest.approx(expected["chance"], abs=1e-9)
     assert whole.chance_corrected == pytest.approx(expected["chance_corrected"], abs=1e-9)
     assert whole.interval == pytest.approx(expected["bootstrap"]["accuracy"], abs=1e-9)
-    assert whole.corrected_interval == pytest.approx(expected["bootstrap"]["chance_corrected"], abs=1e-9)
+    assert whole.chance_corrected_interval == pytest.approx(expected["bootstrap"]["chance_corrected"], abs=1e-9)
     assert macro_average(correct, tasks) == pytest.approx(expected["macro"], abs=1e-9)
     assert wilson(int(correct.sum()), len(correct)) == pytest.approx(expected["wilson_95_of_micro"], abs=1e-9)
 
@@ -95,7 +95,7 @@ def test_rotation(cases: Any) -> None:
         assert texts == item["chosen_texts"]
         assert [None if c is None else item["options"]["ABCD".index(c)] for c in question.chosen] == texts
         questions.append(question)
-    found = rotation_figures(questions)
+    found = rotation_metrics(questions)
     for name, value in expected.items():
         assert getattr(found, name) == pytest.approx(value, abs=1e-9), name
     assert letter_before_rotation("A", 3, 4) == "D"

@@ -70,7 +70,7 @@ def test_average_precision_and_roc_curve_are_scikit_learns(case: tuple[np.ndarra
 def test_rates_of_a_class_are_scikit_learns(one: tuple[np.ndarray, ...], two: tuple[np.ndarray, ...]) -> None:
     n = min(len(one[0]), len(two[0]))
     truth, decision = one[0][:n], two[0][:n]
-    ours = metrics.class_figures(truth[:, None], decision[:, None])
+    ours = metrics.class_metrics(truth[:, None], decision[:, None])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, theirs in {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from panendofm.challenge.profile import LabelProfile, profiles_of
 from panendofm.scoring import masks
-from panendofm.scoring.classification import profiles
 from panendofm.scoring.detection import average_precision as ap
 from panendofm.scoring.detection import frames as detection
 from panendofm.scoring.detection.boxes import Boxes
 
-PROFILE = ap.BOX_PROFILES["coco"]
+PROFILE = ap.COCO
 
 
 def random_case(seed: int) -> tuple[Boxes, Boxes, int]:
@@ -54,13 +54,13 @@ def coco_stats(truth: Boxes, found: Boxes, pictures: int) -> np.ndarray:
                 "area": float(box[2] * box[3]),
                 "iscrowd": 0,
             }
-            for i, (p, box) in enumerate(zip(truth.picture, truth.box, strict=True))
+            for i, (p, box) in enumerate(zip(truth.image, truth.box, strict=True))
         ],
     }
     api = reference.COCO(dataset)
     results = [
         {"image_id": int(p) + 1, "category_id": 1, "bbox": box.tolist(), "score": float(c)}
-        for p, box, c in zip(found.picture, found.box, found.confidence, strict=True)
+        for p, box, c in zip(found.image, found.box, found.confidence, strict=True)
     ]
     evaluation = reference.COCOeval_faster(api, api.loadRes(results), iouType="bbox", print_function=lambda *_: None)
     evaluation.evaluate()
@@ -81,7 +81,7 @@ def test_ap_is_that_of_faster_coco_eval(block: int) -> None:
 
 def resampled(boxes: Boxes, copies: np.ndarray) -> Boxes:
     """A set in which picture i is a copy of picture copies[i]."""
-    parts = [(boxes.take(boxes.picture == p), i) for i, p in enumerate(copies)]
+    parts = [(boxes.take(boxes.image == p), i) for i, p in enumerate(copies)]
     return Boxes(
         np.concatenate([np.full(len(b), i) for b, i in parts]),
         np.concatenate([b.box for b, _ in parts]),
@@ -95,7 +95,7 @@ def test_replicates_are_the_ap_of_resampled_pictures(curve: ap.Curve) -> None:
     for seed in range(30):
         truth, found, pictures = random_case(seed)
         # Distinct confidences: between equal ones of different pictures a resampled set has another order.
-        found = Boxes(found.picture, found.box, random.permutation(len(found)) / 100)
+        found = Boxes(found.image, found.box, random.permutation(len(found)) / 100)
         matches = ap.match_class(truth, found, PROFILE)[0.5]
         weights = random.multinomial(pictures, [1 / pictures] * pictures, size=4).astype(float)
         values = ap.average_precision_replicates(matches, curve, weights)
@@ -109,7 +109,7 @@ def test_detections_outside_the_area_are_neither_right_nor_wrong() -> None:
     """As COCO's area ranges: a large box and its detection leave the score of small boxes alone."""
     truth = Boxes.of([(0, [0, 0, 50, 50], 1.0), (0, [100, 100, 300, 300], 1.0)])
     found = Boxes.of([(0, [100, 100, 300, 300], 0.9), (0, [500, 0, 300, 300], 0.8), (0, [0, 0, 50, 50], 0.7)])
-    profile = ap.BOX_PROFILES["endocv2021"]
+    profile = ap.COCO
     small = ap.match_class(truth, found, profile, ap.AREAS["small"])[0.5]
     assert ap.average_precision(small, "101 points") == 1.0
     large = ap.match_class(truth, found, profile, ap.AREAS["large"])[0.5]
@@ -123,7 +123,7 @@ def test_detections_outside_the_area_are_neither_right_nor_wrong() -> None:
 def test_froc_by_hand_and_under_weights() -> None:
     truth = Boxes.of([(0, [0, 0, 10, 10], 1.0), (1, [0, 0, 10, 10], 1.0)])
     found = Boxes.of([(0, [50, 50, 5, 5], 0.9), (0, [0, 0, 10, 10], 0.8), (1, [50, 50, 5, 5], 0.7)])
-    found = Boxes.of([*zip(found.picture, found.box.tolist(), found.confidence, strict=True), (1, [0, 0, 10, 10], 0.6)])
+    found = Boxes.of([*zip(found.image, found.box.tolist(), found.confidence, strict=True), (1, [0, 0, 10, 10], 0.6)])
     matches = ap.match_class(truth, found, PROFILE)[0.5]
     # Four frames: one alarm is 0.25 a frame, two are 0.5.
     assert detection.froc(matches, 4).tolist() == [0.0, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
@@ -170,8 +170,8 @@ def test_profiles_are_scikit_learns() -> None:
         answer = np.where(random.random(n) < 0.5, truth, answer)
         every = np.arange(classes)
         confusion = sk.confusion_matrix(truth, answer, labels=every).astype(float)
-        macro = profiles.PROFILES["medico2018"].figures(confusion)
-        micro = profiles.PROFILES["biomedia2019"].figures(confusion)
+        macro = profiles_of(LabelProfile)["medico2018"].metrics(confusion)
+        micro = profiles_of(LabelProfile)["biomedia2019"].metrics(confusion)
         keywords = {"labels": every, "zero_division": 0}
         for average, ours in (("macro", macro), ("micro", micro)):
             assert ours["recall"] == pytest.approx(sk.recall_score(truth, answer, average=average, **keywords))

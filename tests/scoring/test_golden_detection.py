@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from panendofm.challenge.matched_boxes import MatchedBoxes
+from panendofm.challenge.profile import BoxProfile, MaskProfile, find_profile
 from panendofm.scoring import masks
 from panendofm.scoring.classification import rates
 from panendofm.scoring.detection import average_precision as ap
 from panendofm.scoring.detection import frames as detection
 from panendofm.scoring.detection import video
 from panendofm.scoring.detection.boxes import Boxes, Matches, box_iou
-from panendofm.scoring.detection.patients import Lesion, Patient, patient_figures
+from panendofm.scoring.detection.patients import Lesion, Patient, patient_metrics
 from panendofm.scoring.statistics import consensus
-from panendofm.scoring.statistics.generalization import generalisation
+from panendofm.scoring.statistics.generalization import generalization
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "metrics_detection_segmentation.json").read_text())
 
@@ -52,7 +54,7 @@ def boxes_of(name: str) -> tuple[Boxes, Boxes]:
 
 
 def matches_of(name: str, profile: str) -> dict[float, Matches]:
-    return ap.match_class(*boxes_of(name), ap.BOX_PROFILES[profile])
+    return ap.match_class(*boxes_of(name), find_profile(BoxProfile, profile).rules)
 
 
 @pytest.mark.parametrize("name", DETECTION["classes"])
@@ -72,6 +74,7 @@ def test_matches_at_one_half(name: str) -> None:
 
 def test_average_precision_in_three_definitions() -> None:
     coco, endocv = DETECTION["coco_101_points"], DETECTION["endocv_plus_one_pixel_all_points"]
+    everything = np.ones((1, len(DETECTION["truth"])))
     plain, all_points, older = ({}, {}, {})
     for name in DETECTION["classes"]:
         found = matches_of(name, "coco")
@@ -82,7 +85,7 @@ def test_average_precision_in_three_definitions() -> None:
         assert plain[name] == near(coco["ap"][name])
         assert all_points[name]["0.5"] == near(DETECTION["all_points"]["ap_50"][name])
         assert older[name] == near(endocv["ap"][name])
-        ious = {str(t): ap.mean_iou_of_all(m) for t, m in old.items()}
+        ious = {str(t): float(ap.mean_iou_of_all(m, everything)[0]) for t, m in old.items()}
         assert ious == near(endocv["mean_iou_false_positives_count_0"][name])
 
     def mean(table: dict[str, dict[str, float]], *thresholds: str) -> float:
@@ -94,11 +97,12 @@ def test_average_precision_in_three_definitions() -> None:
     assert mean(all_points, "0.5") == near(DETECTION["all_points"]["map_50"])
     assert mean(all_points) == near(DETECTION["all_points"]["map_50_95"])
     assert mean(older) == near(endocv["map_25_75"])
-    iou = float(
-        np.mean([[ap.mean_iou_of_all(m) for m in matches_of(n, "endocv2020").values()] for n in DETECTION["classes"]])
-    )
-    assert iou == near(endocv["iou_25_75"])
-    assert ap.detection_score(mean(older), iou) == near(endocv["score_0.6_map_plus_0.4_iou"])
+    profile = find_profile(BoxProfile, "endocv2020")
+    boxes = MatchedBoxes(profile.rules, {name: boxes_of(name) for name in DETECTION["classes"]}, everything)
+    found = profile.metrics(boxes)
+    assert found["map"][0] == near(endocv["map_25_75"])
+    assert found["iou_of_all_boxes"][0] == near(endocv["iou_25_75"])
+    assert found["score"][0] == near(endocv["score_0.6_map_plus_0.4_iou"])
 
 
 @pytest.mark.parametrize("reading", ["presence", "presence_and_place"])
@@ -170,12 +174,12 @@ def test_patients() -> None:
         Patient(tuple(Lesion(histology, hit) for histology, hit in p["polyps"]), p["false_positive"])
         for p in found["patients"].values()
     ]
-    assert patient_figures(patients) == near(found["expected"])
+    assert patient_metrics(patients) == near(found["expected"])
     unknown = [*patients, Patient((Lesion(None, True),), False)]
-    result = patient_figures(unknown)
+    result = patient_metrics(unknown)
     assert result["adr_truth"] is None and result["adenoma_miss_rate"] is None
     assert result["pdr_truth"] == near(0.8)
-    weighted = patient_figures(patients, np.array([[1.0, 1, 1, 1], [2, 0, 0, 0]]))
+    weighted = patient_metrics(patients, np.array([[1.0, 1, 1, 1], [2, 0, 0, 0]]))
     assert weighted["pdr_truth"] is not None and weighted["pdr_truth"].tolist() == near([0.75, 1.0])
 
 
@@ -186,9 +190,11 @@ def mask_of(lines: list[str]) -> np.ndarray:
     return np.array([[c == "#" for c in line] for line in lines])
 
 
-def figures_of(empties: masks.Empties = "house") -> dict[str, masks.MaskFigures]:
+def metrics_of(profile: str = "house") -> dict[str, masks.MaskMetrics]:
     return {
-        name: masks.mask_figures(mask_of(p["truth"]), mask_of(p["prediction"]), empties)
+        name: masks.mask_metrics(
+            mask_of(p["truth"]), mask_of(p["prediction"]), find_profile(MaskProfile, profile).empties
+        )
         for name, p in SEGMENTATION["pictures"].items()
     }
 
@@ -196,16 +202,16 @@ def figures_of(empties: masks.Empties = "house") -> dict[str, masks.MaskFigures]
 @pytest.mark.parametrize("name", SEGMENTATION["pictures"])
 def test_masks(name: str) -> None:
     expected = SEGMENTATION["pictures"][name]["figures"]
-    result = figures_of()[name]
+    result = metrics_of()[name]
     ours = {**result.values(), **{n: float(getattr(result.counts, n)) for n in ("tp", "fp", "fn", "tn")}}
     for key, value in expected.items():
         assert ours[key] == near(float("nan") if value is None else value), key
 
 
 def test_means_and_pools_of_masks() -> None:
-    figures = list(figures_of().values())
+    figures = list(metrics_of().values())
 
-    def means(chosen: list[masks.MaskFigures], names: dict[str, float]) -> dict[str, float]:
+    def means(chosen: list[masks.MaskMetrics], names: dict[str, float]) -> dict[str, float]:
         return {n: float(np.nanmean([f.values()[n] for f in chosen])) for n in names}
 
     expected = SEGMENTATION["mean_over_pictures"]
@@ -222,9 +228,9 @@ def test_means_and_pools_of_masks() -> None:
 
 def test_empties_by_profile() -> None:
     expected = SEGMENTATION["official_scripts"]
-    iou = float(np.mean([f.iou for f in figures_of("endotect").values()]))
+    iou = float(np.mean([f.iou for f in metrics_of("endotect").values()]))
     assert iou == near(expected["endotect_mean_iou_both_empty_is_0"])
-    endocv = figures_of("endocv2021")
+    endocv = metrics_of("endocv2021")
     assert endocv["nothing_found"].precision == expected["endocv2021_precision_of_nothing_found"]
     assert endocv["both_empty"].dice == expected["endocv2021_dice_both_empty"]
 
@@ -254,7 +260,7 @@ def test_frame_verdicts_from_masks() -> None:
 
 @pytest.mark.parametrize("case", GOLDEN["generalisation"], ids=str)
 def test_generalisation(case: dict[str, float]) -> None:
-    result = generalisation(case["seen"], case["unseen"])
+    result = generalization(case["seen"], case["unseen"])
     assert result.gap == near(case["gap"])
     assert result.official_deviation == near(case["deviation_official_10_percent"])
     assert result.deviation == near(case["deviation_from_the_near_bound"])

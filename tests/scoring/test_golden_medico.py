@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from panendofm.scoring.classification import profiles, rates
+from panendofm.challenge.profile import LabelProfile, profiles_of
+from panendofm.scoring.classification import averages, rates
 from panendofm.scoring.classification.confusion import multiclass_mcc
 from panendofm.scoring.detection import timeline
 from panendofm.scoring.statistics import ranking
@@ -18,6 +19,7 @@ from panendofm.scoring.statistics.ranking import Entry
 from panendofm.scoring.statistics.speed import speed_of
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "metrics_medico.json").read_text())
+PROFILES = profiles_of(LabelProfile)
 MATRICES = ["medico2018_team_SatM", "toy_four_classes", "class_without_test_pictures", "constant_answer"]
 
 
@@ -37,10 +39,10 @@ def block(request: pytest.FixtureRequest) -> tuple[np.ndarray, dict[str, Any]]:
 
 def test_figures_of_each_class(block: tuple[np.ndarray, dict[str, Any]]) -> None:
     confusion, expected = block
-    counts = profiles.one_against_rest(confusion)
+    counts = averages.one_against_rest(confusion)
     for name in ("tp", "fp", "fn", "tn"):
         assert getattr(counts, name).tolist() == expected["per_class"][name]
-    every = profiles.all_class_rates(confusion)
+    every = averages.all_class_rates(confusion)
     for name in ("recall", "precision", "specificity", "npv", "accuracy", "f1", "mcc"):
         assert every[name].tolist() == near(numbers(expected["per_class"][name])), name
 
@@ -48,18 +50,18 @@ def test_figures_of_each_class(block: tuple[np.ndarray, dict[str, Any]]) -> None
 def test_one_number_from_many_classes(block: tuple[np.ndarray, dict[str, Any]]) -> None:
     confusion, expected = block
     assert confusion.sum() == expected["n"]
-    sums = profiles.summed(profiles.one_against_rest(confusion))
+    sums = averages.summed(averages.one_against_rest(confusion))
     assert {name: getattr(sums, name) for name in ("tp", "fp", "fn", "tn")} == expected["sums"]
     assert multiclass_mcc(confusion) == near(expected["mcc"])
-    micro = profiles.PROFILES["medico2017"].figures(confusion)
+    micro = PROFILES["medico2017"].metrics(confusion)
     renamed = {**expected["micro"], "accuracy": expected["micro"]["accuracy_one_vs_rest"]}
     renamed["mcc"] = renamed.pop("mcc_pooled")
     del renamed["accuracy_one_vs_rest"]
     assert micro == near(renamed)
     for rule, expected_means in (
-        (profiles.macro(confusion), expected["macro_over_defined"]),
-        (profiles.macro(confusion, profiles.mean_with_zeros), expected["macro_undefined_as_zero"]),
-        (profiles.macro_with_test_pictures(confusion), expected["macro_over_classes_with_test_pictures"]),
+        (averages.macro(confusion), expected["macro_over_defined"]),
+        (averages.macro(confusion, averages.mean_with_zeros), expected["macro_undefined_as_zero"]),
+        (averages.macro_with_test_images(confusion), expected["macro_over_classes_with_test_pictures"]),
     ):
         for name, value in expected_means.items():
             if name == "classes":
@@ -70,26 +72,27 @@ def test_one_number_from_many_classes(block: tuple[np.ndarray, dict[str, Any]]) 
 
 def test_a_batch_of_matrices_gives_what_each_gives_alone() -> None:
     one, other = np.array(GOLDEN["toy_four_classes"]["confusion"], float), np.eye(4) * 3
-    for profile in profiles.PROFILES.values():
-        together = profile.figures(np.stack([one, other]))
+    for profile in PROFILES.values():
+        together = profile.metrics(np.stack([one, other]))
         for place, alone in enumerate((one, other)):
-            expected = {n: float(v) for n, v in profile.figures(alone).items()}
+            expected = {n: float(v) for n, v in profile.metrics(alone).items()}
             assert {n: float(v[place]) for n, v in together.items()} == near(expected)
 
 
 def test_the_published_row_of_2018_is_reproduced_to_four_digits() -> None:
     found = GOLDEN["medico2018_team_SatM"]
     confusion, printed = np.array(found["confusion"], float), found["printed_2018_row"]
-    profile = profiles.PROFILES["medico2018"]
-    figures = profile.figures(confusion)
+    profile = PROFILES["medico2018"]
+    figures = profile.metrics(confusion)
     for name in ("recall", "precision", "specificity", "accuracy", "f1", "mcc"):
         assert ranking.four_digits(float(figures[name])) == round(printed[name] * 10_000), name
-    counts = profile.counts(confusion)
+    counts = averages.summed(averages.one_against_rest(confusion))
+    assert profile.counts_are_means
     for name in ("tp", "tn", "fp"):
-        assert int(float(getattr(counts, name)) * 100) == round(printed[name] * 100), name
+        assert int(float(getattr(counts, name)) / 16 * 100) == round(printed[name] * 100), name
     # The other averages are other numbers: a profile that mixes them up is seen.
-    assert abs(float(profiles.PROFILES["biomedia2019"].figures(confusion)["recall"]) - printed["recall"]) > 0.005
-    assert abs(float(profiles.pooled_mcc(confusion)) - printed["mcc"]) > 0.001
+    assert abs(float(PROFILES["biomedia2019"].metrics(confusion)["recall"]) - printed["recall"]) > 0.005
+    assert abs(float(averages.pooled_mcc(confusion)) - printed["mcc"]) > 0.001
 
 
 PRINTED_TABLES = GOLDEN["published_tables"]["tables"]
@@ -138,8 +141,8 @@ def test_speed() -> None:
 
 
 def entries(rows: list[dict[str, Any]]) -> list[Entry]:
-    names = ("team", "mcc", "recall", "specificity", "fps")
-    return [Entry(**{name: row[name] for name in names}) for row in rows]
+    names = ("team", "recall", "specificity", "fps")
+    return [Entry(score=row["mcc"], **{name: row[name] for name in names}) for row in rows]
 
 
 RANKED = {**GOLDEN["efficiency_ranking"], "toy": GOLDEN["efficiency_ranking_toy"]}
@@ -164,8 +167,8 @@ def test_ties_at_four_digits_go_to_the_faster_then_to_fewer_training_pictures() 
     rows = [
         Entry("slow", 0.93975, fps=10.0),
         Entry("fast", 0.93971, fps=20.0),
-        Entry("many", 0.9, training_pictures=500),
-        Entry("few", 0.90001, training_pictures=50),
+        Entry("many", 0.9, training_images=500),
+        Entry("few", 0.90001, training_images=50),
         Entry("unsaid", 0.90002),
     ]
     assert [entry.team for entry in ranking.by_quality(rows)] == ["fast", "slow", "few", "many", "unsaid"]

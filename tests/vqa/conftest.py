@@ -12,9 +12,9 @@ from vqa_benches import build_settings
 
 from panendofm.atlas.build import build_atlas, load_atlas, save_atlas
 from panendofm.runtime.config import load_config
+from panendofm.vqa.bench.bench_folder import Bench, read_bench
 from panendofm.vqa.bench.build import build_bench
 from panendofm.vqa.bench.config import BuildConfig
-from panendofm.vqa.bench.items import Bench, read_bench
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,10 @@ from vqa_benches import disc_bench
 
 from panendofm.runtime.config import load_config
 from panendofm.runtime.errors import UserError
-from panendofm.vqa.bench.items import Bench
-from panendofm.vqa.client.answers import Answer, cost_of, read_answer_set, read_answers
+from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.client.answers import Answer, Prices, Variant, cost_of, read_answer_set, read_answers
 from panendofm.vqa.client.config import PERTURBATIONS, RunConfig
-from panendofm.vqa.client.prompts import Variant, messages_of, question_text
+from panendofm.vqa.client.prompts import messages_of, question_text
 from panendofm.vqa.client.run import ask_bench
 
 FAST = ("api.backoff_seconds=0.01", "api.timeout_seconds=2", "api.concurrency=2")
@@ -198,7 +198,7 @@ def test_variants(bench: Bench) -> None:
     assert turned[1] == f"A. {item.options[1]}" and turned[4] == f"D. {item.options[0]}"
     assert "letter alone" in question_text(item, Variant(prompt="letter"))
     assert "step by step" in question_text(item, Variant(prompt="cot"))
-    picture = bench.picture(item)
+    picture = bench.image(item)
     sent = {None: messages_of(item, Variant(), picture, "be brief")}
     assert sent[None][0] == {"role": "system", "content": "be brief"}
     for name in PERTURBATIONS[:6]:
@@ -212,10 +212,11 @@ def test_cost(golden: Path) -> None:
     case = json.loads((golden / "metrics_gibench.json").read_text(encoding="utf-8"))["cost"]
     answers = [Answer(str(n), Variant(), "m", "A", usage=usage) for n, usage in enumerate(case["usage"])]
     prices = case["prices_usd_per_million"]
-    cost = cost_of(answers, prices["input"], prices["output"])
+    cost = cost_of(answers, Prices(prices["input"], prices["output"]))
+    assert cost is not None
     assert cost == pytest.approx(case["expected"]["usd"], abs=1e-9)
     assert cost / len(answers) * 1000 == pytest.approx(case["expected"]["usd_per_1000_questions"], abs=1e-9)
-    assert cost_of(answers, None, 1.0) is None
+    assert cost_of(answers, Prices(None, 1.0)) is None
 
 
 def test_answers_that_do_not_belong_are_refused(discs: Bench, bench: Bench, tmp_path: Path) -> None:

@@ -17,17 +17,18 @@ from vqa_benches import build_settings
 
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.answers.localization import corner_iou
+from panendofm.vqa.bench.bench_folder import Bench, read_bench
 from panendofm.vqa.bench.build import build_bench
-from panendofm.vqa.bench.images.draw import COLOURS
-from panendofm.vqa.bench.items import Bench, read_bench
-from panendofm.vqa.bench.questions.templates import load_templates
+from panendofm.vqa.bench.entity_builder import declared_templates
+from panendofm.vqa.bench.images.draw import COLORS
 from panendofm.vqa.bench.questions.vocabulary import load_vocabulary
+from panendofm.vqa.benchmark import find_benchmark
 
 
 def test_tasks_and_balanced_letters(bench: Bench) -> None:
-    tasks = set(bench.manifest["counts"]["task"])
+    tasks = set(bench.manifest.counts["task"])
     assert {"LI", "OI", "LT", "MO", "VG", "RS", "RR"} <= tasks
-    assert {"RR_box", "RR_contour", "RR_multi", "RR_coordinate"} <= set(bench.manifest["counts"]["subtask"])
+    assert {"RR_box", "RR_contour", "RR_multi", "RR_coordinate"} <= set(bench.manifest.counts["subtask"])
     letters: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
     for item in bench.items:
         letters[(item.task, len(item.options))][item.answer] += 1
@@ -87,7 +88,7 @@ def test_marks_are_drawn_around_the_regions_in_their_colours(bench: Bench) -> No
         assert item.image.endswith(".png")
         picture = cv2.cvtColor(cv2.imread(str(bench.folder / item.image)), cv2.COLOR_BGR2RGB)
         asked = item.regions[0]
-        colour = np.array(COLOURS[asked.color])
+        colour = np.array(COLORS[asked.color])
         x1, y1, x2, y2 = asked.box
         inside = (picture[y1:y2, x1:x2] == colour).all(axis=2)
         if item.subtask == "RR_box":
@@ -111,8 +112,9 @@ def test_nothing_is_left_outside_the_field_of_view(bench: Bench) -> None:
 
 
 def test_wordings_never_name_answer_dataset_or_scene(bench: Bench) -> None:
-    texts = [wording for wordings in load_templates().texts.values() for wording in wordings]
-    assert all(len(set(wordings)) >= 5 for wordings in load_templates().texts.values())
+    declared = declared_templates(find_benchmark("endobench")).texts
+    texts = [wording for wordings in declared.values() for wording in wordings]
+    assert all(len(set(wordings)) >= 5 for wordings in declared.values())
     for word in ("kvasir", "colonoscopy", "gastroscopy", "capsule", "surgery", "endobench", "sun", "cholec"):
         assert not any(re.search(rf"\b{word}", text, re.IGNORECASE) for text in texts), word
     vocabulary = load_vocabulary()
@@ -134,8 +136,9 @@ def test_a_review_is_applied(bench: Bench, atlas_file: Path, synthetic_corpus: P
     made = read_bench(tmp_path / "reviewed")
     assert drop.id not in made.by_id and made.by_id[fix.id].answer == other
     assert made.by_id[split.id] == replace(split, image=made.by_id[split.id].image)
-    assert made.manifest["reviewed"] == 3
-    assert made.manifest["review"]["disagreements"] == [split.id]
+    assert made.manifest.reviewed == 3
+    assert made.manifest.review is not None
+    assert made.manifest.review.disagreements == [split.id]
     review.write_text(lines[0] + f"\n{drop.id},perhaps,,,r1\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"review\.csv, line 2"):
         build_bench(build_settings(atlas_file, synthetic_corpus, tmp_path / "x", only, f"review={review}"))

@@ -16,29 +16,33 @@ from vqa_answers import (
     write_contestant,
     write_reader,
 )
+from vqa_scores import score_questions
 
 from panendofm.runtime.config import load_config
 from panendofm.runtime.errors import UserError
-from panendofm.vqa.bench.items import Bench, Item
-from panendofm.vqa.bench.questions.vocabulary import read_package_yaml
+from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.bench.items import Item
+from panendofm.vqa.benchmark import find_benchmark
 from panendofm.vqa.client.answers import read_answer_set
-from panendofm.vqa.judge.config import JudgeConfig
-from panendofm.vqa.judge.judge import judge_prompt, judge_texts, read_rating
-from panendofm.vqa.people.ratings import DIMENSIONS, read_ratings, texts_to_rate, without_disclaimer
+from panendofm.vqa.encoder import answer_with_encoder
+from panendofm.vqa.people.config import JudgeConfig
+from panendofm.vqa.people.judge import judge_prompt, judge_texts, read_rating
+from panendofm.vqa.people.ratings import read_ratings, texts_to_rate, without_disclaimer
 from panendofm.vqa.people.readers import ReaderFile, check_code
-from panendofm.vqa.score.config import ContestantConfig
-from panendofm.vqa.score.encoder import answer_with_encoder
-from panendofm.vqa.score.gi_bench.leaderboard import score_lesions
-from panendofm.vqa.score.gi_bench.texts import mentions, named_lesions
-from panendofm.vqa.score.settings import ScoreSettings
-from panendofm.vqa.synthesize import shifted_box, true_box
+from panendofm.vqa.score.by_question.texts import mentions, named_lesions
+from panendofm.vqa.score.config import EncoderConfig
+from panendofm.vqa.synthesize import right_reply as true_box
+from panendofm.vqa.synthesize import shifted_reply as shifted_box
 
+GI_BENCH = find_benchmark("gi_bench")
+RUBRIC = GI_BENCH.rubric
+DIMENSIONS = RUBRIC.names
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "vqa"
 
 
 def test_what_is_asked(lesion_bench: Bench) -> None:
-    counts = lesion_bench.manifest["counts"]
-    assert counts["task"]["Q1"] == counts["task"]["Q3"] == lesion_bench.manifest["pictures"]
+    counts = lesion_bench.manifest.counts
+    assert counts["task"]["Q1"] == counts["task"]["Q3"] == lesion_bench.manifest.images
     by_class = {(item.entity, item.task) for item in lesion_bench.items}
     assert ("Colon polyp", "Q2") in by_class and ("none", "Q2") in by_class
     assert ("Esophagitis", "Q2") not in by_class  # nobody has drawn its boxes
@@ -82,38 +86,42 @@ def test_answer_files_written_from_the_truth(
     boxes = {"perfect": true_box, "shifted": shifted_box, "reversed": reversed_box, "none": no_box}
     boxes["permille"] = permille_box
     folders = [write_contestant(tmp_path / name, lesion_bench, box) for name, box in boxes.items()]
-    results = score_lesions(lesion_bench, folders, ScoreSettings(tmp_path / "out", draws=100))
-    rows = {row["name"]: row for row in results["full"]["rows"]}
-    assert rows["perfect"]["q2_miou"] == 1 and rows["perfect"]["q2_recall_0_75"] == 1
-    assert rows["shifted"]["q2_miou"] == pytest.approx(1 / 3, abs=0.01)
-    assert rows["shifted"]["q2_recall_0_5"] == 0
-    assert rows["reversed"]["q2_miou"] == rows["none"]["q2_miou"] == 0
-    assert rows["reversed"]["statuses"]["q2"]["invalid_box"] == rows["none"]["statuses"]["q2"]["none"] > 0
-    assert rows["permille"]["q2_looks_like"] == "permille" and rows["permille"]["q2_miou"] < 0.5
+    results = score_questions(lesion_bench, folders, tmp_path / "out", 100)
+    rows = {row.name: row for row in results.full.rows}
+    assert rows["perfect"].value("q2") == 1 and rows["perfect"].value("q2_recall_0_75") == 1
+    assert rows["shifted"].value("q2") == pytest.approx(1 / 3, abs=0.01)
+    assert rows["shifted"].value("q2_recall_0_5") == 0
+    assert rows["reversed"].value("q2") == rows["none"].value("q2") == 0
+    assert rows["reversed"].statuses["Q2"]["invalid_box"] == rows["none"].statuses["Q2"]["none"] > 0
+    assert rows["permille"].boxes["Q2"].looks_like == "permille" and rows["permille"].metrics["q2"].value < 0.5
     assert "permille: replies look like permille" in capsys.readouterr().out
-    assert all(row["q2_looks_like"] is None for name, row in rows.items() if name != "permille")
+    assert all(row.boxes["Q2"].looks_like is None for name, row in rows.items() if name != "permille")
     for row in rows.values():
-        assert row["q1"]["mean"] == row["q3"]["mean"] == row["q3_macro_f1"] == row["q1_region_macro_f1"] == 1
-        assert row["q1_f1_published"] == row["q1_f1_published_ceiling"] < 1
-        assert row["specificity"] == 1
-    assert rows["perfect"]["chain"]["q3_right_given_q1_right_and_found"] == 1
+        assert {row.value(name) for name in ("q1", "q3", "q3_macro_f1", "q1_region_macro_f1")} == {1}
+        published = row.plain["q1_f1_published"]
+        assert published.ceiling is not None and published.value == published.ceiling < 1
+        assert row.boxes["Q2"].specificity == 1
+    assert [(step.given, step.share) for step in rows["perfect"].chain][2] == (["Q1", "Q2"], 1)
     # The references name the lesion, and no other one; none of them names the site.
-    assert rows["perfect"]["consistency"]["names_the_chosen_lesion"] == 1
-    assert rows["perfect"]["consistency"]["names_a_lesion_that_is_not_there"] == 0
-    assert rows["perfect"]["consistency"]["names_the_chosen_site"] == 0
-    assert rows["none"]["chain"]["n"][2] == 0
+    said = rows["perfect"].consistency
+    assert said is not None and said.names_the_chosen_lesion == 1
+    assert said.names_a_lesion_that_is_not_there == 0
+    assert said.names_the_chosen_site == 0
+    assert rows["none"].chain[2].n == 0
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    assert "published, other pictures" in page and str(tmp_path) not in page and "http://" not in page
+    assert "published, other images" in page and str(tmp_path) not in page and "http://" not in page
 
 
 def test_published_rows_are_those_of_the_paper(golden: Path) -> None:
     true = json.loads((golden / "metrics_gibench.json").read_text(encoding="utf-8"))["published"]
-    ours = read_package_yaml("score/published", "gi_bench.yaml")
-    for part, count in (("full_set_947", 12), ("subset_60", 14)):
-        assert [row["name"] for row in ours[part]] == [row["model"] for row in true[part]] and len(ours[part]) == count
-        for mine, row in zip(ours[part], true[part], strict=True):
-            assert dict(zip(ours["columns"], mine["values"], strict=True)).items() <= row.items(), mine
-    assert ours["valid_boxes_of_947"] == true["q2_images_with_a_valid_box_of_947"]
+    valid = {name.lower(): count for name, count in true["q2_images_with_a_valid_box_of_947"].items()}
+    for part, table, count in zip(("full_set_947", "subset_60"), GI_BENCH.published.tables, (12, 14), strict=True):
+        assert [row.name for row in table.rows] == [row["model"] for row in true[part]] and len(table.rows) == count
+        for mine, row in zip(table.rows, true[part], strict=True):
+            values = dict(zip(table.columns, mine.values, strict=True))
+            boxes = values.pop("valid_boxes", None)
+            assert boxes is None or round(boxes * 947, 2) == valid[mine.name.lower()]
+            assert values.items() <= row.items(), mine
 
 
 def test_refusals_count_and_complete_cases_stand_beside(lesion_bench: Bench, tmp_path: Path) -> None:
@@ -126,13 +134,13 @@ def test_refusals_count_and_complete_cases_stand_beside(lesion_bench: Bench, tmp
         write_contestant(tmp_path / "shy", lesion_bench, letter=letter),
         write_contestant(tmp_path / "bold", lesion_bench),
     ]
-    settings = ScoreSettings(tmp_path / "out", draws=0, complete_cases=True)
-    results = score_lesions(lesion_bench, folders, settings)
-    rows = {row["name"]: row for row in results["full"]["rows"]}
-    assert rows["shy"]["q3"]["mean"] == pytest.approx(4 / 5) and rows["bold"]["q3"]["mean"] == 1
-    assert rows["shy"]["answer_rate"]["q3"] == pytest.approx(1 - len(shy) / 25)
-    beside = {row["name"]: row for row in results["complete_cases"]["rows"]}
-    assert beside["shy"]["q3"]["mean"] == 1 and results["complete_cases"]["pictures"] < results["full"]["pictures"]
+    results = score_questions(lesion_bench, folders, tmp_path / "out", 0, "complete_cases=true")
+    rows = {row.name: row for row in results.full.rows}
+    assert rows["shy"].value("q3") == pytest.approx(4 / 5) and rows["bold"].value("q3") == 1
+    assert rows["shy"].answer_rate["Q3"] == pytest.approx(1 - len(shy) / 25)
+    assert results.complete_cases is not None
+    beside = {row.name: row for row in results.complete_cases.rows}
+    assert beside["shy"].value("q3") == 1 and results.complete_cases.images < results.full.images
 
 
 def test_people_and_models_in_one_table(lesion_bench: Bench, tmp_path: Path) -> None:
@@ -144,21 +152,23 @@ def test_people_and_models_in_one_table(lesion_bench: Bench, tmp_path: Path) -> 
         write_contestant(tmp_path / "perfect", lesion_bench),
         write_contestant(tmp_path / "wrong", lesion_bench, no_box, lambda item: "A" if item.answer != "A" else "B"),
     ]
-    settings = ScoreSettings(tmp_path / "out", draws=100, people=people)
-    results = score_lesions(lesion_bench, folders, settings)
-    groups = {group["name"]: group for group in results["human"]["groups"]}
-    assert groups["junior"]["readers"] == 2 and groups["trainee"]["q1"]["note"].startswith("one reader")
-    single = {row["name"]: row for row in results["human"]["rows"]}
-    mean = np.mean([single[name]["q3"]["mean"] for name in ("junior-1", "junior-2")])
-    assert groups["junior"]["q3"]["mean"] == pytest.approx(mean)
+    results = score_questions(lesion_bench, folders, tmp_path / "out", 100, f"people={people}")
+    assert results.human is not None
+    groups = {group.name: group for group in results.human.groups}
+    assert groups["junior"].readers == 2 and groups["trainee"].readers == 1
+    single = {row.name: row for row in results.human.rows}
+    mean = np.mean([single[name].metrics["q3"].value for name in ("junior-1", "junior-2")])
+    assert groups["junior"].value("q3") == pytest.approx(mean)
     # Five classes allow no smaller p than 2 / 2^5.
-    test = single["wrong"]["against"]["junior"]["q1"]
-    assert test["p"] == pytest.approx(2 / 32) and test["p_holm"] >= test["p"]
-    assert "junior (2 readers)" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    test = single["wrong"].against["junior"]["q1"]
+    assert test.p is not None and test.p_holm is not None
+    assert test.p == pytest.approx(2 / 32) and test.p_holm >= test.p
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "junior (2 readers)" in page and "One reader alone: trainee" in page
     file = people / "junior-1.jsonl"
     file.write_text(file.read_text(encoding="utf-8").replace('"seconds": 5', '"seconds": 4', 1), encoding="utf-8")
     with pytest.raises(UserError, match="changed after it was locked"):
-        score_lesions(lesion_bench, folders, settings)
+        score_questions(lesion_bench, folders, tmp_path / "out", 100, f"people={people}")
 
 
 def test_unfinished_exams_and_names_are_refused(lesion_bench: Bench, tmp_path: Path) -> None:
@@ -166,7 +176,7 @@ def test_unfinished_exams_and_names_are_refused(lesion_bench: Bench, tmp_path: P
     write_reader(people, lesion_bench, "junior-1", "junior", 0.9, lock=False)
     folder = write_contestant(tmp_path / "perfect", lesion_bench)
     with pytest.raises(UserError, match="isn't finished"):
-        score_lesions(lesion_bench, [folder], ScoreSettings(tmp_path / "out", draws=0, people=people))
+        score_questions(lesion_bench, [folder], tmp_path / "out", 0, f"people={people}")
     for name in ("Ada Lovelace", "../x", ""):
         with pytest.raises(UserError, match="no name"):
             check_code(name, "reader")
@@ -178,12 +188,12 @@ def test_unfinished_exams_and_names_are_refused(lesion_bench: Bench, tmp_path: P
 def test_our_encoder_finds_and_names_lesions(
     lesion_bench: Bench, atlas_file: Path, synthetic_corpus: Path, tmp_path: Path
 ) -> None:
-    words = [f"data={atlas_file}", f"regions={synthetic_corpus / 'regions.jsonl'}", "weights=pixels"]
-    answer_with_encoder(lesion_bench, load_config(ContestantConfig, None, [*words, f"out={tmp_path / 'encoder'}"]))
-    results = score_lesions(lesion_bench, [tmp_path / "encoder"], ScoreSettings(tmp_path / "out", draws=50))
-    row = results["full"]["rows"][0]
-    assert row["q1"]["mean"] > 0.7 and row["q3"]["mean"] > 0.5 and row["q2_miou"] > 0.2
-    assert "q4" not in row
+    words = [f"data={atlas_file}", f"regions={synthetic_corpus / 'regions.jsonl'}", "network=pixels"]
+    config = load_config(EncoderConfig, None, [*words, f"out={tmp_path / 'encoder'}"])
+    answer_with_encoder(GI_BENCH, lesion_bench, config)
+    row = score_questions(lesion_bench, [tmp_path / "encoder"], tmp_path / "out", 50).full.rows[0]
+    assert row.metrics["q1"].value > 0.7 and row.metrics["q3"].value > 0.5 and row.metrics["q2"].value > 0.2
+    assert "q4" not in row.metrics
 
 
 # ------------------------------------------------------------------------------------------ ratings and the judge
@@ -206,10 +216,10 @@ GOOD = json.dumps(dict.fromkeys(DIMENSIONS, 4))
 )
 def test_ratings_of_a_judge(reply: str, says: str | None) -> None:
     if says is None:
-        assert read_rating(reply) == dict.fromkeys(DIMENSIONS, 4)
+        assert read_rating(reply, RUBRIC) == dict.fromkeys(DIMENSIONS, 4)
     else:
         with pytest.raises(UserError, match=says):
-            read_rating(reply)
+            read_rating(reply, RUBRIC)
 
 
 def test_the_judge(lesion_bench: Bench, tmp_path: Path) -> None:
@@ -217,7 +227,7 @@ def test_the_judge(lesion_bench: Bench, tmp_path: Path) -> None:
     sets = [read_answer_set(folder, lesion_bench)]
     texts = texts_to_rate(lesion_bench, sets)
     assert len(texts) == sum(item.kind == "text" for item in lesion_bench.items)
-    prompt = judge_prompt(texts[0], no_reference=False)
+    prompt = judge_prompt(texts[0], RUBRIC)
     assert texts[0].item.reference in prompt and "perfect" not in prompt
     calls = {"n": 0}
 
@@ -227,22 +237,22 @@ def test_the_judge(lesion_bench: Bench, tmp_path: Path) -> None:
 
     with chat_server(reply=reply) as server:
         words = [f"api.url={server.url}", "api.model=strict-judge", f"ratings={tmp_path / 'ratings'}"]
-        judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, words))
+        judge_texts(lesion_bench, RUBRIC, sets, load_config(JudgeConfig, None, words))
         assert calls["n"] == len(texts) + 2
-        judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, words))  # nothing is left to rate
+        judge_texts(lesion_bench, RUBRIC, sets, load_config(JudgeConfig, None, words))  # nothing is left to rate
         assert calls["n"] == len(texts) + 2
         own = [f"api.url={server.url}", "api.model=perfect", f"ratings={tmp_path / 'self'}"]
         with pytest.raises(UserError, match="contestant"):
-            judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, own))
-        judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, own), allow_self=True)
-        said = score_lesions(lesion_bench, [folder], ScoreSettings(tmp_path / "o", draws=0, ratings=tmp_path / "self"))
-        assert said["judges_in_the_table"] == ["judge:perfect"]
+            judge_texts(lesion_bench, RUBRIC, sets, load_config(JudgeConfig, None, own))
+        judge_texts(lesion_bench, RUBRIC, sets, load_config(JudgeConfig, None, [*own, "allow_self=true"]))
+        said = score_questions(lesion_bench, [folder], tmp_path / "o", 0, f"ratings={tmp_path / 'self'}")
+        assert said.judges_in_the_table == ["judge:perfect"]
         assert "judge:perfect is a contestant itself" in (tmp_path / "o" / "index.html").read_text(encoding="utf-8")
         server.reply = lambda body: "no"
         bad = [f"api.url={server.url}", "api.model=mute", f"ratings={tmp_path / 'mute'}"]
-        judge_texts(lesion_bench, sets, load_config(JudgeConfig, None, bad), human_only=True)
-    assert read_ratings(tmp_path / "mute") == []
-    ratings = read_ratings(tmp_path / "ratings")
+        judge_texts(lesion_bench, RUBRIC, sets, load_config(JudgeConfig, None, [*bad, "human_subset=true"]))
+    assert read_ratings(tmp_path / "mute", RUBRIC) == []
+    ratings = read_ratings(tmp_path / "ratings", RUBRIC)
     assert len(ratings) == len(texts) and {r.rater for r in ratings} == {"judge:strict-judge"}
     # An expert who is a little harsher, so that agreement can be told.
     lines = []
@@ -251,16 +261,15 @@ def test_the_judge(lesion_bench: Bench, tmp_path: Path) -> None:
         lines.append(json.dumps({"answer": text.key, "rater": "expert-1", **values}) + "\n")
     file = tmp_path / "ratings" / "expert-1.jsonl"
     file.write_text("".join(lines), encoding="utf-8")
-    settings = ScoreSettings(tmp_path / "out", draws=20, ratings=tmp_path / "ratings")
-    results = score_lesions(lesion_bench, [folder], settings)
-    assert results["rated_by"] == "experts"
-    assert results["agreement"]["safety"]["judge:strict-judge"]["bias"] == pytest.approx(0.5)
-    row = results["full"]["rows"][0]
-    assert row["q4"]["mean"] + row["q5"]["mean"] == pytest.approx(7, abs=0.5)
+    results = score_questions(lesion_bench, [folder], tmp_path / "out", 20, f"ratings={tmp_path / 'ratings'}")
+    assert results.rated_by == "experts"
+    assert results.agreement["safety"]["judge:strict-judge"].bias == pytest.approx(0.5)
+    row = results.full.rows[0]
+    assert row.metrics["q4"].value + row.metrics["q5"].value == pytest.approx(7, abs=0.5)
     for line, says in ((lines[0], "before"), (lines[0].replace(": 4", ": 6", 1), "from 1 to 5")):
         file.write_text("".join([*lines[1:], lines[0], line]), encoding="utf-8")
         with pytest.raises(UserError, match=says):
-            read_ratings(tmp_path / "ratings")
+            read_ratings(tmp_path / "ratings", RUBRIC)
 
 
 def test_the_closing_line_is_cut_off(lesion_bench: Bench) -> None:

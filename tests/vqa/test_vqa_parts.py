@@ -16,18 +16,33 @@ from panendofm.atlas.taxonomy import Label, load_taxonomy
 from panendofm.imaging.frame_filters.field_of_view import FieldOfView
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.answers.localization import corner_iou
-from panendofm.vqa.bench.config import DistractorConfig
+from panendofm.vqa.bench.config import BuildConfig, DistractorConfig
+from panendofm.vqa.bench.entity_builder import declared_templates
 from panendofm.vqa.bench.images.prepare import Prepared, box_as_sent
-from panendofm.vqa.bench.images.sources import Annotation, Picture
+from panendofm.vqa.bench.images.sources import Annotation, SourceImage
 from panendofm.vqa.bench.items import Item
-from panendofm.vqa.bench.questions.candidates import Candidate, all_candidates
+from panendofm.vqa.bench.questions.candidates import Candidate
 from panendofm.vqa.bench.questions.distractors import refusal_of
 from panendofm.vqa.bench.questions.options import Pools, true_of
-from panendofm.vqa.bench.questions.quotas import water_filling
-from panendofm.vqa.bench.questions.tasks import SUBTASKS
-from panendofm.vqa.bench.questions.templates import Templates, load_templates
+from panendofm.vqa.bench.questions.planner import Planner
+from panendofm.vqa.bench.questions.select import water_filling
+from panendofm.vqa.bench.questions.templates import Templates
+from panendofm.vqa.bench.questions.types import ChoiceQuestion
 from panendofm.vqa.bench.questions.vocabulary import load_vocabulary
-from panendofm.vqa.bench.questions.wording import Planner
+from panendofm.vqa.benchmark import find_benchmark
+
+ENDOBENCH = find_benchmark("endobench")
+QUESTIONS = [question for question in ENDOBENCH.questions if isinstance(question, ChoiceQuestion)]
+
+
+def all_candidates(images: list[SourceImage]) -> list[Candidate]:
+    finders = {question.pool: question.find for question in QUESTIONS}
+    return [candidate for pool, find in finders.items() for candidate in find(pool, images, load_vocabulary())]
+
+
+def planner_of(candidates: list[Candidate], codes: tuple[str, ...] = ()) -> Planner:
+    asked = [question for question in QUESTIONS if not codes or question.code in codes]
+    return Planner(asked, Pools(candidates), declared_templates(ENDOBENCH), BuildConfig())
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +105,7 @@ def test_templates_are_checked() -> None:
 # ------------------------------------------------------------------------------------------ ten thousand questions
 
 
-def made_up_pictures(count: int) -> list[Picture]:
+def made_up_pictures(count: int) -> list[SourceImage]:
     """Pictures with labels and regions from the whole taxonomy, some with several labels, and of operations."""
     random = np.random.default_rng(0)
     taxonomy = load_taxonomy()
@@ -115,7 +130,7 @@ def made_up_pictures(count: int) -> list[Picture]:
             there = tuple(sorted(random.choice(instruments, random.integers(0, 4), replace=False)))
             annotation = Annotation("cholecystectomy", f"phase {number % 7}", f"step {number % 5}", "", there)
         pictures.append(
-            Picture(
+            SourceImage(
                 f"{number:064x}",
                 Path(f"{number}.jpg"),
                 ("kvasir",),
@@ -131,26 +146,25 @@ def made_up_pictures(count: int) -> list[Picture]:
 
 
 @pytest.fixture(scope="module")
-def many() -> tuple[list[Item], dict[str, Picture], Prepared, Planner]:
+def many() -> tuple[list[Item], dict[str, SourceImage], Prepared, Planner]:
     pictures = made_up_pictures(1060)
-    vocabulary = load_vocabulary()
     angle = np.linspace(0, 2 * np.pi, 64, endpoint=False)
     circle = (200 + 198 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(np.float32)
     prepared = Prepared((0, 0, 400, 400), (400, 400), FieldOfView("circle", circle, (400, 400)))
-    candidates = all_candidates(pictures, vocabulary)
-    planner = Planner(Pools(candidates), vocabulary, load_templates(), DistractorConfig(), 16, True, 0)
-    planned = [q for c in candidates for q in planner.plan(c, prepared, list(SUBTASKS))]
+    candidates = all_candidates(pictures)
+    planner = planner_of(candidates)
+    planned = [q for c in candidates for q in planner.plan(c, prepared)]
     items = planner.deal(planned, {p.sha256: prepared for p in pictures})
     return items, {p.sha256: p for p in pictures}, prepared, planner
 
 
 def test_distractors_of_ten_thousand_questions(
-    many: tuple[list[Item], dict[str, Picture], Prepared, Planner],
+    many: tuple[list[Item], dict[str, SourceImage], Prepared, Planner],
 ) -> None:
-    items, pictures, _, planner = many
+    items, pictures, _, _ = many
     assert len(items) >= 10_000
-    assert set(SUBTASKS) - {item.subtask for item in items} <= {"SA"}
-    vocabulary = planner.vocabulary
+    assert {question.code for question in QUESTIONS} - {item.subtask for item in items} <= {"SA"}
+    vocabulary = load_vocabulary()
     taxonomy = load_taxonomy()
     every = {*taxonomy.findings, *taxonomy.aliases, *taxonomy.regions, "normal"}
     every |= {grade for finding in taxonomy.findings.values() for grade in finding.grades}
@@ -181,7 +195,7 @@ def test_distractors_of_ten_thousand_questions(
                     assert entity in taxonomy.regions
 
 
-def test_boxes_of_ten_thousand_questions(many: tuple[list[Item], dict[str, Picture], Prepared, Planner]) -> None:
+def test_boxes_of_ten_thousand_questions(many: tuple[list[Item], dict[str, SourceImage], Prepared, Planner]) -> None:
     items, pictures, prepared, _ = many
     seen = 0
     for item in items:
@@ -212,15 +226,15 @@ def test_boxes_of_ten_thousand_questions(many: tuple[list[Item], dict[str, Pictu
 def test_no_question_without_room_for_other_boxes() -> None:
     polyp = Label("colon", "pathological-findings", "colon-polyp")
     large = Region(polyp, (20, 20, 380, 380))
-    picture = Picture("0" * 64, Path("a.jpg"), ("kvasir",), (polyp,), (), "g0", (large,))
+    picture = SourceImage("0" * 64, Path("a.jpg"), ("kvasir",), (polyp,), (), "g0", (large,))
     prepared = Prepared((0, 0, 400, 400), (400, 400))
-    candidates = all_candidates([picture], load_vocabulary())
-    planner = Planner(Pools(candidates), load_vocabulary(), load_templates(), DistractorConfig(), 16, True, 0)
-    assert [q for c in candidates for q in planner.plan(c, prepared, ["VG", "RS"])] == []
+    candidates = all_candidates([picture])
+    planner = planner_of(candidates, ("VG", "RS"))
+    assert [q for c in candidates for q in planner.plan(c, prepared)] == []
     assert planner.left_out == {"VG: no room for other boxes": 1, "RS: no room for other boxes": 1}
 
 
-def test_letters_of_ten_thousand_questions(many: tuple[list[Item], dict[str, Picture], Prepared, Planner]) -> None:
+def test_letters_of_ten_thousand_questions(many: tuple[list[Item], dict[str, SourceImage], Prepared, Planner]) -> None:
     items = many[0]
     letters: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
     by_entity: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
@@ -239,12 +253,12 @@ def test_letters_of_ten_thousand_questions(many: tuple[list[Item], dict[str, Pic
 
 def test_candidates_with_two_answers_are_not_asked() -> None:
     polyp, colitis = (Label("colon", "pathological-findings", name) for name in ("colon-polyp", "ulcerative-colitis"))
-    both = Picture("0" * 64, Path("a.jpg"), ("kvasir",), (polyp, colitis), (), "g0")
-    found: list[Candidate] = all_candidates([both], load_vocabulary())
-    assert [c.subtask for c in found] == ["OI"]
+    both = SourceImage("0" * 64, Path("a.jpg"), ("kvasir",), (polyp, colitis), (), "g0")
+    found = all_candidates([both])
+    assert [c.pool for c in found] == ["OI"]
 
 
-def test_sizes_of_boxes_tell_nothing(many: tuple[list[Item], dict[str, Picture], Prepared, Planner]) -> None:
+def test_sizes_of_boxes_tell_nothing(many: tuple[list[Item], dict[str, SourceImage], Prepared, Planner]) -> None:
     ranks: Counter[int] = Counter()
     for item in many[0]:
         if item.subtask == "VG":

@@ -18,18 +18,22 @@ import pytest
 from browser import Browser, browser, is_there
 from page_server import PageServer
 from vqa_answers import write_contestant
+from vqa_scores import score_choices, score_questions
 
-from panendofm.runtime.files import read_json, read_json_lines
-from panendofm.vqa.bench.items import Bench, Item
+from panendofm.runtime.files import read_json_lines
+from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.review import write_review_page
+from panendofm.vqa.benchmark import find_benchmark
 from panendofm.vqa.client.answers import read_answer_set
-from panendofm.vqa.people.rate import Rating as RatingWay
-from panendofm.vqa.people.ratings import DIMENSIONS, answer_key, read_ratings, texts_to_rate
-from panendofm.vqa.people.readers import ReaderFile
-from panendofm.vqa.score.gi_bench.leaderboard import score_lesions
-from panendofm.vqa.score.settings import ScoreSettings
+from panendofm.vqa.people.rate import BlindRating
+from panendofm.vqa.people.ratings import answer_key, read_ratings, texts_to_rate
+from panendofm.vqa.people.readers import ReaderAnswer, ReaderFile
+from panendofm.vqa.score.by_question.results import read_results
 
 ENTER = "\ue007"
+RUBRIC = find_benchmark("gi_bench").rubric
+DIMENSIONS = RUBRIC.names
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +67,7 @@ def answer_in_page(page: Browser, field: str, item: Item) -> None:
         page.click(f"{field} .none")
     else:
         page.wait(
-            "document.getElementById('canvas').width === state.width && document.getElementById('picture').complete"
+            "document.getElementById('canvas').width === state.width && document.getElementById('image').complete"
         )
         page.run("window.scrollTo(0, 0)")
         frame = page.run(
@@ -97,8 +101,8 @@ def test_an_exam_in_a_browser(page: Browser, lesion_bench: Bench, tmp_path: Path
     rest = [i for i in lesion_bench.items if i.human and i.sha256 not in some]
     for item in rest:  # answered on another day
         reply = item.answer or (str(list(item.regions[0].box)) if item.regions else item.reference or "None")
-        file.append({"id": item.id, "reader": "junior-1", "group": "junior", "response": reply})
-    exam = ("exam", str(lesion_bench.folder), "--reader", "junior-1", "--group", "junior", "--people", str(people))
+        file.append(ReaderAnswer(item.id, "junior-1", "junior", reply))
+    exam = ("exam", str(lesion_bench.folder), "reader=junior-1", "group=junior", f"people={people}")
     server = PageServer(*exam)
     servers.append(server)
     page.open(server.address)
@@ -125,13 +129,14 @@ def test_an_exam_in_a_browser(page: Browser, lesion_bench: Bench, tmp_path: Path
     assert file.locked
     model = write_contestant(tmp_path / "model", lesion_bench)
     out = tmp_path / "out"
-    score = ("score", str(lesion_bench.folder), str(model), "--people", str(people), "--draws", "0", "--out", str(out))
+    score = ("score", str(lesion_bench.folder), str(model), f"people={people}", "bootstrap.replicates=0", f"out={out}")
     assert run_vqa(*score).returncode == 0
-    rows = read_json(out / "results.json")["human"]["rows"]
-    reader = next(row for row in rows if row["name"] == "junior-1")
-    assert reader["q1"]["mean"] == reader["q3"]["mean"] == 1
-    assert reader["q2_miou"] > 0.9  # drawn by hand, a pixel inwards
-    assert reader["specificity"] == 1
+    human = read_results(out).human
+    assert human is not None
+    reader = next(row for row in human.rows if row.name == "junior-1")
+    assert reader.value("q1") == reader.value("q3") == 1
+    assert reader.metrics["q2"].value > 0.9  # drawn by hand, a pixel inwards
+    assert reader.boxes["Q2"].specificity == 1
     again = run_vqa(*exam)
     assert again.returncode == 2 and "locked" in again.stderr
     text = file.answers.read_text(encoding="utf-8")
@@ -189,7 +194,7 @@ def test_blind_rating_in_a_browser(
 ) -> None:
     folders = [write_contestant(tmp_path / name, lesion_bench) for name in ("vendor-alpha", "vendor-beta")]
     ratings = tmp_path / "ratings"
-    rate = ("rate", str(lesion_bench.folder), *map(str, folders), "--rater", "expert-1", "--ratings", str(ratings))
+    rate = ("rate", str(lesion_bench.folder), *map(str, folders), "rater=expert-1", f"ratings={ratings}")
     server = PageServer(*rate)
     servers.append(server)
     page.open(server.address)
@@ -208,7 +213,7 @@ def test_blind_rating_in_a_browser(
     rate_in_page(page, "44444")
     file = ratings / "expert-1.jsonl"
     server.kill()
-    assert len(read_ratings(ratings)) == 2
+    assert len(read_ratings(ratings, RUBRIC)) == 2
     with file.open("a", encoding="utf-8") as stream:
         stream.write('{"answer": "torn')
     page.run("document.querySelectorAll('input[value=\"3\"]').forEach(i => i.click())")
@@ -225,13 +230,14 @@ def test_blind_rating_in_a_browser(
     twice = httpx.post(server.at("/rate"), json={"key": first, **dict.fromkeys(DIMENSIONS, 3)})
     assert twice.status_code == 400 and "rated before" in twice.text
     refuse_strangers(server.address)
-    found = read_ratings(ratings)
+    found = read_ratings(ratings, RUBRIC)
     assert [list(rating.values.values()) for rating in found] == [[5, 1, 2, 3, 4], [4] * 5, [3] * 5]
     assert {rating.rater for rating in found} == {"expert-1"}
-    settings = ScoreSettings(tmp_path / "out", draws=0, ratings=ratings)
-    rows = score_lesions(lesion_bench, folders, settings)["full"]["rows"]
-    rated = [line["rating"] for line in read_json_lines(tmp_path / "out" / "parsed.jsonl") if line.get("rating")]
-    assert sorted(rated) == [3, 3, 4] and any("q4" in row or "q5" in row for row in rows)
+    rows = score_questions(lesion_bench, folders, tmp_path / "out", 0, f"ratings={ratings}").full.rows
+    texts = {item.id for item in lesion_bench.items if item.kind == "text"}
+    parsed = [line for line in read_json_lines(tmp_path / "out" / "parsed.jsonl") if line["id"] in texts]
+    rated = [line["value"] for line in parsed if line["value"] is not None]
+    assert sorted(rated) == [3, 3, 4] and any("q4" in row.metrics or "q5" in row.metrics for row in rows)
 
 
 def test_raters_see_texts_in_orders_of_their_own(lesion_bench: Bench, tmp_path: Path) -> None:
@@ -239,7 +245,9 @@ def test_raters_see_texts_in_orders_of_their_own(lesion_bench: Bench, tmp_path: 
         read_answer_set(write_contestant(tmp_path / name, lesion_bench), lesion_bench) for name in ("alpha", "beta")
     ]
     texts = texts_to_rate(lesion_bench, sets)
-    orders = [list(RatingWay(lesion_bench, texts, rater, tmp_path / rater).texts) for rater in ("e1", "e2", "e1")]
+    orders = [
+        list(BlindRating(lesion_bench, RUBRIC, texts, rater, tmp_path / rater).texts) for rater in ("e1", "e2", "e1")
+    ]
     assert orders[0] == orders[2] != orders[1] and set(orders[0]) == set(orders[1])
     own = {answer_key("alpha", answer) for answer in sets[0].answers.values()}
     sides = [key in own for key in orders[0]]
@@ -251,20 +259,21 @@ def test_raters_see_texts_in_orders_of_their_own(lesion_bench: Bench, tmp_path: 
 
 
 def test_pages_fit_narrow_and_wide_windows(
-    page: Browser, lesion_bench: Bench, tmp_path: Path, servers: list[PageServer]
+    page: Browser, lesion_bench: Bench, bench: Bench, tmp_path: Path, servers: list[PageServer]
 ) -> None:
     folder = write_contestant(tmp_path / "perfect", lesion_bench)
+    score_choices(bench, [write_contestant(tmp_path / "right", bench)], tmp_path / "choices", 0)
     write_review_page(lesion_bench, tmp_path / "review.html")
-    score_lesions(lesion_bench, [folder], ScoreSettings(tmp_path / "out", draws=0))
-    bench = str(lesion_bench.folder)
+    score_questions(lesion_bench, [folder], tmp_path / "out", 0)
+    place = str(lesion_bench.folder)
     people, ratings = str(tmp_path / "people"), str(tmp_path / "ratings")
     for words in (
-        ("exam", bench, "--reader", "junior-1", "--group", "junior", "--people", people),
-        ("rate", bench, str(folder), "--rater", "expert-1", "--ratings", ratings),
+        ("exam", place, "reader=junior-1", "group=junior", f"people={people}"),
+        ("rate", place, str(folder), "rater=expert-1", f"ratings={ratings}"),
     ):
         servers.append(PageServer(*words))
     addresses = [server.address for server in servers]
-    addresses += [(tmp_path / name).as_uri() for name in ("review.html", "out/index.html")]
+    addresses += [(tmp_path / name).as_uri() for name in ("review.html", "out/index.html", "choices/index.html")]
     try:
         for address in addresses:
             page.open(address)

@@ -16,25 +16,26 @@ import numpy as np
 import pytest
 from chat_server import chat_server
 from vqa_benches import disc_bench
+from vqa_scores import score_choices
 
 from panendofm.records.shards import Manifest, ShardFolder, write_index
 from panendofm.runtime.config import load_config
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_checksums
-from panendofm.vqa.bench.config import ImportConfig
+from panendofm.scoring.statistics.config import BootstrapConfig
+from panendofm.vqa.bench.bench_folder import Bench, read_bench
+from panendofm.vqa.bench.config import ExportConfig, ImportConfig, RephraseConfig
 from panendofm.vqa.bench.exports import export_bench
 from panendofm.vqa.bench.imports import import_tsv
-from panendofm.vqa.bench.items import Bench, Item, read_bench
+from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.rephrase import refusal_of, rephrase_bench
-from panendofm.vqa.bench.rephrase_config import RephraseConfig
 from panendofm.vqa.bench.review import write_review_page
-from panendofm.vqa.client.answers import Answer
-from panendofm.vqa.client.prompts import Variant
-from panendofm.vqa.score.config import ContestantConfig
+from panendofm.vqa.benchmark import find_benchmark
+from panendofm.vqa.client.answers import Answer, Variant
+from panendofm.vqa.encoder import answer_with_encoder, fit_head
+from panendofm.vqa.score.accuracy.leaderboard import check_bench
+from panendofm.vqa.score.config import CheckConfig, ContaminationConfig, EncoderConfig
 from panendofm.vqa.score.contamination import find_contamination
-from panendofm.vqa.score.encoder import answer_with_encoder, fit_head
-from panendofm.vqa.score.results import check_bench, score_bench
-from panendofm.vqa.score.settings import ScoreSettings
 
 
 def write_answers(folder: Path, items: list[Item], reply: Any, name: str, variants: Any = None) -> Path:
@@ -63,22 +64,28 @@ def test_scores_of_made_up_contestants(bench: Bench, tmp_path: Path) -> None:
     perfect = write_answers(tmp_path / "p", bench.items, lambda i, v: i.answer_text, "perfect")
     partly = write_answers(tmp_path / "q", bench.items, three_quarters, "partly")
     wrong = write_answers(tmp_path / "w", bench.items, lambda i, v: other_letter(i), "wrong")
-    results = score_bench(bench, [perfect, partly, wrong], ScoreSettings(tmp_path / "out", draws=200))
-    own = results["contestants"]
-    assert own["perfect"]["all"]["accuracy"] == 1 and own["perfect"]["all"]["chance_corrected"] == 1
-    assert own["partly"]["all"]["accuracy"] == pytest.approx(len(good) / len(bench.items))
-    assert own["partly"]["statuses"]["refused"] == len(bench.items) - len(good)
-    assert own["wrong"]["all"]["accuracy"] == 0
-    for figures in own.values():
-        assert sum(figures["statuses"].values()) == len(bench.items)
+    results = score_choices(bench, [perfect, partly, wrong], tmp_path / "out", 200)
+    own = results.contestants
+    assert own["perfect"].all.accuracy == 1 and own["perfect"].all.chance_corrected == 1
+    assert own["partly"].all.accuracy == pytest.approx(len(good) / len(bench.items))
+    assert own["partly"].statuses["refused"] == len(bench.items) - len(good)
+    assert own["wrong"].all.accuracy == 0
+    for found in own.values():
+        assert sum(found.statuses.values()) == len(bench.items)
         for axis in ("task", "subtask", "scene", "prompt_kind", "category", "dataset"):
-            assert sum(part["n"] for part in figures[axis].values()) == len(bench.items)
-        low, high = figures["all"]["interval"]
-        assert low <= figures["all"]["accuracy"] <= high
+            assert sum(part.n for part in found.axes[axis].values()) == len(bench.items)
+        assert found.all.interval is not None
+        assert found.all.interval.low <= found.all.accuracy <= found.all.interval.high
     chances = [1 / len(item.options) for item in bench.items]
-    assert own["wrong"]["all"]["chance"] == pytest.approx(np.mean(chances))
-    assert all(pair["p_holm"] < 0.01 for pair in results["pairs"])
-    assert {pair["test"] for pair in results["pairs"]} == {"sign flip over groups"}
+    assert own["wrong"].all.chance == pytest.approx(np.mean(chances))
+    assert all(pair.p_holm < 0.01 for pair in results.pairs)
+    # Another seed draws others, and a smaller share of them lies closer together.
+    words = ["bootstrap.seed=1", "bootstrap.confidence=0.5"]
+    narrow = score_choices(bench, [partly], tmp_path / "narrow", 200, *words).contestants["partly"].all.interval
+    wide = own["partly"].all.interval
+    assert narrow is not None and wide is not None and narrow.high - narrow.low < 0.6 * (wide.high - wide.low)
+    assert "Intervals: 50%" in (tmp_path / "narrow" / "index.html").read_text(encoding="utf-8")
+    assert {pair.test for pair in results.pairs} == {"sign flip over groups"}
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "published, other questions" in page and "reviewed by physicians: 0" in page
     assert "http://" not in page and "https://" not in page and str(tmp_path) not in page
@@ -102,26 +109,28 @@ def test_rotation_and_blind_see_through_a_letter_habit(tmp_path: Path) -> None:
         "reader",
         variants,
     )
-    own = score_bench(discs, [habit, reader], ScoreSettings(tmp_path / "out", draws=50))["contestants"]
-    assert own["habit"]["all"]["accuracy"] == 1
-    assert own["habit"]["rotation"]["rotation_accuracy"] == 0.25
-    assert own["habit"]["rotation"]["circular_accuracy"] == 0
-    assert own["habit"]["blind"]["accuracy"] == 0.25 and own["habit"]["blind"]["blind_above_chance"] == 0
-    assert own["reader"]["rotation"]["circular_accuracy"] == 1
-    assert own["reader"]["perturbed"]["dark"]["perturbed_accuracy"] == 0
-    assert own["habit"]["perturbed"]["dark"]["drop"] == 0
-    assert "wilson" in own["reader"]["all"]  # every picture is a group of its own
+    own = score_choices(discs, [habit, reader], tmp_path / "out", 50).contestants
+    turned = {name: found.rotation for name, found in own.items()}
+    assert turned["habit"] is not None and turned["reader"] is not None
+    assert own["habit"].all.accuracy == 1
+    assert turned["habit"].rotation_accuracy == 0.25
+    assert turned["habit"].circular_accuracy == 0
+    assert own["habit"].blind is not None
+    assert own["habit"].blind.accuracy == 0.25 and own["habit"].blind.above_chance == 0
+    assert turned["reader"].circular_accuracy == 1
+    assert own["reader"].perturbed["dark"].robustness.perturbed_accuracy == 0
+    assert own["habit"].perturbed["dark"].robustness.drop == 0
+    assert own["reader"].wilson is not None  # every image is a group of its own
 
 
 def test_partial_answers_are_compared_on_common_questions(bench: Bench, tmp_path: Path) -> None:
     half = bench.items[::2]
     whole = write_answers(tmp_path / "a", bench.items, lambda i, v: i.answer, "a")
     part = write_answers(tmp_path / "b", half, lambda i, v: i.answer, "b")
-    with pytest.raises(UserError, match="--allow-partial"):
-        score_bench(bench, [whole, part], ScoreSettings(tmp_path / "out", draws=0))
-    settings = ScoreSettings(tmp_path / "out", allow_partial=True, draws=0)
-    results = score_bench(bench, [whole, part], settings)
-    assert results["questions"] == len(half) < results["questions_in_bench"]
+    with pytest.raises(UserError, match="allow_partial=true"):
+        score_choices(bench, [whole, part], tmp_path / "out", 0)
+    results = score_choices(bench, [whole, part], tmp_path / "out", 0, "allow_partial=true")
+    assert results.questions == len(half) < results.questions_in_bench
     assert f"Only {len(half)} of" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
 
@@ -129,14 +138,14 @@ def test_partial_answers_are_compared_on_common_questions(bench: Bench, tmp_path
 def test_our_encoder_takes_part(bench: Bench, atlas_file: Path, synthetic_corpus: Path, tmp_path: Path) -> None:
     some = [item for item in bench.items if item.subtask in ("LC", "VG", "RR_box")]
     smaller = Bench(bench.folder, bench.manifest, some, bench.checksum)
-    words = [f"data={atlas_file}", f"regions={synthetic_corpus / 'regions.jsonl'}", "weights=pixels"]
-    config = load_config(ContestantConfig, None, [*words, f"out={tmp_path / 'linear'}"])
-    answer_with_encoder(smaller, config)
-    results = score_bench(smaller, [tmp_path / "linear"], ScoreSettings(tmp_path / "out", draws=100))
-    figures = results["contestants"]["pixels (linear head)"]
-    assert figures["kind"] == "encoder"
-    for task in ("LT", "VG", "RR"):  # colours alone tell much of the synthetic classes
-        assert figures["task"][task]["chance_corrected"] > 0.4
+    words = [f"data={atlas_file}", f"regions={synthetic_corpus / 'regions.jsonl'}", "network=pixels"]
+    config = load_config(EncoderConfig, None, [*words, f"out={tmp_path / 'linear'}"])
+    answer_with_encoder(find_benchmark("endobench"), smaller, config)
+    results = score_choices(smaller, [tmp_path / "linear"], tmp_path / "out", 100)
+    found = results.contestants["pixels (linear head)"]
+    assert found.kind == "encoder"
+    for task in ("LT", "VG", "RR"):  # colors alone tell much of the synthetic classes
+        assert found.axes["task"][task].chance_corrected > 0.4
     assert str(tmp_path) not in (tmp_path / "linear" / "run.json").read_text(encoding="utf-8")
 
 
@@ -146,7 +155,7 @@ def test_heads_score_the_class_that_is_near() -> None:
     vectors = centres + 0.1 * random.normal(size=centres.shape)
     names = [name for name in ("a", "b", "c") for _ in range(10)]
     for head in ("linear", "nearest"):
-        config = load_config(ContestantConfig, None, ["data=x", "out=y", "weights=z", f"head={head}"])
+        config = load_config(EncoderConfig, None, ["data=x", "out=y", "network=z", f"head={head}"])
         made = fit_head(vectors, names, config)
         assert [made.entities[n] for n in made.score(np.eye(3)).argmax(axis=1)] == ["a", "b", "c"]
 
@@ -154,13 +163,14 @@ def test_heads_score_the_class_that_is_near() -> None:
 def test_shortcuts_are_flagged(bench: Bench, tmp_path: Path) -> None:
     from dataclasses import replace
 
-    assert check_bench(bench, 200) in (0, 1)
+    config = CheckConfig(BootstrapConfig(200))
+    assert check_bench(bench, config) in (0, 1)
     # A bench in which one answer is nearly always right.
     items = [i for i in bench.items if i.subtask == "LC"]
     common = Counter(item.entity for item in items).most_common(1)[0][0]
     skewed = [i for i in items if i.entity == common] + [i for i in items if i.entity != common][:1]
     skewed = [replace(item, group=f"g{n}") for n, item in enumerate(skewed)]
-    assert check_bench(Bench(bench.folder, bench.manifest, skewed, bench.checksum), 200) == 1
+    assert check_bench(Bench(bench.folder, bench.manifest, skewed, bench.checksum), config) == 1
 
 
 # ------------------------------------------------------------------------------------------ exports and imports
@@ -169,7 +179,7 @@ def test_shortcuts_are_flagged(bench: Bench, tmp_path: Path) -> None:
 def test_datasets_reads_the_export(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    export_bench(bench, "huggingface", tmp_path / "hf")
+    export_bench(bench, ExportConfig(str(tmp_path / "hf")))
     import datasets
 
     loaded = datasets.load_dataset(str(tmp_path / "hf"), cache_dir=str(tmp_path / "cache"))["test"]
@@ -183,15 +193,15 @@ def test_datasets_reads_the_export(bench: Bench, tmp_path: Path, monkeypatch: py
 
 def test_an_imported_bench_exports_to_the_same_questions(bench: Bench, tmp_path: Path) -> None:
     bench = Bench(bench.folder, bench.manifest, bench.items[::4], bench.checksum)
-    export_bench(bench, "vlmevalkit", tmp_path / "tsv")
+    export_bench(bench, ExportConfig(str(tmp_path / "tsv"), "vlmevalkit"))
     first = tmp_path / "tsv" / "endobench.tsv"
     import_tsv(first, load_config(ImportConfig, None, [f"out={tmp_path / 'again'}", "name=endobench"]))
     again = read_bench(tmp_path / "again", verify=True)
     assert [(i.id, i.question, i.options, i.answer, i.task, i.subtask, i.group) for i in again.items] == [
         (i.id, i.question, i.options, i.answer, i.task, i.subtask, i.group) for i in bench.items
     ]
-    assert all(again.picture(again.by_id[i.id]) == bench.picture(i) for i in bench.items)
-    export_bench(again, "vlmevalkit", tmp_path / "tsv2")
+    assert all(again.image(again.by_id[i.id]) == bench.image(i) for i in bench.items)
+    export_bench(again, ExportConfig(str(tmp_path / "tsv2"), "vlmevalkit"))
     assert (tmp_path / "tsv2" / "endobench.tsv").read_bytes() == first.read_bytes()
 
 
@@ -202,7 +212,7 @@ def test_a_foreign_tsv(bench: Bench, tmp_path: Path) -> None:
     some = [i for i in bench.items if i.subtask == "OI"][:6]
     rows = []
     for number, item in enumerate(some):
-        image = base64.b64encode(bench.picture(item)).decode()
+        image = base64.b64encode(bench.image(item)).decode()
         row = {
             "index": str(number),
             "image": image,
@@ -237,7 +247,7 @@ def test_a_foreign_tsv(bench: Bench, tmp_path: Path) -> None:
 def test_lmms_eval_folder(bench: Bench, tmp_path: Path) -> None:
     import yaml
 
-    export_bench(bench, "lmms-eval", tmp_path / "lmms")
+    export_bench(bench, ExportConfig(str(tmp_path / "lmms"), "lmms-eval"))
     text = (tmp_path / "lmms" / "endobench.yaml").read_text(encoding="utf-8").replace("!function", "")
     task = yaml.safe_load(text)
     for key in ("dataset_path", "task", "test_split", "output_type", "doc_to_visual", "doc_to_text", "doc_to_target"):
@@ -257,7 +267,7 @@ def test_rephrasing_keeps_what_matters(tmp_path: Path, bench: Bench) -> None:
     cases = {
         original.replace("pixels", "dots"): None,
         original.replace(str(item.width), "7"): "numbers changed",
-        original + " It is red.": "colours changed",
+        original + " It is red.": "colors changed",
         original * 4: "numbers changed",
         re_named(original): "the entity's name is gone",
     }
@@ -276,7 +286,8 @@ def test_rephrasing_keeps_what_matters(tmp_path: Path, bench: Bench) -> None:
     made = read_bench(tmp_path / "new", verify=True)
     assert [i.question for i in made.items].count("What is the disc's colour?") == 2
     assert all(i.question_original == "Which colour is the disc?" for i in made.items)
-    assert made.manifest["rephrased"]["outcomes"] == {"nothing between the tags": 2, "taken": 2}
+    assert made.manifest.rephrased is not None
+    assert made.manifest.rephrased.outcomes == {"nothing between the tags": 2, "taken": 2}
 
 
 def re_named(question: str) -> str:
@@ -331,22 +342,22 @@ def test_a_planted_leak_is_flagged(bench: Bench, synthetic_corpus: Path, tmp_pat
     copies.mkdir()
     fourth = list(shown.values())[3]
     shutil.copy(next(synthetic_corpus.rglob(fourth.source)), copies / "renamed.jpg")
-    find_contamination(bench, [shards], [copies], tmp_path / "report.json")
-    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    looked = ContaminationConfig([str(shards)], [str(copies)], str(tmp_path / "report.json"))
+    report = find_contamination(bench, looked)
     # Frames of one scene a moment apart are the same picture to anybody who has seen one.
     groups = {item.group for item in [*leaked, fourth]}
-    assert {item.sha256 for item in [*leaked, fourth]} <= set(report["seen"])
+    assert {item.sha256 for item in [*leaked, fourth]} <= set(report.seen)
     by_sha = {item.sha256: item.group for item in bench.items}
-    assert {by_sha[sha] for sha in report["seen"]} <= groups
-    assert {s["how"] for s in report["sightings"]} == {"equal file", "looks the same"}
+    assert {by_sha[sha] for sha in report.seen} <= groups
+    assert {sighting.how for sighting in report.sightings} == {"equal file", "looks the same"}
 
     # A contestant that knows only what it has seen.
     def memory(item: Item, variant: Variant) -> str:
-        return item.answer if item.sha256 in report["seen"] else other_letter(item)
+        return item.answer if item.sha256 in report.seen else other_letter(item)
 
     knows = write_answers(tmp_path / "knows", bench.items, memory, "knows")
-    settings = ScoreSettings(tmp_path / "out", draws=50, contamination=tmp_path / "report.json")
-    results = score_bench(bench, [knows], settings)
-    accuracy = results["contamination"]["accuracy"]["knows"]
-    assert accuracy["seen"]["accuracy"] == 1 and accuracy["not_seen"]["accuracy"] == 0
+    results = score_choices(bench, [knows], tmp_path / "out", 50, f"contamination={tmp_path / 'report.json'}")
+    assert results.contamination is not None
+    accuracy = results.contamination.accuracy["knows"]
+    assert accuracy["seen"].accuracy == 1 and accuracy["not_seen"].accuracy == 0
     assert "seen elsewhere" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from panendofm.vqa.bench.items import Bench, Item
-from panendofm.vqa.client.answers import Answer
-from panendofm.vqa.client.prompts import Variant
-from panendofm.vqa.people.readers import ReaderFile
-from panendofm.vqa.synthesize import shifted_box, true_box
+from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.bench.items import Item
+from panendofm.vqa.client.answers import Answer, Variant
+from panendofm.vqa.people.readers import ReaderAnswer, ReaderFile
+from panendofm.vqa.synthesize import right_reply as true_box
+from panendofm.vqa.synthesize import shifted_reply as shifted_box
 
 BoxOf = Callable[[Item], str]
 
@@ -55,9 +56,6 @@ def write_reader(folder: Path, bench: Bench, reader: str, group: str, share: flo
         reply = (item.answer if right else wrong) if item.kind == "choice" else item.reference
         if item.kind == "box":
             reply = true_box(item) if right else shifted_box(item)
-        file.append(
-            {"id": item.id, "reader": reader, "group": group, "response": reply, "seconds": 5, "order": order,
-             "bench_sha256": bench.checksum}
-        )  # fmt: skip
+        file.append(ReaderAnswer(item.id, reader, group, reply, 5.0, order, bench.checksum))
     if lock:
         file.lock(len(items))

@@ -9,8 +9,9 @@ from tiny_llava import COLOURS, QUESTION, disc
 
 from panendofm.runtime.config import load_config
 from panendofm.runtime.files import sha256_of
+from panendofm.vqa.bench.bench_folder import Bench, Manifest, read_bench, write_bench
 from panendofm.vqa.bench.config import BuildConfig
-from panendofm.vqa.bench.items import Bench, Draft, Item, question_id, read_bench, write_bench
+from panendofm.vqa.bench.items import Item, question_id
 
 CAP = 8
 
@@ -53,5 +54,5 @@ def disc_bench(folder: Path, per_colour: int = 4) -> Bench:
                 question_original=QUESTION,
             )
         )
-    write_bench(folder, Draft("discs", items, {"reviewed": 0}))
+    write_bench(folder, items, Manifest("discs"))
     return read_bench(folder)

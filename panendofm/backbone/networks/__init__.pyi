@@ -1,11 +1,12 @@
 from .extraction import network_features
 from .feature_selection import FeatureChoice, Reading, reading_of
-from .feature_words import BLOCK_HELP, LAST, POOLING_HELP, POOLINGS, check_words
+from .feature_words import BLOCK_HELP, DEVICE_HELP, LAST, POOLING_HELP, POOLINGS, check_words
 from .network import Network, Outputs
 from .registry import find_network, find_networks
 
 __all__ = [
     "BLOCK_HELP",
+    "DEVICE_HELP",
     "LAST",
     "POOLINGS",
     "POOLING_HELP",

@@ -1,7 +1,7 @@
-"""Endo-FM and EndoFM-LV on single pictures.
+"""Endo-FM and EndoFM-LV on single images.
 
 Both are video transformers with divided attention: in every block the patches first attend over time, then over space.
-A picture is a clip of one frame, and attention over one token is that token's value: the temporal part becomes a linear
+An image is a clip of one frame, and attention over one token is that token's value: the temporal part becomes a linear
 map. Names and shapes of the tensors follow the authors' public source code; no published file was at hand to try.
 """
 

@@ -1,8 +1,8 @@
-"""EndoSSL on single pictures: the Flax checkpoint that its authors publish, as a PyTorch network.
+"""EndoSSL on single images: the Flax checkpoint that its authors publish, as a PyTorch network.
 
 Beside a TensorFlow SavedModel each published folder holds `checkpoint_0`, a training state in Flax's MessagePack form.
 Its entry `teacher_weights` is a ViT/16 in Scenic's names: positions for the patches only, separate query, key and
-value, kernels stored as [in, out]. Pictures go in squashed to the square, with values from 0 to 255.
+value, kernels stored as [in, out]. Images go in squashed to the square, with values from 0 to 255.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Features of pictures by a network, computed once: every stage gets them here."""
+"""Features of images by a network, computed once: every stage gets them here."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def network_features(
     group: dist.ProcessGroup | None = None,
     clean: Cleaner | None = None,
 ) -> Tensor:
-    """Features [N, D] of all pictures, from the cache when they are there; else the weights are read.
+    """Features [N, D] of all images, from the cache when they are there; else the weights are read.
 
-    `data_sha256` stands for the pictures and their order; `device_key` is what an error calls the device's setting.
-    `clean` makes pictures like training frames first; features of such are kept apart.
+    `data_sha256` stands for the images and their order; `device_key` is what an error calls the device's setting.
+    `clean` makes images like training frames first; features of such are kept apart.
     """
     precision = "bfloat16" if half_precision else "float32"
     cleaning = CLEANING if clean else ""

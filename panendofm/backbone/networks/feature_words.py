@@ -1,4 +1,4 @@
-"""Which block's tokens are a picture's feature, and how they are pooled: the words `block` and `pooling` of all stages.
+"""Which block's tokens are an image's feature, and how they are pooled: the words `block` and `pooling` of all stages.
 
 block    last; a number from 1 (the first) or from -1 (the last); auto: the later half of the blocks are candidates
 pooling  cls: the cls token; mean: the mean patch token; both: one behind the other; auto: these three are candidates
@@ -16,6 +16,7 @@ AUTO, LAST = "auto", "last"
 POOLINGS = ("cls", "mean", "both")
 
 BLOCK_HELP = "Block whose tokens are read: last, a number from 1 (the first) or -1 (the last), or auto."
+DEVICE_HELP = "auto (a GPU when there is one), cpu, cuda or cuda:N."
 POOLING_HELP = "Tokens that are read: cls, mean (of the patches), both, or auto."
 
 

@@ -1,4 +1,4 @@
-"""What a network is to the stages: an answer to "how are features of pictures made", without the weights at hand."""
+"""What a network is to the stages: an answer to "how are features of images made", without the weights at hand."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Network:
-    """Something that turns pictures into features. `load` reads the weights: call it once and keep the module."""
+    """Something that turns images into features. `load` reads the weights: call it once and keep the module."""
 
     name: str
     word: str  # how the user named it

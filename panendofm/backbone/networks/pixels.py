@@ -1,4 +1,4 @@
-"""`pixels`: the picture itself as its feature. What a network has to beat."""
+"""`pixels`: the image itself as its feature. What a network has to beat."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _AROUND = 5  # fields, each way together
 
 
 class Pixels(nn.Module):
-    """The crop, averaged down to 16 × 16 colours: [B, 3, H, W] → [B, 3 · 16 · 16]."""
+    """The crop, averaged down to 16 × 16 colors: [B, 3, H, W] → [B, 3 · 16 · 16]."""
 
     def forward(self, images: Tensor) -> Tensor:
         return self.grid(images).flatten(1)
 
     def grid(self, images: Tensor) -> Tensor:
-        """The feature where it lies in the picture: [B, 3, 16, 16]."""
+        """The feature where it lies in the image: [B, 3, 16, 16]."""
         return F.adaptive_avg_pool2d(images, _SIDE)
 
     def feature_maps(self, images: Tensor, last: int = 1) -> list[Tensor]:
-        """[B, 77, 16, 16]: the colours of the 5 × 5 fields around each field, and where it lies in the picture."""
+        """[B, 77, 16, 16]: the colors of the 5 × 5 fields around each field, and where it lies in the image."""
         colours = self.grid(images)  # [B, 3, 16, 16]
         edge = _AROUND // 2
         around = F.unfold(F.pad(colours, [edge] * 4, mode="replicate"), _AROUND).view(len(images), -1, _SIDE, _SIDE)

@@ -4,10 +4,10 @@ PATH                     anything that `load_backbone` reads: a release, a run, 
 timm:NAME@FILE           a timm model with weights from a local file; timm:FOLDER for a folder in timm's hub layout;
                          timm:NAME for weights in the local Hugging Face cache
 transformers:FOLDER      a transformers folder of a vision encoder
-endofm:FILE              Endo-FM or EndoFM-LV, a picture being a clip of one frame
+endofm:FILE              Endo-FM or EndoFM-LV, an image being a clip of one frame
 endossl:FILE             EndoSSL, from the Flax checkpoint (checkpoint_0) of a published folder
 efficientnet-lite0       an ImageNet network whose weights come with a Python package
-pixels                   no network: the picture averaged down to 16 × 16 colours
+pixels                   no network: the image averaged down to 16 × 16 colors
 untrained:PATH or NAME   the architecture of a backbone, or of a name (such as vit_small_patch14 or efficientnet-lite0),
                          with random weights
 

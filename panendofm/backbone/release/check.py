@@ -25,7 +25,7 @@ ONNX_TOLERANCE = 1e-4
 
 
 def photographs(paths: list[Path]) -> list[Image.Image]:
-    """The given images, else two photographs that come with scikit-learn: real pictures on every machine."""
+    """The given images, else two photographs that come with scikit-learn: real images on every machine."""
     if paths:
         return [open_image(path) for path in paths]
     from sklearn.datasets import load_sample_images

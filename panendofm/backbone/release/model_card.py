@@ -90,7 +90,7 @@ def _model_table(release: ReleaseInfo, export: Export) -> str:
 
 def _loading(release: ReleaseInfo, export: Export) -> str:
     code = snippets(export.config, export.preprocessing)
-    parts = ["Run these in the folder of this file, with a picture `image.jpg`. `features` is the cls token, [1, D]."]
+    parts = ["Run these in the folder of this file, with an image `image.jpg`. `features` is the cls token, [1, D]."]
     for kind in ("panendofm", *release.weights):
         if kind == "panendofm" and not {"hub", "timm", "transformers"} & release.weights.keys():
             continue
@@ -165,8 +165,8 @@ def _limits(release: ReleaseInfo, export: Export, run: RunFolder | None) -> str:
         )
     crop_px = export.preprocessing.crop_px
     lines.append(
-        f"Measured at {crop_px} px, on pictures of the sets named above alone. How it does on other hospitals, devices "
-        "and patients is not known; judge it on your own labelled pictures first."
+        f"Measured at {crop_px} px, on images of the sets named above alone. How it does on other hospitals, devices "
+        "and patients is not known; judge it on your own labeled images first."
     )
     return "\n".join(f"- {line}" for line in lines)
 

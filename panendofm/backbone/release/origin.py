@@ -89,7 +89,7 @@ def _corpora_table(corpora: list[CorpusFrames], weights: dict[str, float]) -> st
     head = ["corpus", "licence", "frames"]
     rows = [[_cell(c.name), _cell(c.licence or "not stated"), f"{c.frames:,}"] for c in corpora]
     if weights:  # a corpus that they do not name was not seen at all
-        head.append("share of the pictures seen")
+        head.append("share of the images seen")
         total = sum(weights.values())
         for row, corpus in zip(rows, corpora, strict=True):
             row.append(f"{weights.get(corpus.name, 0) / total:.0%}")
@@ -126,7 +126,7 @@ def certificate_summary(certificate: Certificate) -> str:
         for guarded in certificate.guarded_sets
     )
     return (
-        f"{certificate.frames_checked:,} frames were compared with the pictures of evaluation sets, and "
+        f"{certificate.frames_checked:,} frames were compared with the images of evaluation sets, and "
         f"{certificate.frames_dropped:,} that show one of them were dropped before training: {sets}."
     )
 

@@ -39,7 +39,7 @@ def refuse_worse_than_start(loaded: LoadedBackbone) -> None:
 def averaged_with_start(loaded: LoadedBackbone, share: float, start: Path | str | None = None) -> LoadedBackbone:
     """(1 − share) · these weights + share · those of the start."""
     if not 0 < share < 1:
-        raise UserError(f"--average-with-start {share:g}: the share of the starting weights lies between 0 and 1.")
+        raise UserError(f"average_with_start={share:g}: the share of the starting weights lies between 0 and 1.")
     path = Path(start) if start is not None else _start_of_run(loaded)
     first = load_backbone(path, architecture=replace(loaded.model.config, drop_path=0.0)).model.state_dict()
     with torch.no_grad():
@@ -56,12 +56,12 @@ def _start_of_run(loaded: LoadedBackbone) -> Path:
     """The run's checkpoint of step 0 where it is kept, else what its configuration names."""
     run = run_of_source(loaded)
     if run is None:
-        raise UserError("--average-with-start needs a run's checkpoint, or the starting weights by --start WEIGHTS.")
+        raise UserError("average_with_start needs a run's checkpoint, or the starting weights by start=WEIGHTS.")
     if is_whole_checkpoint(run.checkpoint(0)):
         return run.checkpoint(0)
     stored = read_yaml(run.config) if run.config.is_file() else {}
     init = stored.get("init") if isinstance(stored, dict) else None
     named = init.get("weights") if isinstance(init, dict) else None
     if not named or not Path(named).exists():
-        raise UserError(f"the starting weights of {run.path} are not there any more; name them by --start WEIGHTS.")
+        raise UserError(f"the starting weights of {run.path} are not there any more; name them by start=WEIGHTS.")
     return Path(named)

@@ -52,7 +52,7 @@ def _files(folder: ReleaseFolder) -> list[Finding]:
     own = {folder.checksums, folder.signature}
     there = sorted(file for file in folder.path.rglob("*") if file.is_file() and file not in own)
     names = [file.relative_to(folder.path).as_posix() for file in there]
-    # Somebody may keep a picture there to try the release with.
+    # Somebody may keep an image there to try the release with.
     findings += [Finding(name, "not part of the release") for name in names if name not in checksums]
     if folder.info.name not in checksums:
         findings.append(Finding(folder.info.name, "", f"is not listed in {listed}"))

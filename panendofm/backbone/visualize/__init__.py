@@ -1,4 +1,4 @@
-"""What a network sees in pictures, as a picture."""
+"""What a network sees in images, as an image."""
 
 import lazy_loader
 

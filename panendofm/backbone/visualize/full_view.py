@@ -1,6 +1,6 @@
-"""`show --whole`: PCA and similarity of feature maps at the full resolution of each picture, nothing cut off.
+"""`show whole=true`: PCA and similarity of feature maps at the full resolution of each image, nothing cut off.
 
-The picture is squashed to a square for the network and its map is stretched back over the picture. A larger
+The image is squashed to a square for the network and its map is stretched back over the image. A larger
 `side_px` gives a finer map, where the network takes other sizes than its own.
 """
 
@@ -30,14 +30,14 @@ _GAP_PX = 8
 
 @torch.no_grad()
 def whole_map(network: Network, module: nn.Module, image: Image.Image, side_px: int) -> Tensor:
-    """The last feature map [C, h, w] of the whole picture."""
+    """The last feature map [C, h, w] of the whole image."""
     preprocessing = replace(network.preprocessing, resize_px=side_px, crop_px=side_px, squash=True)
     try:
         maps: list[Tensor] = module.feature_maps(preprocessing(image)[None])  # type: ignore[operator]
     except (RuntimeError, AssertionError, ValueError, UserError) as error:
         own = network.preprocessing.crop_px
         raise UserError(
-            f"--side-px {side_px}: {network.name} can't take that side; try {own} or a multiple of its patch."
+            f"side_px={side_px}: {network.name} can't take that side; try {own} or a multiple of its patch."
         ) from error
     return maps[-1][0]
 
@@ -58,7 +58,7 @@ def show_whole(
     side_px: int | None = None,
     point: tuple[float, float] | None = None,
 ) -> None:
-    """A row per picture, each at its own size: the picture, PCA in colours and, for a given point, similarity to it."""
+    """A row per image, each at its own size: the image, PCA in colors and, for a given point, similarity to it."""
     if not network.outputs.maps:
         raise UserError(f"{network.name} gives one vector per image and no feature maps to show; name another network.")
     module = network.load()
@@ -72,7 +72,7 @@ def show_whole(
         if point is not None:
             x, y = point
             if not (0 <= x < image.width and 0 <= y < image.height):
-                raise UserError(f"--point {x:g},{y:g} lies outside a picture of {image.width} × {image.height} pixels.")
+                raise UserError(f"point=[{x:g},{y:g}] lies outside an image of {image.width} × {image.height} pixels.")
             alike = similarity(feature_map, x / image.width, y / image.height).numpy()
             parts.append(_heat(np.clip(alike, 0, 1), image, (round(x), round(y))))
         rows.append(_joined(parts, axis=1))

@@ -1,4 +1,4 @@
-"""`show`: what a backbone sees in some images, as one picture."""
+"""`show`: what a backbone sees in some images, as one image."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def principal_colours(patches: Tensor) -> Tensor:
     flat = patches.flatten(0, 1).double()
     centred = flat - flat.mean(dim=0)
     _, _, directions = torch.linalg.svd(centred, full_matrices=False)
-    # A direction's sign is arbitrary: let its largest entry be positive, so that the picture is the same every time.
+    # A direction's sign is arbitrary: let its largest entry be positive, so that the image is the same every time.
     largest = directions[:3].gather(1, directions[:3].abs().argmax(dim=1, keepdim=True))
     scores = centred @ (directions[:3] * largest.sign()).T  # [B·N, 3]
     low, high = scores.quantile(0.01, dim=0), scores.quantile(0.99, dim=0)
@@ -52,7 +52,7 @@ def principal_colours(patches: Tensor) -> Tensor:
 
 @torch.no_grad()
 def show(network: Network, paths: Sequence[Path], out: Path) -> None:
-    """A picture with a row per image: the image, the PCA of its last feature map in colours, the cls token's attention.
+    """An image with a row per image: the image, the PCA of its last feature map in colors, the cls token's attention.
 
     Only a backbone of our own kind tells its attention; of other networks the first two columns are drawn.
     """
@@ -64,8 +64,8 @@ def show(network: Network, paths: Sequence[Path], out: Path) -> None:
     preprocessing = network.preprocessing
     if not network.outputs.maps:
         raise UserError(f"{network.name} gives one vector per image and no feature maps to show; name another network.")
-    pictures = [open_image(path) for path in paths]
-    module, batch = network.load(), torch.stack([preprocessing(p) for p in pictures])
+    images = [open_image(path) for path in paths]
+    module, batch = network.load(), torch.stack([preprocessing(p) for p in images])
     columns: list[tuple[str, NDArray[Any]]] = []
     if isinstance(module, VisionTransformer):
         patches, attention = _on_grid(module, batch)
@@ -78,7 +78,7 @@ def show(network: Network, paths: Sequence[Path], out: Path) -> None:
     size = (3 * width, 3 * len(paths))
     figure, axes = pyplot.subplots(len(paths), width, figsize=size, squeeze=False, layout="constrained")
     for row, path in enumerate(paths):
-        _draw(axes[row, 0], np.asarray(preprocessing.crop(pictures[row])), path.name[:32])
+        _draw(axes[row, 0], np.asarray(preprocessing.crop(images[row])), path.name[:32])
         for column, (title, shown) in enumerate(columns, 1):
             _draw(axes[row, column], shown[row], title if row == 0 else "")
     with atomic_file(out) as stream:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from panendofm.challenge.files.names import Key, picture_name
-from panendofm.challenge.files.text_table import Row, Table, nearest, number, read_table, whole_number
-from panendofm.challenge.score.results import exact
-from panendofm.runtime.csv_files import csv_text
+from panendofm.challenge.files.finding_model import Box, check_box
+from panendofm.challenge.files.names import Key, image_name
+from panendofm.challenge.files.text_table import Row, nearest, read_table
+from panendofm.runtime.csv_files import csv_text, exact
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_text
 
@@ -21,7 +20,6 @@ COLUMNS = (
 )
 OPTIONAL = ("device", "collected", "width", "height", "fps", "hospital", "age", "sex", "ethnicity")
 MERGES, DECISIONS = ("average", "majority"), ("gold", "back", "arbitrate")
-Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Act:
 
     @property
     def key(self) -> Key:
-        return picture_name(self.file, "stem"), self.frame
+        return image_name(self.file, "stem"), self.frame
 
     def cells(self) -> list[str]:
         box = [""] * 4 if self.box is None else [exact(v) for v in self.box]
@@ -64,9 +62,6 @@ class Log:
     def fail(self, act: Act, what: str) -> UserError:
         return UserError(f"{self.path}, line {act.line}: {what}")
 
-    def sha256(self) -> str:
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
-
 
 def read_log(path: Path) -> Log:
     table = read_table(path, ",", ("serial",), (*COLUMNS, *OPTIONAL))
@@ -74,39 +69,39 @@ def read_log(path: Path) -> Log:
         raise UserError(f"{path}, line 1: the log must start with the columns {','.join(COLUMNS)}.")
     acts: dict[str, Act] = {}
     for row in table.rows:
-        act = _act(table, row)
+        act = _act(row)
         if act.serial in acts:
-            raise table.fail(row, f"the serial {act.serial} is there already (line {acts[act.serial].line}); count on.")
+            raise row.fail(f"the serial {act.serial} is there already (line {acts[act.serial].line}); count on.")
         for source in act.sources:
             if source not in acts:
-                raise table.fail(row, f"its source {source} is not above it in the log; correct 'sources'.")
+                raise row.fail(f"its source {source} is not above it in the log; correct 'sources'.")
         acts[act.serial] = act
     return Log(path, table.header, tuple(acts.values()))
 
 
-def _act(table: Table, row: Row) -> Act:
-    cell = {name: table.cell(row, name) for name in table.header or ()}
+def _act(row: Row) -> Act:
+    cell = dict(zip(row.columns, row.cells, strict=True))
     for name in ("serial", "file", "step", "annotator", "date"):
         if not cell[name]:
-            raise table.fail(row, f"'{name}' is empty; every act says who did what and when.")
+            raise row.fail(f"'{name}' is empty; every act says who did what and when.")
     if cell["step"] not in STEPS:
-        raise table.fail(row, f"there is no step '{cell['step']}'; {nearest(cell['step'], STEPS)}")
+        raise row.fail(f"there is no step '{cell['step']}'; {nearest(cell['step'], STEPS)}")
     for name, allowed in (("merge", MERGES), ("decision", DECISIONS)):
         if cell[name] and cell[name] not in allowed:
-            raise table.fail(row, f"'{name}' is '{cell[name]}'; {nearest(cell[name], allowed)}")
+            raise row.fail(f"'{name}' is '{cell[name]}'; {nearest(cell[name], allowed)}")
     if cell["step"] == "cross" and not (cell["sources"] and (cell["merge"] or cell["decision"] == "arbitrate")):
-        raise table.fail(row, "a cross step names its sources and how they were merged.")
+        raise row.fail("a cross step names its sources and how they were merged.")
     if cell["step"] == "review" and cell["decision"] not in ("gold", "back"):
-        raise table.fail(row, "a review decides 'gold' or 'back'.")
+        raise row.fail("a review decides 'gold' or 'back'.")
     if cell["step"] == "review" and not cell["sources"]:
-        raise table.fail(row, "a review names in 'sources' what it decides about.")
+        raise row.fail("a review names in 'sources' what it decides about.")
     return Act(
         row.line,
         cell["serial"],
         cell["file"],
-        whole_number(table, row, cell["frame"], "the frame") if cell["frame"] else 0,
+        row.frame(),
         cell["category"],
-        _box(table, row, cell),
+        _box(row),
         cell["mask"],
         cell["step"],
         cell["annotator"],
@@ -114,19 +109,17 @@ def _act(table: Table, row: Row) -> Act:
         cell["merge"],
         cell["decision"],
         cell["date"],
-        tuple(cell[name] for name in (table.header or ())[len(COLUMNS) :]),
+        row.cells[len(COLUMNS) :],
     )
 
 
-def _box(table: Table, row: Row, cell: dict[str, str]) -> Box | None:
-    texts = [cell[name] for name in ("x", "y", "w", "h")]
-    if not any(texts):
+def _box(row: Row) -> Box | None:
+    if not any(row.text(side) for side in "xywh"):
         return None
-    x, y, w, h = (number(table, row, text, "the box") for text in texts)
+    x, y, w, h = (row.number(side, "the box") for side in "xywh")
     if (x, y, w, h) == (0, 0, 0, 0):  # the benchmark's own sign for «no agreement»
         return None
-    if w <= 0 or h <= 0:
-        raise table.fail(row, f"the box has the size {w:g} × {h:g}; width and height must be above 0.")
+    check_box(row.fail, (x, y, w, h))
     return x, y, w, h
 
 

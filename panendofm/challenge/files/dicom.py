@@ -34,5 +34,5 @@ def dicom_findings(path: Path) -> list[tuple[Literal["error", "remark"], str]]:
     if any(element.tag.is_private for element in dataset):
         found.append(("remark", "there are private tags; nobody knows what they hold"))
     if str(dataset.get("BurnedInAnnotation", "")).upper() == "YES":
-        found.append(("error", "it says itself that text is burned into the picture; paint it over"))
+        found.append(("error", "it says itself that text is burned into the image; paint it over"))
     return found

@@ -11,6 +11,7 @@ from panendofm.challenge.files.names import Key
 from panendofm.runtime.errors import UserError
 
 Kind = Literal["detection", "segmentation"]
+TaskKind = Literal["classification", "detection", "segmentation"]
 Role = Literal["truth", "prediction"]
 Box = tuple[float, float, float, float]
 
@@ -31,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Frame:
-    """A picture, or a frame of a video. Without findings it was looked at and nothing was found."""
+    """A image, or a frame of a video. Without findings it was looked at and nothing was found."""
 
     file: str
     frame: int
@@ -40,7 +41,7 @@ class Frame:
     size: tuple[int, int] | None = None  # width, height
     group: str = ""
     patient: str = ""
-    centre: str = ""
+    center: str = ""
     time_ms: float | None = None
 
 

@@ -6,37 +6,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, check_box
+from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, TaskKind, check_box
 from panendofm.challenge.files.findings_json import json_task_type, read_json_findings
-from panendofm.challenge.files.names import Key, Match, picture_name, resolve, some
-from panendofm.challenge.files.text_table import (
-    Row,
-    Table,
-    confidence,
-    milliseconds,
-    nearest,
-    number,
-    read_table,
-    whole_number,
-)
+from panendofm.challenge.files.names import Key, Match, image_name, resolve, some
+from panendofm.challenge.files.text_table import Row, nearest, read_table
 from panendofm.runtime.errors import UserError
 
 OUTSIDE_PX = 1.0
 COMMON = ("file", "frame", "category", "confidence", "time_ms")
 PLACES: dict[Kind, tuple[str, ...]] = {"detection": ("x", "y", "w", "h"), "segmentation": ("mask", "polygon")}
-OF_TRUTH = ("group", "patient", "centre", "object", "histology", "width", "height")
+OF_TRUTH = ("group", "patient", "center", "object", "histology", "width", "height")
 
 
-def kind_of(path: Path, separator: str = ",") -> Kind | None:
-    """Boxes, masks, or None for labels: by the header, or by what a JSON file says of its task."""
+def kind_of(path: Path, separator: str = ",") -> TaskKind:
+    """Boxes, masks or labels: by the header, or by what a JSON file says of its task."""
     if path.suffix.lower() == ".json":
-        kind = json_task_type(path)
-        return kind if kind in ("detection", "segmentation") else None
+        said = json_task_type(path)
+        return next((kind for kind in PLACES if kind == said), "classification")
     with_header = read_table(path, separator, ("file",), _EVERYTHING).header or ()
     for kind, names in PLACES.items():
         if any(name in with_header for name in names):
             return kind
-    return None
+    return "classification"
 
 
 _EVERYTHING = (*COMMON, *PLACES["detection"], *PLACES["segmentation"], *OF_TRUTH, "label", "time_s", "split")
@@ -50,16 +41,16 @@ def read_findings(path: Path, role: Role, kind: Kind, separator: str = ",", matc
     needed = ("file", "category", *(PLACES[kind] if kind == "detection" else ("mask",)))
     needed = (*needed, "confidence") if role == "prediction" and kind == "detection" else needed
     for name in needed:
-        if table.column(name) is None:
-            raise table.fail(1, f"the column '{name}' is missing; {kind} has {','.join(known[:9])}.")
+        if not table.has(name):
+            raise table.fail(f"the column '{name}' is missing; {kind} has {','.join(known[:9])}.")
     frames: dict[Key, Frame] = {}
     empty_at: dict[Key, int] = {}
     for row in table.rows:
-        key, frame = _frame(table, row, match)
-        finding = _finding(table, row, role, kind)
+        key, frame = _frame(row, match)
+        finding = _finding(row, role, kind)
         known_frame = frames.get(key)
         if known_frame is not None:
-            _check_repeated(table, row, known_frame, frame, finding, empty_at.get(key))
+            _check_repeated(row, known_frame, frame, finding, empty_at.get(key))
         if finding is None:
             empty_at[key] = row.line
         found = (finding,) if finding is not None else ()
@@ -68,68 +59,60 @@ def read_findings(path: Path, role: Role, kind: Kind, separator: str = ",", matc
     return FindingsFile(path, kind, frames, names)
 
 
-def _frame(table: Table, row: Row, match: Match) -> tuple[Key, Frame]:
-    file = table.cell(row, "file")
+def _frame(row: Row, match: Match) -> tuple[Key, Frame]:
+    file = row.text("file")
     if not file:
-        raise table.fail(row, "the file's name is empty; name the picture.")
-    text = table.cell(row, "frame")
-    frame = whole_number(table, row, text, "the frame") if text else 0
-    sizes = [table.cell(row, name) for name in ("width", "height")]
+        raise row.fail("the file's name is empty; name the image.")
     size = None
-    if any(sizes):
-        width, height = (whole_number(table, row, text, "the picture's size") for text in sizes)
-        size = (width, height)
-    time = table.cell(row, "time_ms")
-    return (picture_name(file, match), frame), Frame(
-        file,
-        frame,
-        row.line,
-        (),
-        size,
-        table.cell(row, "group"),
-        table.cell(row, "patient"),
-        table.cell(row, "centre"),
-        time_ms=milliseconds(table, row, time, "ms") if time else None,
+    if row.text("width") or row.text("height"):
+        size = (row.whole_number("width", "the image's size"), row.whole_number("height", "the image's size"))
+    frame = Frame(
+        file=file,
+        frame=row.frame(),
+        line=row.line,
+        findings=(),
+        size=size,
+        group=row.text("group"),
+        patient=row.text("patient"),
+        center=row.text("center"),
+        time_ms=row.milliseconds("ms") if row.text("time_ms") else None,
     )
+    return (image_name(file, match), frame.frame), frame
 
 
-def _check_repeated(
-    table: Table, row: Row, before: Frame, now: Frame, finding: Finding | None, empty_line: int | None
-) -> None:
+def _check_repeated(row: Row, before: Frame, now: Frame, finding: Finding | None, empty_line: int | None) -> None:
     """Rows of one frame must not contradict each other."""
     if finding is None or empty_line is not None:
-        raise table.fail(
-            row,
+        raise row.fail(
             f"{now.file}, frame {now.frame}, has a row without a finding and other rows (line {before.line}); "
             "keep one or the other.",
         )
-    for name in ("group", "patient", "centre", "size", "file", "time_ms"):
+    for name in ("group", "patient", "center", "size", "file", "time_ms"):
         if getattr(before, name) != getattr(now, name):
-            raise table.fail(row, f"the {name} of {now.file} differs from line {before.line}; give it one.")
+            raise row.fail(f"the {name} of {now.file} differs from line {before.line}; give it one.")
 
 
-def _finding(table: Table, row: Row, role: Role, kind: Kind) -> Finding | None:
-    category = table.cell(row, "category")
-    texts = {name: table.cell(row, name) for name in (*PLACES[kind], "confidence")}
+def _finding(row: Row, role: Role, kind: Kind) -> Finding | None:
+    category = row.text("category")
     if not category:
-        filled = next((name for name, text in texts.items() if text), None)
+        filled = next((name for name in (*PLACES[kind], "confidence") if row.text(name)), None)
         if filled:
-            raise table.fail(row, f"there is a value in '{filled}' and no category; name the category.")
+            raise row.fail(f"there is a value in '{filled}' and no category; name the category.")
         return None
-    finding = Finding(row.line, category, object=table.cell(row, "object"), histology=table.cell(row, "histology"))
-    if texts["confidence"] or (role == "prediction" and kind == "detection"):
-        finding = replace(finding, confidence=confidence(table, row, texts["confidence"]))
+    finding = Finding(row.line, category, object=row.text("object"), histology=row.text("histology"))
+    if row.text("confidence") or (role == "prediction" and kind == "detection"):
+        finding = replace(finding, confidence=row.confidence())
     if kind == "detection":
-        x, y, w, h = (number(table, row, texts[name], f"the box's {name}") for name in ("x", "y", "w", "h"))
-        check_box(lambda what: table.fail(row, what), (x, y, w, h))
+        x, y, w, h = (row.number(name, f"the box's {name}") for name in PLACES["detection"])
+        check_box(row.fail, (x, y, w, h))
         return replace(finding, box=(x, y, w, h))
-    if bool(texts["mask"]) == bool(texts["polygon"]):
-        raise table.fail(row, "give either a mask or a polygon.")
-    if texts["mask"]:
-        return replace(finding, mask=table.path.parent / texts["mask"])
-    points = tuple(number(table, row, word, "the polygon's point") for word in texts["polygon"].split())
+    if bool(row.text("mask")) == bool(row.text("polygon")):
+        raise row.fail("give either a mask or a polygon.")
+    if row.text("mask"):
+        return replace(finding, mask=row.path.parent / row.text("mask"))
+    points = tuple(row.parse_number(word, "the polygon's point") for word in row.text("polygon").split())
     if len(points) < 6 or len(points) % 2:
-        raise table.fail(row, "a polygon has three points or more, x1 y1 x2 y2 …")
+        raise row.fail("a polygon has three points or more, x1 y1 x2 y2 …")
     return replace(finding, polygon=points)
 
 
@@ -184,6 +167,6 @@ def _check_inside(file: FindingsFile, frame: Frame, size: tuple[int, int] | None
             if min(x, y) < -OUTSIDE_PX or x + w > size[0] + OUTSIDE_PX or y + h > size[1] + OUTSIDE_PX:
                 raise file.fail(
                     finding.line,
-                    f"the box [{x:g}, {y:g}, {w:g}, {h:g}] lies outside the picture of {size[0]} × {size[1]}; "
-                    "boxes are x, y of the top left corner, width and height, in pixels of the original picture.",
+                    f"the box [{x:g}, {y:g}, {w:g}, {h:g}] lies outside the image of {size[0]} × {size[1]}; "
+                    "boxes are x, y of the top left corner, width and height, in pixels of the original image.",
                 )

@@ -1,15 +1,17 @@
-"""Frames of a truth by number: groups for intervals, centres, patients, videos."""
+"""Boxes or masks of two sides, checked against each other, and the truth's frames by number."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.challenge.files.finding_model import FindingsFile, Frame
-from panendofm.challenge.files.names import Key
+from panendofm.challenge.files.finding_model import FindingsFile, Frame, Kind
+from panendofm.challenge.files.findings import aligned, read_findings
+from panendofm.challenge.files.names import Key, Match
 from panendofm.runtime.errors import UserError
 
 
@@ -23,12 +25,12 @@ class FrameSet:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def inside(self, centre: str) -> NDArray[np.bool_]:
-        return np.array([frame.centre == centre for frame in self.frames])
+    def inside(self, center: str) -> NDArray[np.bool_]:
+        return np.array([frame.center == center for frame in self.frames])
 
     @property
-    def centres(self) -> list[str]:
-        return sorted({frame.centre for frame in self.frames if frame.centre})
+    def centers(self) -> list[str]:
+        return sorted({frame.center for frame in self.frames if frame.center})
 
 
 def frame_set(truth: FindingsFile) -> FrameSet:
@@ -42,7 +44,7 @@ def frame_set(truth: FindingsFile) -> FrameSet:
             empty = frames[names.index("")]
             raise truth.fail(empty.line, f"the {kind} is empty; fill it everywhere or leave the column out.")
     files = [name for name, _ in keys]
-    return FrameSet(keys, frames, _numbers(files), "video" if len(set(files)) < len(files) else "picture")
+    return FrameSet(keys, frames, _numbers(files), "video" if len(set(files)) < len(files) else "image")
 
 
 def _numbers(names: Sequence[str]) -> NDArray[np.int64]:
@@ -52,9 +54,36 @@ def _numbers(names: Sequence[str]) -> NDArray[np.int64]:
 def classes_of(truth: FindingsFile, given: Sequence[str]) -> tuple[str, ...]:
     if not given:
         if not truth.classes:
-            raise UserError(f"{truth.path}: no frame holds a finding; name the classes with --classes.")
+            raise UserError(f"{truth.path}: no frame holds a finding; name them with classes=[…].")
         return truth.classes
     for name in truth.classes:
         if name not in given:
-            raise UserError(f"{truth.path}: the category '{name}' is not among --classes; add it there.")
+            raise UserError(f"{truth.path}: the category '{name}' is not among classes=[…]; add it there.")
     return tuple(given)
+
+
+@dataclass(frozen=True)
+class FindingPair:
+    """A truth and a prediction about the same frames and classes."""
+
+    truth: FindingsFile
+    prediction: FindingsFile
+    frames: FrameSet
+    told: tuple[Frame, ...]  # the prediction's frames in the order of the truth's
+    classes: tuple[str, ...]
+
+
+def read_pair(
+    truth_path: Path,
+    prediction_path: Path,
+    kind: Kind,
+    separator: str = ",",
+    match: Match = "stem",
+    classes: Sequence[str] = (),
+) -> FindingPair:
+    truth = read_findings(truth_path, "truth", kind, separator, match)
+    prediction = read_findings(prediction_path, "prediction", kind, separator, match)
+    every = classes_of(truth, classes)
+    frames = frame_set(truth)
+    answers = aligned(truth, prediction, match, every)
+    return FindingPair(truth, prediction, frames, tuple(answers[key] for key in frames.keys), every)

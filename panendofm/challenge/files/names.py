@@ -1,4 +1,4 @@
-"""Which line means which picture: names are compared without folder and extension, or by their whole path."""
+"""Which line means which image: names are compared without folder and extension, or by their whole path."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 Match = Literal["stem", "path"]
-Key = tuple[str, int]  # name, frame (0 for pictures)
+Key = tuple[str, int]  # name, frame (0 for images)
 
 
-def picture_name(file: str, match: Match) -> str:
+def image_name(file: str, match: Match) -> str:
     path = PurePosixPath(file.replace("\\", "/"))
     return path.stem if match == "stem" else str(path.with_suffix("")) if path.name else str(path)
 

@@ -3,133 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from panendofm.challenge.charts import STYLE, Point, speed_quality
-from panendofm.challenge.published import tables as published
-from panendofm.challenge.published.tables import PublishedTable
-from panendofm.challenge.score.format_metric import shown
-from panendofm.reports import pages
-from panendofm.reports.pages import text
+from markupsafe import Markup
+
+from panendofm.challenge.beside import OurRow, beside_published, column_title
+from panendofm.challenge.profiles.medico import CLINICAL_ROWS
+from panendofm.challenge.published import PublishedTable
+from panendofm.challenge.rank.ranking import ClinicalRow, RankedRow, Ranking
+from panendofm.challenge.shown import shown
+from panendofm.reports import Table, render_page
+from panendofm.reports.charts import ForestRow, Point, forest_chart, scatter_chart
+from panendofm.reports.numbers import MISSING, signed
+from panendofm.scoring.statistics.estimates import Estimate
 from panendofm.scoring.statistics.ranking import Entry, pareto_front
-
-RANKED_COLUMNS = ["team", "run", "rank", "MCC", "recall", "specificity", "pictures/s", "note"]
-
-
-def rank_page(document: dict[str, Any], entries: Sequence[Entry], beside: PublishedTable | None) -> str:
-    reading = f", reading {document['reading']}" if document["reading"] else ""
-    title = f"Ranking: {document['task']}{reading}"
-    if document["task"] == "clinical":
-        ours = _clinical(document)
-    else:
-        ours = pages.table(RANKED_COLUMNS, ranked_rows(document), numbers=True)
-    body = [
-        f"<h1>{text(title)}</h1>",
-        f'<p class="quiet">Profile {text(document["profile"])}; one truth, checksum '
-        f"{text(document['truth_sha256'][:16])}; 95% intervals over groups.</p>",
-        pages.section("Ours", ours),
-        pages.section("Beside the published rows", _published(document, beside) if beside else ""),
-        pages.section("Speed and quality", _chart(entries, beside)),
-        pages.section("Paired tests", _tests(document)),
-    ]
-    return pages.page(title, "\n".join(body), STYLE)
+from panendofm.scoring.statistics.speed import REAL_TIME_FPS
 
 
-def ranked_rows(document: dict[str, Any]) -> list[list[str]]:
-    """The rows of a ranking in RANKED_COLUMNS."""
-    return [
-        [
-            r["team"],
-            r["run"],
-            str(r["rank"] or "–"),
-            *(shown(r["figures"][k]) for k in ("mcc", "recall", "specificity")),
-            "" if r["fps"] is None else f"{r['fps']:,.2f}",
-            r["note"],
-        ]
-        for r in document["rows"]
-    ]
+def rank_page(ranking: Ranking, entries: Sequence[Entry], published: PublishedTable | None) -> str:
+    theirs = [row.entry(ranking.metrics[0]) for row in published.rows] if published else []
+    return render_page(
+        "panendofm.challenge",
+        "ranking.html",
+        title=f"Ranking: {ranking.title}",
+        ranking=ranking,
+        ours=Table(*ranked_table(ranking)),
+        chart=_forest(ranking),
+        clinical=_clinical_table(ranking.clinical_rows),
+        clinical_printed=_printed_table(),
+        published=_published(ranking, published) if published and not ranking.clinical_rows else None,
+        speed_chart=_speed_chart(ranking, entries, theirs),
+        our_front=", ".join(entry.team for entry in pareto_front(entries)) or "nobody",
+        their_front=", ".join(entry.team for entry in pareto_front(theirs)),
+        tests=_test_table(ranking),
+        test_chart=_test_chart(ranking),
+    )
 
 
-def _clinical(document: dict[str, Any]) -> str:
-    keys = ("mcc", "mcc_second_task", "fps", "mcc_rank", "robustness_rank", "speed_rank", "mean_of_ranks")
+def ranked_table(ranking: Ranking) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows."""
+    columns = ["team", "run", "rank", *(column_title(name) for name in ranking.metrics), "images/s", "note"]
+    return columns, [_cells(ranking, row) for row in ranking.rows]
+
+
+def _cells(ranking: Ranking, row: RankedRow) -> list[str]:
+    fps = "" if row.fps is None else f"{row.fps:,.2f}"
+    metrics = [shown(row.metrics[name]) for name in ranking.metrics]
+    return [row.team, row.run, MISSING if row.rank is None else str(row.rank), *metrics, fps, row.note]
+
+
+def _forest(ranking: Ranking) -> Markup:
+    if not ranking.rows:
+        return Markup("")
+    main = ranking.metrics[0]
+    rows = []
+    for row in ranking.rows:
+        found = row.metrics[main]
+        if found.value is not None:
+            rows.append(
+                ForestRow(f"{row.team} #{row.run}", found.value, found.low, found.high, hollow=row.rank is None)
+            )
+    return forest_chart("Ours, hollow: without a rank", rows, x_label=column_title(main), digits=4)
+
+
+def _clinical_table(rows: Sequence[ClinicalRow]) -> Table:
+    columns = list(vars(rows[0])) if rows else []
+    cells = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in vars(row).values()] for row in rows]
+    return Table([name.replace("_", " ") for name in columns], cells)
+
+
+def _printed_table() -> Table:
+    """The report's last table, as printed."""
+    ranks = ("mcc_rank", "robustness_rank", "speed_rank", "clinical_rank")
     rows = [
-        [str(r["rank"]), r["team"], *(f"{r[k]:.4f}" if isinstance(r[k], float) else str(r[k]) for k in keys)]
-        for r in document["rows"]
+        [str(row.year), row.team, f"{row.mcc:.4f}", *(str(row.printed.get(name, MISSING)) for name in ranks)]
+        for row in CLINICAL_ROWS
     ]
-    note = (
-        '<p class="quiet">Ranks by the rules inferred from the Medico report\'s last table; its last column is no '
-        "rank of their mean, so both are shown.</p>"
-    )
-    printed = [
-        [str(r["year"]), r["team"], f"{r['mcc']:.4f}", *(str(r["printed"].get(k, "–")) for k in _PRINTED)]
-        for r in published.clinical_rows()
-    ]
-    head = ["year", "team", "MCC", "MCC rank", "robustness rank", "speed rank", "clinical rank, as printed"]
-    return (
-        pages.table(["rank", "team", *(k.replace("_", " ") for k in keys)], rows, numbers=True)
-        + note
-        + pages.details("The published table", pages.table(head, printed, numbers=True))
+    return Table(
+        ["year", "team", "MCC", "MCC rank", "robustness rank", "speed rank", "clinical rank, as printed"], rows
     )
 
 
-_PRINTED = ("mcc_rank", "robustness_rank", "speed_rank", "clinical_rank")
+def _published(ranking: Ranking, published: PublishedTable) -> object:
+    columns = (*ranking.metrics, "fps")
+    ours = []
+    for row in ranking.rows:
+        speed = {} if row.fps is None else {"fps": Estimate(row.fps)}
+        ours.append(OurRow(row.team, "ours", {**row.metrics, **speed}))
+    return beside_published(published, columns, ranking.metrics[0], ours)
 
 
-def _published(document: dict[str, Any], beside: PublishedTable) -> str:
-    """Published rows and ours in one order of MCC; ours are marked and have no rank among them."""
-    columns = ("mcc", "recall", "specificity", "fps")
-    rows = [(r.figures["mcc"], False, [r.team, r.method, *(r.shown(c) for c in columns)]) for r in beside.rows]
-    for r in document["rows"]:
-        values = [f"{r[c]:.4f}" if r.get(c) is not None else "" for c in columns[:3]]
-        fps = f"{r['fps']:,.2f}" if r.get("fps") is not None else ""
-        rows.append((r["mcc"], True, [r["team"], "ours", *values, fps]))
-    rows.sort(key=lambda row: -row[0])
-    lines = [
-        f"<tr{' class=ours' if ours else ''}>{''.join(f'<td>{text(c)}</td>' for c in cells)}</tr>"
-        for _, ours, cells in rows
+def _speed_chart(ranking: Ranking, entries: Sequence[Entry], theirs: Sequence[Entry]) -> Markup:
+    """Ours and theirs have a front each, because their machines and images were others; only ours is drawn."""
+    front = pareto_front(entries)
+    dots = [
+        Point(f"{entry.team} #{entry.run}", entry.fps, entry.score, on_front=entry in front)
+        for entry in entries
+        if entry.fps
     ]
-    head = "".join(f"<th>{text(c)}</th>" for c in ("team", "method", "MCC", "recall", "specificity", "pictures/s"))
-    misprints = [f"{row.team}, {c}: {why}" for row in beside.rows for c, why in row.misprints.items() if c in columns]
-    device = f" Times: {beside.device}." if beside.device else ""
-    return (
-        f'<div class="scroll"><table class="numbers"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody>'
-        f"</table></div>"
-        + (f"<p>† misprinted: {text('; '.join(misprints))}.</p>" if misprints else "")
-        + f'<p class="quiet">{text(beside.year)}, {beside.pictures:,} pictures.{text(device)} {text(published.note())} '
-        f"{text(published.source())}.</p>"
+    dots += [Point(entry.team, entry.fps, entry.score, hollow=True) for entry in theirs if entry.fps]
+    return scatter_chart(
+        "Speed against quality",
+        dots,
+        x_label="images per second (dotted: real time by three definitions)",
+        y_label=column_title(ranking.metrics[0]),
+        logarithmic=True,
+        x_marks=REAL_TIME_FPS,
     )
 
 
-def _chart(entries: Sequence[Entry], beside: PublishedTable | None) -> str:
-    """Ours and theirs have a front each: their machines and pictures are others."""
-    printed = [row.entry() for row in beside.rows] if beside else []
-    fronts = {id(e) for e in (*pareto_front(entries), *pareto_front(printed))}
-    points = [
-        Point(e.team if not e.run else f"{e.team} #{e.run}", e.fps, e.mcc, ours, ours and id(e) in fronts)
-        for ours, group in ((True, entries), (False, printed))
-        for e in group
-        if e.fps
-    ]
-    if not points:
-        return ""
-    names = ", ".join(e.team for e in pareto_front(entries)) or "nobody"
-    theirs = ", ".join(e.team for e in pareto_front(printed))
-    note = f'<p class="quiet">Pareto front of ours (line): {text(names)}.' + (
-        f" Of the published ones: {text(theirs)}.</p>" if theirs else "</p>"
-    )
-    return f'<div class="card">{speed_quality(points)}</div>{note}'
+def p_text(p: float | None) -> str:
+    return MISSING if p is None else f"{p:.3g}"
 
 
-def _tests(document: dict[str, Any]) -> str:
-    rows = [
-        [
-            f"{t['a']} − {t['b']}",
-            f"{t['difference']:+.4f}",
-            "" if t["low"] is None else f"{t['low']:+.4f} to {t['high']:+.4f}",
-            f"{t['p']:.3g}",
-            f"{t['p_corrected']:.3g}",
-        ]
-        for t in document["paired_tests"]
-    ]
-    head = ["systems", "difference in MCC (R_K)", "95%", "p", "p, corrected over pairs (Holm)"]
-    return pages.table(head, rows, numbers=True) if rows else ""
+def _test_table(ranking: Ranking) -> Table:
+    rows = []
+    for test in ranking.paired_tests:
+        limits = "" if test.low is None else f"{signed(test.low, 4)} to {signed(test.high, 4)}"
+        names = f"{test.a} − {test.b}"
+        rows.append([names, signed(test.difference, 4), limits, p_text(test.p), p_text(test.p_corrected)])
+    return Table(["systems", "difference in MCC (R_K)", "95%", "p", "p, corrected over pairs (Holm)"], rows)
+
+
+def _test_chart(ranking: Ranking) -> Markup:
+    rows = [ForestRow(f"{t.a} − {t.b}", t.difference, t.low, t.high) for t in ranking.paired_tests]
+    return forest_chart("Differences between systems", rows, x_label="difference in MCC", reference=0.0, digits=4)

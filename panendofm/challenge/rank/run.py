@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from panendofm.challenge.files.text_table import read_table
-from panendofm.challenge.published.tables import published_table
-from panendofm.challenge.rank.page import RANKED_COLUMNS, rank_page, ranked_rows
-from panendofm.challenge.score.results import ANSWERS, load_results
+from panendofm.challenge.config import RankConfig
+from panendofm.challenge.files.text_table import nearest
+from panendofm.challenge.profile import Profile, registered_profiles
+from panendofm.challenge.published import PublishedTable
+from panendofm.challenge.rank.page import p_text, rank_page, ranked_table
+from panendofm.challenge.rank.paired import paired_tests
+from panendofm.challenge.rank.ranking import ClinicalRow, PairedTest, RankedRow, Ranking, write_ranking
+from panendofm.challenge.score.results import LabelScores, Results, read_results
+from panendofm.reports.numbers import difference
 from panendofm.runtime.console import say, table, warn
-from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import make_directory, write_json, write_text
-from panendofm.scoring.classification.confusion import weighted_confusions
-from panendofm.scoring.classification.profiles import square_mcc
+from panendofm.runtime.files import make_directory, write_text
 from panendofm.scoring.statistics import ranking
-from panendofm.scoring.statistics.intervals import group_weights, paired_p_value, percentile_interval
-from panendofm.scoring.statistics.paired_tests import holm
 from panendofm.scoring.statistics.ranking import Entry
 
-Task = Literal["classification", "efficiency", "hardware", "clinical"]
-Reading = Literal["A", "B"]
 MOST_RUNS = 5
-FORMAT = 1
+SPEED_TASKS = ("efficiency", "hardware")
 
 
 @dataclass(frozen=True)
@@ -37,268 +32,214 @@ class Scored:
     """A folder of results as a ranking sees it."""
 
     folder: Path
-    results: dict[str, Any]
+    results: Results
     entry: Entry
 
+    @property
+    def name(self) -> str:
+        task = self.results.submission.task
+        return f"{self.entry.team} #{self.entry.run}" + (f" ({task})" if task != "classification" else "")
 
-def rank(
-    folders: Sequence[Path],
-    task: Task = "classification",
-    reading: Reading = "A",
-    published: str | None = None,
-    out: Path | None = None,
-) -> dict[str, Any]:
-    scored = [_scored(folder, task) for folder in folders]
-    _check(scored, task)
-    rows = _clinical(scored) if task == "clinical" else _ranked(scored, task, reading)
-    tests = _paired_tests(scored) if task != "clinical" else []
-    beside = published_table(published) if published else None
-    document = {
-        "format": FORMAT,
-        "task": task,
-        "reading": reading if task in ("efficiency", "hardware") else None,
-        "profile": scored[0].results["profile"],
-        "truth_sha256": scored[0].results["provenance"]["truth_sha256"],
-        "rows": rows,
-        "paired_tests": tests,
-        "pareto_front": _front([s.entry for s in scored]),
-        "published": beside.name if beside else None,
-    }
+
+def main(arguments: argparse.Namespace, config: RankConfig) -> None:
+    rank([Path(word) for word in arguments.results], config)
+
+
+def rank(folders: Sequence[Path], config: RankConfig) -> Ranking:
+    results = [read_results(folder) for folder in folders]
+    profile = _profile(folders[0], results[0])
+    scored = [_scored(folder, found, profile, config) for folder, found in zip(folders, results, strict=True)]
+    _check(scored, config)
+    published = _published(config.published, profile.ranking[0]) if config.published else None
+    is_clinical = config.task == "clinical"
+    document = Ranking(
+        task=config.task or profile.kind,
+        reading=config.reading if config.task in SPEED_TASKS else None,
+        profile=profile.name,
+        truth_sha256=results[0].submission.truth_sha256,
+        metrics=list(profile.ranking),
+        rows=[] if is_clinical else _ranked(scored, profile, config),
+        paired_tests=[] if is_clinical else _paired_tests(scored),
+        pareto_front=[entry.team for entry in ranking.pareto_front([s.entry for s in scored])],
+        published=published.name if published else None,
+        clinical_rows=_clinical(scored) if is_clinical else [],
+    )
     _say(document)
-    if out is not None:
-        make_directory(out)
-        write_json(out / "ranking.json", document)
-        names = list(dict.fromkeys(key for row in rows for key in row if key != "figures"))
-        write_text(out / "ranking.csv", csv_text(names, [[row.get(name, "") for name in names] for row in rows]))
-        write_text(out / "index.html", rank_page(document, [s.entry for s in scored], beside))
+    if config.out is not None:
+        out = make_directory(Path(config.out))
+        write_ranking(out, document)
+        write_text(out / "index.html", rank_page(document, [s.entry for s in scored], published))
         say(f"ranking: {out / 'index.html'}, ranking.json, ranking.csv")
     return document
 
 
-def _scored(folder: Path, task: Task) -> Scored:
-    results = load_results(folder)
-    if results["type"] != "classification":
-        raise UserError(f"{folder}: these are results of {results['type']}; rankings are made of classification.")
-    figures = results["profiles"][results["profile"]]["figures"]
-    if task == "hardware":
-        measured = results.get("measured")
-        if measured is None:
-            raise UserError(
-                f"{folder}: the hardware task ranks times that were measured here; run 'challenge time' and score with "
-                "--timing."
-            )
-        fps = measured["fps"]
-    else:
-        fps = results["speed"]["fps"]["value"] if results["speed"] else None
+def _profile(folder: Path, results: Results) -> Profile:
+    found = registered_profiles().get((results.scores.type, results.submission.profile))
+    if found is None or not set(found.ranking) <= set(results.metrics):
+        raise UserError(f"{folder}: its profile {results.submission.profile} is not that of today; score again.")
+    return found
+
+
+def _published(name: str, rank_by: str) -> PublishedTable:
+    tables = {table.name: table for profile in registered_profiles().values() for table in profile.published}
+    if name not in tables:
+        raise UserError(f"published={name}: there is no such table; {nearest(name, tables)}")
+    if not all(rank_by in row.metrics for row in tables[name].rows):
+        raise UserError(f"published={name}: that table has no {rank_by}, which ranks here; leave it out.")
+    return tables[name]
+
+
+def _scored(folder: Path, results: Results, profile: Profile, config: RankConfig) -> Scored:
+    scores = results.scores
+    own = results.submission
+    fps = None
+    if isinstance(scores, LabelScores):
+        fps = scores.speed.fps if scores.speed else None
+        if config.task == "hardware":
+            if scores.measured is None:
+                raise UserError(
+                    f"{folder}: the hardware task ranks times that were measured here; run 'challenge time' and score "
+                    "with timing=FILE.timing.json."
+                )
+            fps = scores.measured.fps
+    elif config.task is not None:
+        raise UserError(f"{folder}: these are results of {scores.type}; task={config.task} ranks classification.")
+    if own.profile != profile.name or scores.type != profile.kind:
+        raise UserError(
+            f"{folder} was scored by {own.profile} ({scores.type}), the first by {profile.name} ({profile.kind}); "
+            "score all by one profile."
+        )
+    metrics = {name: metric.value for name, metric in results.metrics.items()}
     entry = Entry(
-        results["team"],
-        figures["mcc"]["value"],
-        figures["recall"]["value"],
-        figures["specificity"]["value"],
-        fps,
-        results.get("training_pictures"),
-        str(results["run"]),
-        bool(results.get("organiser")),
+        team=own.team,
+        score=metrics[profile.ranking[0]] or 0.0,  # not defined: nothing was found
+        recall=metrics.get("recall"),
+        specificity=metrics.get("specificity"),
+        fps=fps,
+        training_images=own.training_images,
+        run=own.run,
+        organizer=own.organizer,
     )
     return Scored(folder, results, entry)
 
 
-def _check(scored: Sequence[Scored], task: Task) -> None:
-    """One truth, one profile, at most five runs a team, no run twice."""
+def _check(scored: Sequence[Scored], config: RankConfig) -> None:
+    """One truth, at most five runs a team, no run twice."""
     first = scored[0]
+    truth = first.results.submission.truth_sha256
     for other in scored[1:]:
-        if other.results["provenance"]["truth_sha256"] != first.results["provenance"]["truth_sha256"]:
+        if other.results.submission.truth_sha256 != truth:
             raise UserError(
                 f"{other.folder} and {first.folder} were scored against different truths; score both against one."
             )
-        if other.results["profile"] != first.results["profile"]:
-            raise UserError(
-                f"{other.folder} was scored by {other.results['profile']}, {first.folder} by "
-                f"{first.results['profile']}; score both by one profile."
-            )
-    runs = Counter((s.entry.team, s.results["task"]) for s in scored)
-    for (team, of_task), count in runs.items():
+    submissions = [s.results.submission for s in scored]
+    for (team, task), count in Counter((s.team, s.task) for s in submissions).items():
         if count > MOST_RUNS:
-            raise UserError(
-                f"team {team} has {count} runs of {of_task}; at most {MOST_RUNS} take part: leave some out."
-            )
-    names = Counter((s.entry.team, s.results["task"], s.entry.run) for s in scored)
-    for (team, of_task, run), count in names.items():
-        if count > 1 and task != "clinical":
-            raise UserError(f"run {run} of team {team} ({of_task}) is there {count} times; name runs apart with --run.")
+            raise UserError(f"team {team} has {count} runs of {task}; at most {MOST_RUNS} take part: leave some out.")
+    for (team, task, run), count in Counter((s.team, s.task, s.run) for s in submissions).items():
+        if count > 1 and config.task != "clinical":
+            raise UserError(f"run {run} of team {team} ({task}) is there {count} times; name runs apart with run=….")
 
 
-def _ranked(scored: Sequence[Scored], task: Task, reading: Reading) -> list[dict[str, Any]]:
-    """The best run of each team in order; organisers and those below a threshold are shown without a rank."""
+def _ranked(scored: Sequence[Scored], profile: Profile, config: RankConfig) -> list[RankedRow]:
+    """The best run of each team in order; organizers and those below a threshold are shown without a rank."""
     best = ranking.best_runs([s.entry for s in scored])
-    if task == "classification":
-        ordered = ranking.by_quality(best)
-        outside: list[tuple[Entry, str]] = []
-    else:
+    ordered = ranking.by_quality(best)
+    outside: list[tuple[Entry, str]] = []
+    if config.task in SPEED_TASKS:
+        everyone = ordered
         timed = [entry for entry in best if entry.fps is not None]
-        ordered = ranking.by_speed_above_threshold(timed) if reading == "A" else ranking.by_quality_in_real_time(timed)
-        limit = "sensitivity or specificity below 0.85" if reading == "A" else "below 45 pictures a second"
-        outside = [(e, "no times" if e.fps is None else limit) for e in ranking.by_quality(best) if e not in ordered]
+        if config.reading == "A":
+            ordered = ranking.by_speed_above_threshold(timed)
+            limit = "sensitivity or specificity below 0.85"
+        else:
+            ordered = ranking.by_quality_in_real_time(timed)
+            limit = "below 45 images a second"
+        outside = [(e, "no times" if e.fps is None else limit) for e in everyone if e not in ordered]
     by_run = {(s.entry.team, s.entry.run): s for s in scored}
-    rows, place = [], 0
-    for entry, why in [*((e, "") for e in ordered), *outside]:
-        if not why and entry.organiser:
-            why = "organisers' own"
-        place += not why
-        rows.append(_row(by_run[entry.team, entry.run], place if not why else None, why))
+    rows = []
+    place = 0
+    for entry, note in [*((entry, "organizers' own" if entry.organizer else "") for entry in ordered), *outside]:
+        place += not note
+        metrics = by_run[entry.team, entry.run].results.metrics
+        rows.append(
+            RankedRow(
+                rank=None if note else place,
+                team=entry.team,
+                run=entry.run,
+                metrics={name: metrics[name] for name in profile.ranking},
+                fps=entry.fps,
+                note=note,
+            )
+        )
     return rows
 
 
-def _row(scored: Scored, place: int | None, why: str) -> dict[str, Any]:
-    entry = scored.entry
-    figures = scored.results["profiles"][scored.results["profile"]]["figures"]
-    return {
-        "rank": place,
-        "team": entry.team,
-        "run": entry.run,
-        "mcc": entry.mcc,
-        "recall": entry.recall,
-        "specificity": entry.specificity,
-        "fps": entry.fps,
-        "note": why,
-        "figures": {"mcc": figures["mcc"], "recall": figures["recall"], "specificity": figures["specificity"]},
-    }
-
-
-def _clinical(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+def _clinical(scored: Sequence[Scored]) -> list[ClinicalRow]:
     """The Medico report's last table: ranks of MCC, of its change in the second task, and of speed, and their mean."""
-    first = ranking.best_runs([s.entry for s in scored if s.results["task"] == "classification"])
-    second = {
-        e.team: e
-        for e in ranking.best_runs([s.entry for s in scored if s.results["task"] in ("efficiency", "hardware")])
-    }
+    first = ranking.best_runs([s.entry for s in scored if s.results.submission.task == "classification"])
+    timed = ranking.best_runs([s.entry for s in scored if s.results.submission.task in SPEED_TASKS])
+    second = {entry.team: entry for entry in timed}
     if not first:
         raise UserError(
-            "the clinical table needs results of the task 'classification'; name it with --task when scoring."
+            "the clinical table needs results of the task 'classification'; name it with task=… when scoring."
         )
-    missing = [e.team for e in first if e.team not in second or second[e.team].fps is None]
+    missing = [entry.team for entry in first if entry.team not in second or second[entry.team].fps is None]
     if missing:
         raise UserError(
             f"team {missing[0]} has no results of the task 'efficiency' with times; the clinical table needs both."
         )
-    by_mcc = ranking.dense_ranks({e.team: float(ranking.four_digits(e.mcc)) for e in first}, highest_first=True)
-    table_rows = {
-        e.team: ranking.Applicability(
-            by_mcc[e.team],
-            ranking.robustness_rank(e.mcc, second[e.team].mcc),
-            ranking.speed_rank(second[e.team].fps or 0.0),
+    by_mcc = ranking.dense_ranks({e.team: float(ranking.four_digits(e.score)) for e in first}, highest_first=True)
+    ranks = {
+        entry.team: ranking.Applicability(
+            by_mcc[entry.team],
+            ranking.robustness_rank(entry.score, second[entry.team].score),
+            ranking.speed_rank(second[entry.team].fps or 0.0),
         )
-        for e in first
+        for entry in first
     }
-    places = ranking.clinical_ranks(table_rows)
+    places = ranking.clinical_ranks(ranks)
     rows = [
-        {
-            "rank": places[e.team],
-            "team": e.team,
-            "mcc": e.mcc,
-            "mcc_second_task": second[e.team].mcc,
-            "fps": second[e.team].fps,
-            "mcc_rank": table_rows[e.team].mcc_rank,
-            "robustness_rank": table_rows[e.team].robustness_rank,
-            "speed_rank": table_rows[e.team].speed_rank,
-            "mean_of_ranks": table_rows[e.team].mean_of_ranks,
-        }
-        for e in first
+        ClinicalRow(
+            rank=places[entry.team],
+            team=entry.team,
+            mcc=entry.score,
+            mcc_second_task=second[entry.team].score,
+            fps=second[entry.team].fps or 0.0,
+            mcc_rank=ranks[entry.team].mcc_rank,
+            robustness_rank=ranks[entry.team].robustness_rank,
+            speed_rank=ranks[entry.team].speed_rank,
+            mean_of_ranks=ranks[entry.team].mean_of_ranks,
+        )
+        for entry in first
     ]
-    return sorted(rows, key=lambda row: (row["rank"], row["team"]))
+    return sorted(rows, key=lambda row: (row.rank, row.team))
 
 
-def _front(entries: Sequence[Entry]) -> list[str]:
-    return [entry.team for entry in ranking.pareto_front(entries)]
+def _paired_tests(scored: Sequence[Scored]) -> list[PairedTest]:
+    """Of labels: boxes and masks leave no answers that could be drawn again."""
+    systems = [
+        (s.name, s.folder, s.results.scores.house.mcc_multiclass)
+        for s in scored
+        if isinstance(s.results.scores, LabelScores)
+    ]
+    return paired_tests(systems, scored[0].results.submission.bootstrap)
 
 
-@dataclass(frozen=True)
-class _Answers:
-    keys: list[tuple[str, str]]
-    groups: NDArray[np.int64]
-    truth: list[str]
-    answer: list[str]
-
-
-def _read_answers(folder: Path) -> _Answers:
-    path = folder / ANSWERS
-    found = read_table(path, ",", ("file",), ("file", "frame", "group", "truth", "answer", "confidence"))
-    cells = [row.cells for row in found.rows]
-    return _Answers(
-        [(c[0], c[1]) for c in cells],
-        np.array([int(c[2]) for c in cells], np.int64),
-        [c[3] for c in cells],
-        [c[4] for c in cells],
-    )
-
-
-def _paired_tests(scored: Sequence[Scored]) -> list[dict[str, Any]]:
-    """MCC of every two systems on the same drawn groups, corrected for the number of pairs (Holm)."""
-    if len(scored) < 2:
-        return []
-    bootstrap = scored[0].results["bootstrap"]
-    samples, seed, level = int(bootstrap["samples"]), int(bootstrap["seed"]), float(bootstrap["confidence"])
-    weights: NDArray[np.float64] | None = None
-    replicates: dict[str, NDArray[np.float64]] = {}
-    for item in scored:
-        answers = _read_answers(item.folder)
-        if weights is None:
-            weights = group_weights(answers.groups, samples, seed)
-        elif weights.shape[1] != len(answers.keys):
-            raise UserError(f"{item.folder / ANSWERS} has other pictures than the first; score it again.")
-        names = {name: i for i, name in enumerate(sorted({*answers.truth, *answers.answer}))}
-        confusions = weighted_confusions(
-            np.array([names[n] for n in answers.truth]),
-            np.array([names[n] for n in answers.answer]),
-            len(names),
-            weights,
-        )
-        replicates[_name(item)] = square_mcc(confusions)
-    keys = list(replicates)
-    values = {_name(s): s.results["house"]["mcc_multiclass"] for s in scored}
-    pairs = [(a, b) for i, a in enumerate(keys) for b in keys[i + 1 :]]
-    raw = {f"{a} − {b}": paired_p_value(replicates[a], replicates[b]) for a, b in pairs}
-    corrected = holm(raw)
-    tests = []
-    for a, b in pairs:
-        interval = percentile_interval(replicates[a] - replicates[b], level)
-        tests.append(
-            {
-                "a": a,
-                "b": b,
-                "difference": values[a] - values[b],
-                "low": interval.low if interval else None,
-                "high": interval.high if interval else None,
-                "p": raw[f"{a} − {b}"],
-                "p_corrected": corrected[f"{a} − {b}"],
-            }
-        )
-    return tests
-
-
-def _name(item: Scored) -> str:
-    return f"{item.entry.team} #{item.entry.run}" + (
-        f" ({item.results['task']})" if item.results["task"] != "classification" else ""
-    )
-
-
-def _say(document: dict[str, Any]) -> None:
-    title = document["task"] + (f", reading {document['reading']}" if document["reading"] else "")
-    if document["task"] == "clinical":
+def _say(document: Ranking) -> None:
+    if document.clinical_rows:
         columns = ["rank", "team", "MCC rank", "robustness", "speed", "mean"]
-        keys = ("mcc_rank", "robustness_rank", "speed_rank")
         lines = [
-            [str(r["rank"]), r["team"], *(str(r[k]) for k in keys), f"{r['mean_of_ranks']:.2f}"]
-            for r in document["rows"]
+            [str(r.rank), r.team, str(r.mcc_rank), str(r.robustness_rank), str(r.speed_rank), f"{r.mean_of_ranks:.2f}"]
+            for r in document.clinical_rows
         ]
     else:
-        columns, lines = RANKED_COLUMNS, ranked_rows(document)
-    table(f"ranking by {title}, profile {document['profile']}", columns, lines)
-    for test in document["paired_tests"]:
-        low_high = "" if test["low"] is None else f" ({test['low']:+.4f} to {test['high']:+.4f})"
+        columns, lines = ranked_table(document)
+    table(f"ranking by {document.title}, profile {document.profile}", columns, lines)
+    for test in document.paired_tests:
         say(
-            f"{test['a']} − {test['b']}: MCC {test['difference']:+.4f}{low_high}, p = {test['p']:.3g}, corrected "
-            f"{test['p_corrected']:.3g}"
+            f"{test.a} − {test.b}: MCC {difference(test.difference, test.low, test.high, 4)}, "
+            f"p = {p_text(test.p)}, corrected {p_text(test.p_corrected)}"
         )
-    if document["task"] in ("efficiency", "hardware") and not any(r["rank"] for r in document["rows"]):
+    if document.task in SPEED_TASKS and not any(row.rank for row in document.rows):
         warn("nobody reaches the threshold; nobody is ranked.")

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 
-from panendofm.challenge.files.finding_model import Finding, Frame
-from panendofm.challenge.files.frames import FrameSet
-from panendofm.challenge.files.names import Key
+from panendofm.challenge.files.finding_model import Box, Frame
+from panendofm.challenge.files.frames import FindingPair
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
-from panendofm.challenge.score.page import GALLERY, picture
-from panendofm.imaging.images import IMAGE_SUFFIXES
+from panendofm.imaging.images import IMAGE_SUFFIXES, UnreadableImageError, open_image
+from panendofm.reports import PageImage
 from panendofm.scoring.detection.boxes import box_iou
 
-Item = tuple[bytes | None, str]
-_TRUE, _TOLD = "#2e7d32", "#c62828"
+GALLERY = 20
+_SIDE_PX = 240
+_TRUE_COLOR = "#2e7d32"
+_TOLD_COLOR = "#c62828"
 
 
-def find_picture(folder: Path | None, file: str) -> Path | None:
-    """A file of the submission below the folder of pictures: by its path, else by its name."""
-    if folder is None:
-        return None
+def find_image(folder: Path, file: str) -> Path | None:
+    """A file of the submission below the folder of images: by its path, else by its name."""
     for candidate in (folder / file, folder / Path(file).name):
         if candidate.is_file():
             return candidate
@@ -31,63 +31,69 @@ def find_picture(folder: Path | None, file: str) -> Path | None:
     return next((p for s in sorted(IMAGE_SUFFIXES) if (p := folder / f"{stem}{s}").is_file()), None)
 
 
-def _read(folder: Path | None, file: str, boxes: list[tuple[list[float], str]] | None = None) -> bytes | None:
-    path = find_picture(folder, file)
-    return picture(path, boxes or ()) if path is not None else None
+def _thumbnail(folder: Path, file: str, boxes: Sequence[tuple[Box, str]] = ()) -> bytes | None:
+    """A small JPEG, with boxes drawn in; None when there is no file or it can't be read."""
+    path = find_image(folder, file)
+    if path is None:
+        return None
+    try:
+        image = open_image(path)
+    except UnreadableImageError:
+        return None
+    draw = ImageDraw.Draw(image)
+    for (x, y, w, h), color in boxes:
+        draw.rectangle((x, y, x + w, y + h), outline=color, width=max(2, image.width // 160))
+    image.thumbnail((_SIDE_PX, _SIDE_PX), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()
 
 
-def label_errors(truth: Truth, answers: Answers, images: Path | None) -> list[Item]:
-    """Without pictures there is nothing to look at: the captions alone say little that confusion.csv doesn't."""
+def label_errors(truth: Truth, answers: Answers, images: Path | None) -> list[PageImage]:
+    """Without images there is nothing to look at: the captions alone say little that confusion.csv doesn't."""
     if images is None:
         return []
     wrong = np.flatnonzero((answers.label != truth.label) & (answers.label != MISSING))
-    order = wrong[np.argsort(-answers.confidence[wrong], kind="stable")][:GALLERY]
-    return [
-        (
-            _read(images, truth.files[i]),
-            f"{truth.classes[truth.label[i]]}, answered {truth.classes[answers.label[i]]} "
-            f"({answers.confidence[i]:.2f}): {Path(truth.files[i]).name}",
-        )
-        for i in order
-    ]
+    surest = wrong[np.argsort(-answers.confidence[wrong], kind="stable")][:GALLERY]
+    errors = []
+    for i in surest:
+        true = truth.classes[truth.label[i]]
+        answer = truth.classes[answers.label[i]]
+        caption = f"{true}, answered {answer} ({answers.confidence[i]:.2f}): {Path(truth.files[i]).name}"
+        errors.append(PageImage(_thumbnail(images, truth.files[i]), caption))
+    return errors
 
 
-def _table(findings: list[Finding]) -> NDArray[np.float64]:
-    return np.array([f.box for f in findings], np.float64).reshape(-1, 4)
-
-
-def box_errors(
-    frames: FrameSet, answers: Mapping[Key, Frame], classes: tuple[str, ...], images: Path | None, confidence: float
-) -> list[Item]:
-    """Frames with the most area missed or the surest false box; truth green, told red."""
+def box_errors(pair: FindingPair, images: Path | None, confidence: float) -> list[PageImage]:
+    """Frames with the most missed boxes and the surest false ones; truth green, told red."""
     if images is None:
         return []
-    ranked: list[tuple[float, str, Frame, Frame]] = []
-    for key, true in zip(frames.keys, frames.frames, strict=True):
-        told = answers[key]
-        for name in classes:
-            own = [f for f in told.findings if f.category == name and f.confidence >= confidence and f.box]
-            real = [f for f in true.findings if f.category == name and f.box]
-            overlap = box_iou(_table(real), _table(own))
-            missed = sum(1 for row in overlap if not len(row) or row.max() < 0.5)
-            false = [f.confidence for f, column in zip(own, overlap.T, strict=True) if column.max(initial=0) < 0.5]
-            if missed or false:
-                what = ", ".join(
-                    part
-                    for part in (f"{missed} missed" if missed else "", f"{len(false)} false" if false else "")
-                    if part
+    found: list[tuple[float, str, Frame, Frame]] = []
+    for true, told in zip(pair.frames.frames, pair.told, strict=True):
+        for category in pair.classes:
+            missed, false = _errors(category, true, told, confidence)
+            parts = [f"{missed} missed"] if missed else []
+            parts += [f"{len(false)} false"] if false else []
+            if parts:
+                found.append(
+                    (missed + sum(false), f"{category}: {', '.join(parts)}; {Path(true.file).name}", true, told)
                 )
-                ranked.append((missed + sum(false), f"{name}: {what}; {Path(true.file).name}", true, told))
-    ranked.sort(key=lambda item: -item[0])
-    return [
-        (
-            _read(
-                images,
-                true.file,
-                [(list(f.box), _TRUE) for f in true.findings if f.box]
-                + [(list(f.box), _TOLD) for f in told.findings if f.box and f.confidence >= confidence],
-            ),
-            caption,
-        )
-        for _, caption, true, told in ranked[:GALLERY]
-    ]
+    found.sort(key=lambda errors: -errors[0])
+    errors = []
+    for _, caption, true, told in found[:GALLERY]:
+        boxes = [*_drawn(true, _TRUE_COLOR), *_drawn(told, _TOLD_COLOR, confidence)]
+        errors.append(PageImage(_thumbnail(images, true.file, boxes), caption))
+    return errors
+
+
+def _errors(category: str, true: Frame, told: Frame, confidence: float) -> tuple[int, list[float]]:
+    """How many boxes were missed, and the confidences of false ones."""
+    real = [f.box for f in true.findings if f.category == category and f.box]
+    own = [f for f in told.findings if f.category == category and f.box and f.confidence >= confidence]
+    overlap = box_iou(real, [f.box for f in own if f.box])
+    missed = int((overlap.max(axis=1, initial=0) < 0.5).sum())
+    return missed, [f.confidence for f, best in zip(own, overlap.max(axis=0, initial=0), strict=True) if best < 0.5]
+
+
+def _drawn(frame: Frame, color: str, confidence: float = 0.0) -> list[tuple[Box, str]]:
+    return [(f.box, color) for f in frame.findings if f.box and f.confidence >= confidence]

@@ -1,174 +1,162 @@
-"""Figures of a classification submission: all profiles, per class, confidence, speed, each with intervals."""
+"""Metrics of a classification submission: all profiles, per class, confidence, speed, each with intervals."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.atlas import load_mappings
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
-from panendofm.challenge.score.format_metric import figure, none_for_nan
-from panendofm.scoring.classification import profiles
+from panendofm.challenge.profile import LabelProfile, profiles_of
+from panendofm.challenge.score.results import (
+    ConfidenceScores,
+    HouseScores,
+    LabelClass,
+    LabelProfileScores,
+    LabelScores,
+    LevelScores,
+    MacroMean,
+    SubsetScores,
+)
+from panendofm.scoring.classification import averages
 from panendofm.scoring.classification.confusion import weighted_confusions
 from panendofm.scoring.classification.metrics import expected_calibration_error
+from panendofm.scoring.classification.rates import Floats
 from panendofm.scoring.classification.risk_coverage import area_under_risk, risk_at_coverage
 from panendofm.scoring.statistics.binomial import wilson
 from panendofm.scoring.statistics.config import BootstrapConfig
-from panendofm.scoring.statistics.intervals import group_weights
-from panendofm.scoring.statistics.speed import fps_replicates, speed_of
+from panendofm.scoring.statistics.estimates import Estimate, defined, estimate, value_and_replicate_weights
+from panendofm.scoring.statistics.speed import Speed, fps_replicates, speed_of
 
-Floats = NDArray[np.float64]
 COVERAGES = (0.5, 0.8, 0.9, 1.0)
+_MACRO_MEANS = ("recall", "precision", "specificity", "f1")
 
 
 def confusion_of(truth: Truth, answers: Answers, weights: Floats) -> Floats:
     """Matrices under weights [R, N] as [R, C, C], with one column more for missing answers when there are any."""
     classes = len(truth.classes)
     missing = bool((answers.label == MISSING).any())
-    width = classes + missing
     answer = np.where(answers.label == MISSING, classes, answers.label)
     # A square of the larger side, then without the row of truth that nothing has.
-    square = weighted_confusions(truth.label, answer, width, weights)
+    square = weighted_confusions(truth.label, answer, classes + missing, weights)
     return np.asarray(square[:, :classes, :])
 
 
-def score_labels(truth: Truth, answers: Answers, bootstrap: BootstrapConfig) -> dict[str, Any]:
-    confusion = confusion_of(truth, answers, np.ones((1, len(truth))))[0]
-    weights = group_weights(truth.groups, bootstrap.samples, bootstrap.seed)
-    drawn = confusion_of(truth, answers, weights)  # [R, C, C]
-    right = answers.label == truth.label
-    result: dict[str, Any] = {
-        "type": "classification",
-        "n": len(truth),
-        "missing_counted_as_wrong": int((answers.label == MISSING).sum()),
-        "classes": list(truth.classes),
-        "groups": {"kind": truth.group_kind, "count": int(truth.groups.max()) + 1},
-        "confusion": confusion.astype(int).tolist(),
-        "profiles": {
-            name: _profile(profile, confusion, drawn, bootstrap.confidence)
-            for name, profile in profiles.PROFILES.items()
-        },
-        "house": _house(confusion, drawn, bootstrap.confidence),
-        "per_class": _per_class(truth, confusion, bootstrap.confidence),
-        "confidence": _confidence(answers, right, weights, bootstrap.confidence),
-        "speed": _speed(answers, weights, bootstrap.confidence),
-        "levels": _levels(truth, answers),
-    }
-    if truth.centres is not None:
-        result["centres"] = _centres(truth, answers)
-    return result
+def score_labels(truth: Truth, answers: Answers, bootstrap: BootstrapConfig) -> LabelScores:
+    weights = value_and_replicate_weights(truth.groups, bootstrap)
+    confusions = confusion_of(truth, answers, weights)  # [1 + R, C, C]
+    level = bootstrap.confidence
+    speed, fps = _speed(answers, weights, level)
+    return LabelScores(
+        n=len(truth),
+        missing_counted_as_wrong=int((answers.label == MISSING).sum()),
+        classes=list(truth.classes),
+        groups=int(truth.groups.max()) + 1,
+        group_kind=truth.group_kind,
+        confusion=confusions[0].astype(int).tolist(),
+        profiles={name: _profile(profile, confusions, level) for name, profile in profiles_of(LabelProfile).items()},
+        house=_house(confusions, level),
+        per_class=_per_class(truth, confusions[0], level),
+        confidence=_confidence(answers, answers.label == truth.label, weights, level),
+        speed=speed,
+        fps=fps,
+        levels=_levels(truth, answers),
+        centers=_centers(truth, answers),
+    )
 
 
-def _profile(profile: profiles.Profile, confusion: Floats, drawn: Floats, level: float) -> dict[str, Any]:
-    values, replicates = profile.figures(confusion), profile.figures(drawn)
-    counts = profile.counts(confusion)
-    return {
-        "about": profile.about,
-        "counts": {name: float(getattr(counts, name)) for name in ("tp", "tn", "fp", "fn")},
-        "figures": {name: figure(values[name], replicates[name], level) for name in profiles.FIGURES},
-    }
+def _profile(profile: LabelProfile, confusions: Floats, level: float) -> LabelProfileScores:
+    counts = averages.summed(averages.one_against_rest(confusions[0]))
+    over = len(confusions[0]) if profile.counts_are_means else 1
+    return LabelProfileScores(
+        about=profile.about,
+        metrics={name: estimate(values, level) for name, values in profile.metrics(confusions).items()},
+        counts={name: float(count) / over for name, count in vars(counts).items()},
+    )
 
 
-def _house(confusion: Floats, drawn: Floats, level: float) -> dict[str, Any]:
-    """Our own averages: over classes with test pictures, and over how many; three numbers called MCC, told apart."""
-    means, replicates = profiles.macro_with_test_pictures(confusion), profiles.macro_with_test_pictures(drawn)
-    every = profiles.all_class_rates(confusion)
-    present = confusion.sum(axis=-1) > 0
-    names = ("recall", "precision", "specificity", "f1")
-    return {
-        "macro": {
-            name: {
-                **figure(means[name], replicates[name], level),
-                "classes": int((present & ~np.isnan(every[name])).sum()),
-            }
-            for name in names
-        },
-        "mcc_multiclass": none_for_nan(profiles.square_mcc(confusion)),
-        "mcc_pooled": none_for_nan(profiles.pooled_mcc(confusion)),
-        "mcc_mean_of_classes": none_for_nan(means["mcc"]),
-    }
+def _house(confusions: Floats, level: float) -> HouseScores:
+    means = averages.macro_with_test_images(confusions)
+    every = averages.all_class_rates(confusions[0])
+    present = confusions[0].sum(axis=-1) > 0
+    macro = {}
+    for name in _MACRO_MEANS:
+        mean = estimate(means[name], level)
+        macro[name] = MacroMean(mean.value, mean.low, mean.high, int((present & ~np.isnan(every[name])).sum()))
+    return HouseScores(
+        macro=macro,
+        mcc_multiclass=float(averages.square_mcc(confusions[0])),
+        mcc_pooled=float(averages.pooled_mcc(confusions[0])),
+        mcc_mean_of_classes=defined(means["mcc"][0]),
+    )
 
 
-def _per_class(truth: Truth, confusion: Floats, level: float) -> dict[str, Any]:
-    counts, every = profiles.one_against_rest(confusion), profiles.all_class_rates(confusion)
+def _per_class(truth: Truth, confusion: Floats, level: float) -> dict[str, LabelClass]:
+    counts = averages.one_against_rest(confusion)
+    every = averages.all_class_rates(confusion)
     result = {}
     for c, name in enumerate(truth.classes):
-        tp, fp, fn = (float(getattr(counts, k)[c]) for k in ("tp", "fp", "fn"))
-        result[name] = {
-            "pictures": int(tp + fn),
-            "evaluable": tp + fn > 0,
-            **{k: int(getattr(counts, k)[c]) for k in ("tp", "fp", "fn", "tn")},
-            **{k: none_for_nan(v[c]) for k, v in every.items()},
-            "recall_interval": wilson(tp, tp + fn, level),
-            "precision_interval": wilson(tp, tp + fp, level),
-        }
+        tp, fp, fn, tn = (int(part[c]) for part in (counts.tp, counts.fp, counts.fn, counts.tn))
+        rates = {rate: defined(values[c]) for rate, values in every.items()}
+        intervals = (wilson(tp, tp + fn, level), wilson(tp, tp + fp, level))
+        result[name] = LabelClass(tp + fn, tp, fp, fn, tn, rates, *intervals)
     return result
 
 
-def _confidence(answers: Answers, right: NDArray[np.bool_], weights: Floats, level: float) -> dict[str, Any]:
-    """What the confidences are worth: calibration, and the error when only the surest are answered."""
+def _confidence(answers: Answers, correct: NDArray[np.bool_], weights: Floats, level: float) -> ConfidenceScores:
     given = answers.label != MISSING
-    ece = expected_calibration_error(answers.confidence[given], right[given])
-    risks = risk_at_coverage(answers.confidence, right, np.array(COVERAGES), weights)
-    alone = risk_at_coverage(answers.confidence, right, np.array(COVERAGES))
-    return {
-        "expected_calibration_error": none_for_nan(ece),
-        "mean_confidence": none_for_nan(answers.confidence[given].mean()) if given.any() else None,
-        "brier_of_the_answer": none_for_nan(((answers.confidence - right)[given] ** 2).mean()) if given.any() else None,
-        "risk_at_coverage": {f"{share:g}": figure(alone[i], risks[:, i], level) for i, share in enumerate(COVERAGES)},
-        "area_under_risk_coverage": area_under_risk(answers.confidence, right),
-    }
+    confidence = answers.confidence[given]
+    risks = risk_at_coverage(answers.confidence, correct, np.array(COVERAGES), weights)
+    return ConfidenceScores(
+        expected_calibration_error=defined(expected_calibration_error(confidence, correct[given])),
+        mean_confidence=float(confidence.mean()) if given.any() else None,
+        brier_of_the_answer=float(((confidence - correct[given]) ** 2).mean()) if given.any() else None,
+        risk_at_coverage={f"{share:g}": estimate(risks[:, i], level) for i, share in enumerate(COVERAGES)},
+        area_under_risk_coverage=area_under_risk(answers.confidence, correct),
+    )
 
 
-def _speed(answers: Answers, weights: Floats, level: float) -> dict[str, Any] | None:
+def _speed(answers: Answers, weights: Floats, level: float) -> tuple[Speed | None, Estimate | None]:
     if answers.time_ms is None:
-        return None
+        return None, None
     known = ~np.isnan(answers.time_ms)
-    speed = speed_of(answers.time_ms[known])
+    times = answers.time_ms[known]
     drawn = weights[:, known]
+    # A replicate may hold missing answers alone, which have no time.
     drawn = drawn[drawn.sum(axis=1) > 0]
-    return {
-        "source": "self-reported",
-        "fps": figure(speed.fps, fps_replicates(answers.time_ms[known], drawn), level),
-        "mean_ms": speed.mean_ms,
-        "median_ms": speed.median_ms,
-        "p95_ms": speed.p95_ms,
-        "real_time": speed.real_time(),
-        "believable": speed.believable,
-    }
+    speed = speed_of(times)
+    return speed, replace(estimate(fps_replicates(times, drawn), level), value=speed.fps)
 
 
-def _levels(truth: Truth, answers: Answers) -> dict[str, Any] | None:
-    """Share of right answers at the level of region and category: some errors are less wrong than others.
-
-    Only when one of the atlas's mappings knows every class.
-    """
-    for mapping in load_mappings().values():
-        if set(truth.classes) <= set(mapping.labels):
-            break
-    else:
+def _levels(truth: Truth, answers: Answers) -> LevelScores | None:
+    """Only when one of the atlas's mappings knows every class."""
+    mappings = load_mappings().values()
+    mapping = next((m for m in mappings if set(truth.classes) <= set(m.labels)), None)
+    if mapping is None:
         return None
-    result: dict[str, Any] = {"mapping": mapping.dataset}
+    shares = {}
     for level in ("region", "category"):
         names = [getattr(mapping.labels[name][0], level) for name in truth.classes]
         number = np.unique(names, return_inverse=True)[1]
         same = (answers.label != MISSING) & (number[truth.label] == number[np.maximum(answers.label, 0)])
-        result[level] = float(same.mean())
-    return result
+        shares[level] = float(same.mean())
+    return LevelScores(mapping.dataset, shares["region"], shares["category"])
 
 
-def _centres(truth: Truth, answers: Answers) -> dict[str, Any]:
-    """Centre by centre: a mean over centres hides the one where it fails."""
-    assert truth.centres is not None
+def _centers(truth: Truth, answers: Answers) -> dict[str, SubsetScores]:
     result = {}
-    for name in sorted(set(truth.centres)):
-        inside = np.array([centre == name for centre in truth.centres])
-        confusion = confusion_of(truth, answers, inside[None].astype(np.float64))[0]
-        result[name or "unnamed"] = {
-            "pictures": int(inside.sum()),
-            "right": float((answers.label == truth.label)[inside].mean()),
-            "mcc": float(profiles.square_mcc(confusion)),
-        }
+    for name in sorted(set(truth.centers or ())):
+        inside = np.array([center == name for center in truth.centers or ()])
+        result[name or "unnamed"] = score_subset(truth, answers, inside)
     return result
+
+
+def score_subset(truth: Truth, answers: Answers, inside: NDArray[np.bool_]) -> SubsetScores:
+    confusion = confusion_of(truth, answers, inside[None].astype(np.float64))[0]
+    return SubsetScores(
+        images=int(inside.sum()),
+        correct=float((answers.label == truth.label)[inside].mean()),
+        mcc=float(averages.square_mcc(confusion)),
+    )

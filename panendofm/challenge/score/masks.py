@@ -1,10 +1,9 @@
-"""Figures of a segmentation file: overlaps and distances per picture, pooled pixels, correct «nothing»."""
+"""Metrics of a segmentation file: overlaps and distances per image, pooled pixels, correct «nothing»."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -12,31 +11,35 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame
-from panendofm.challenge.files.frames import FrameSet
-from panendofm.challenge.files.names import Key
-from panendofm.challenge.score.format_metric import figure, mean, none_for_nan, weighted_means
+from panendofm.challenge.files.frames import FindingPair
+from panendofm.challenge.profile import MaskProfile, profiles_of
+from panendofm.challenge.score.centers import center_scores
+from panendofm.challenge.score.results import MaskClass, MaskScores, ProfileScores, SizeDice
 from panendofm.runtime.console import track
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.classification import rates
+from panendofm.scoring.classification.rates import Floats
+from panendofm.scoring.detection.average_precision import mean_of_classes
 from panendofm.scoring.masks import (
-    Empties,
     Mask,
-    MaskFigures,
+    MaskMetrics,
     class_confusion,
     class_ious,
     frame_verdict,
-    mask_figures,
+    mask_metrics,
     pooled,
     size_of,
 )
 from panendofm.scoring.statistics.config import BootstrapConfig
-from panendofm.scoring.statistics.generalization import generalisation
-from panendofm.scoring.statistics.intervals import group_weights
+from panendofm.scoring.statistics.estimates import defined, estimate, value_and_replicate_weights
+from panendofm.scoring.statistics.replicates import mean_replicates
 
 MEANS = (
     *("dice", "iou", "precision", "recall", "f2", "accuracy", "hausdorff", "hausdorff_95"),
     *("hausdorff_over_diagonal", "hausdorff_95_over_diagonal", "mean_surface_distance"),
 )
+# Longest diameter of a finding as a share of the image's diagonal.
+SIZES = {"small": (0.0, 0.1), "medium": (0.1, 0.3), "large": (0.3, 2.0)}
 # JPEG blurs edges: its masks are cut in the middle. A PNG must say 0 or 255.
 _JPEG = {".jpg", ".jpeg"}
 
@@ -60,7 +63,7 @@ def read_mask(file: FindingsFile, finding: Finding) -> Mask:
 def mask_of(
     file: FindingsFile, frame: Frame, category: str, size: tuple[int, int] | None
 ) -> tuple[Mask | None, tuple[int, int] | None]:
-    """The union of a category's masks in a frame and the picture's size; None when it has none."""
+    """The union of a category's masks in a frame and the image's size; None when it has none."""
     union: Mask | None = None
     for finding in frame.findings:
         if finding.category != category:
@@ -70,7 +73,7 @@ def mask_of(
         if size is not None and here != size:
             raise file.fail(
                 finding.line,
-                f"the mask is {here[0]} × {here[1]}, the picture {size[0]} × {size[1]}; write the original size.",
+                f"the mask is {here[0]} × {here[1]}, the image {size[0]} × {size[1]}; write the original size.",
             )
         size = here
         union = mask if union is None else union | mask
@@ -79,7 +82,7 @@ def mask_of(
 
 def _polygon(file: FindingsFile, finding: Finding, size: tuple[int, int] | None) -> Mask:
     if size is None:
-        raise file.fail(finding.line, "a polygon needs the picture's size; add width and height to the truth.")
+        raise file.fail(finding.line, "a polygon needs the image's size; add width and height to the truth.")
     canvas = np.zeros((size[1], size[0]), np.uint8)
     points = np.array(finding.polygon, np.float64).reshape(-1, 2)
     cv2.fillPoly(canvas, [np.round(points).astype(np.int32)], 1)
@@ -87,65 +90,64 @@ def _polygon(file: FindingsFile, finding: Finding, size: tuple[int, int] | None)
 
 
 def score_masks(
-    truth: FindingsFile,
-    prediction: FindingsFile,
-    frames: FrameSet,
-    answers: Mapping[Key, Frame],
-    classes: tuple[str, ...],
-    empties: Empties,
+    pair: FindingPair,
+    profile: MaskProfile,
     bootstrap: BootstrapConfig,
-    unseen: str | None = None,
+    unseen_center: str | None = None,
     mm_per_px: float | None = None,
-) -> dict[str, Any]:
-    figures: dict[str, list[MaskFigures]] = {name: [] for name in classes}
-    longest: dict[str, list[float | None]] = {name: [] for name in classes}
+) -> MaskScores:
+    frames = pair.frames
+    metrics: dict[str, list[MaskMetrics]] = {name: [] for name in pair.classes}
+    longest: dict[str, list[float | None]] = {name: [] for name in pair.classes}
     confusions = []
-    rows = list(zip(frames.frames, (answers[key] for key in frames.keys), strict=True))
+    rows = list(zip(frames.frames, pair.told, strict=True))
     for frame, told in track(rows, "masks", len(rows), "frames"):
-        pairs = _pairs(truth, prediction, frame, told, classes)
-        for name, (true, own) in pairs.items():
-            figures[name].append(mask_figures(true, own, empties))
+        masks = _masks_of(pair, frame, told)
+        for name, (true, own) in masks.items():
+            metrics[name].append(mask_metrics(true, own, profile.empties))
             size = size_of(true)
             longest[name].append(size.longest_px / float(np.hypot(*true.shape)) if size else None)
-        confusions.append(_confusion(pairs))
-    weights = group_weights(frames.groups, bootstrap.samples, bootstrap.seed)
-    result: dict[str, Any] = {
-        "type": "segmentation",
-        "n": len(frames),
-        "classes": list(classes),
-        "empties": empties,
-        "groups": {"kind": frames.group_kind, "count": int(frames.groups.max()) + 1},
-        "per_class": {
-            name: _class(found, weights, bootstrap.confidence) | {"by_size": _by_size(found, longest[name])}
-            for name, found in figures.items()
+        confusions.append(_confusion(masks))
+    weights = value_and_replicate_weights(frames.groups, bootstrap)
+    level = bootstrap.confidence
+    profiles = profiles_of(MaskProfile)
+    means = {name: _means(found, weights) for name, found in metrics.items()}
+    # What each challenge would rank by, all under the chosen rules for empty masks.
+    rankings = {name: {n: p.score(of_class) for n, p in profiles.items()} for name, of_class in means.items()}
+    overall = {n: mean_of_classes([of_class[n] for of_class in rankings.values()]) for n in profiles}
+    dice = np.mean([[m.dice for m in found] for found in metrics.values()], axis=0)
+    return MaskScores(
+        n=len(frames),
+        classes=list(pair.classes),
+        groups=int(frames.groups.max()) + 1,
+        group_kind=frames.group_kind,
+        profiles={n: ProfileScores(p.about, {"score": estimate(overall[n], level)}) for n, p in profiles.items()},
+        per_class={
+            name: _class(found, means[name], rankings[name], longest[name], weights, level)
+            for name, found in metrics.items()
         },
-        "mean_iou_of_classes": _mean_iou(confusions),
-        "mm_per_px": mm_per_px,
-    }
-    if frames.centres:
-        result["centres"] = _centres(frames, figures, unseen)
-    return result
+        mean_iou_of_classes=_mean_iou(confusions),
+        centers=center_scores("dice", lambda inside: _mean(dice[inside]), frames, unseen_center),
+        mm_per_px=mm_per_px,
+    )
 
 
-def _pairs(
-    truth: FindingsFile, prediction: FindingsFile, frame: Frame, told: Frame, classes: Sequence[str]
-) -> dict[str, tuple[Mask, Mask]]:
+def _masks_of(pair: FindingPair, frame: Frame, told: Frame) -> dict[str, tuple[Mask, Mask]]:
     """True and predicted mask of each class; a class that nobody marked is empty on that side."""
     size = frame.size or told.size
-    found: dict[str, list[Mask | None]] = {}
-    for name in classes:
-        true, size = mask_of(truth, frame, name, size)
-        own, size = mask_of(prediction, told, name, size)
-        found[name] = [true, own]
+    found: dict[str, tuple[Mask | None, Mask | None]] = {}
+    for name in pair.classes:
+        true, size = mask_of(pair.truth, frame, name, size)
+        own, size = mask_of(pair.prediction, told, name, size)
+        found[name] = (true, own)
     if size is None:
         raise UserError(
-            f"{truth.path}, line {frame.line}: neither side has a mask of {frame.file}, so its size is not known; add "
-            "width and height to the truth."
+            f"{pair.truth.path}, line {frame.line}: neither side has a mask of {frame.file}, so its size is not known; "
+            "add width and height to the truth."
         )
     empty = np.zeros((size[1], size[0]), bool)
     return {
-        name: (true if true is not None else empty, own if own is not None else empty)
-        for name, (true, own) in found.items()
+        name: (empty if true is None else true, empty if own is None else own) for name, (true, own) in found.items()
     }
 
 
@@ -159,71 +161,59 @@ def _confusion(pairs: dict[str, tuple[Mask, Mask]]) -> NDArray[np.float64]:
     return class_confusion(sides[0], sides[1], len(pairs) + 1)
 
 
-def _mean_iou(confusions: list[NDArray[np.float64]]) -> dict[str, float | None]:
-    pooled_ious = class_ious(np.sum(confusions, axis=0))
+def _mean_iou(confusions: list[Floats]) -> dict[str, float | None]:
+    ious = class_ious(np.sum(confusions, axis=0))
     return {
-        "pooled": none_for_nan(mean(pooled_ious)),
-        "pooled_without_background": none_for_nan(mean(pooled_ious[1:])),
-        "mean_of_pictures": none_for_nan(float(np.mean([mean(class_ious(c)) for c in confusions]))),
+        "pooled": defined(_mean(ious)),
+        "pooled_without_background": defined(_mean(ious[1:])),
+        "mean_of_images": defined(float(np.mean([_mean(class_ious(c)) for c in confusions]))),
     }
 
 
-def _class(found: list[MaskFigures], weights: NDArray[np.float64], level: float) -> dict[str, Any]:
-    table = {name: np.array([f.values()[name] for f in found]) for name in MEANS}
-    with_finding = np.array([f.has_finding for f in found])
-    means = {n: figure(mean(v), weighted_means(v, weights), level) for n, v in table.items()}
-    positive = {n: np.where(with_finding, v, np.nan) for n, v in table.items()}
-    clean = [f for f in found if not f.has_finding]
-    left_empty = np.where(with_finding, np.nan, [not f.reports_finding for f in found])
-    parts = [means[n]["value"] for n in ("dice", "precision", "recall")]
-    pools = pooled(found, weights)
-    verdicts = [frame_verdict(int(f.counts.tp + f.counts.fn), int(f.counts.tp), int(f.counts.fp)) for f in found]
-    counts = rates.Counts.of(*(verdicts.count(v) for v in ("tp", "fp", "fn", "tn")))
-    return {
-        "mean_over_pictures": means,
-        "mean_over_pictures_with_a_finding": {
-            n: figure(mean(v), weighted_means(v, weights), level) for n, v in positive.items()
-        },
-        "pooled_pixels": {n: figure(v, pools[n], level) for n, v in pooled(found).items()},
-        "correct_nothing": {
-            "pictures_without_finding": len(clean),
-            "left_empty": sum(not f.reports_finding for f in clean),
-            "rate": figure(mean(left_empty), weighted_means(left_empty, weights), level),
-        },
-        "frame_verdicts": {
-            "rule": "40% of the finding's pixels marked",
-            "sensitivity": none_for_nan(rates.recall(counts)),
-            "specificity": none_for_nan(rates.specificity(counts)),
-        },
-        "ranking": {
-            "endotect": means["iou"]["value"],
-            "endocv2021": none_for_nan(
-                float(np.mean([p for p in parts if p is not None] + [1 - (means["hausdorff_over_diagonal"]["value"])]))
-            ),
-            "endocv2020": none_for_nan(
-                float(np.mean([means[n]["value"] or 0.0 for n in ("dice", "f2", "precision", "recall")]))
-            ),
-            "ead2019": 0.75 * (means["dice"]["value"] + means["iou"]["value"]) / 2 + 0.25 * means["f2"]["value"],
-        },
-    }
+def _mean(values: Floats) -> float:
+    return float(rates.mean_over_defined(values))
 
 
-def _by_size(found: list[MaskFigures], longest: list[float | None]) -> dict[str, Any]:
-    """Dice by the finding's longest diameter as a share of the diagonal."""
-    limits = {"small": (0.0, 0.1), "medium": (0.1, 0.3), "large": (0.3, 2.0)}
+def _means(found: Sequence[MaskMetrics], weights: Floats, where: NDArray[np.bool_] | None = None) -> dict[str, Floats]:
+    """Means over images, each [1 + R]; `where`: over some of them."""
+    values = [metrics.values() for metrics in found]
     result = {}
-    for name, (low, high) in limits.items():
-        inside = [f.dice for f, size in zip(found, longest, strict=True) if size is not None and low < size <= high]
-        result[name] = {"pictures": len(inside), "dice": float(np.mean(inside)) if inside else None}
+    for name in MEANS:
+        column = np.array([row[name] for row in values])
+        result[name] = mean_replicates(column if where is None else np.where(where, column, np.nan), weights)
     return result
 
 
-def _centres(frames: FrameSet, figures: dict[str, list[MaskFigures]], unseen: str | None) -> dict[str, Any]:
-    dice = np.mean([[f.dice for f in found] for found in figures.values()], axis=0)
-    result: dict[str, Any] = {"dice": {name: float(dice[frames.inside(name)].mean()) for name in frames.centres}}
-    if unseen is not None:
-        inside = frames.inside(unseen)
-        if inside.any() and not inside.all():
-            seen, outside = float(dice[~inside].mean()), float(dice[inside].mean())
-            result["generalisation"] = {"seen": seen, "unseen": outside, **generalisation(seen, outside)._asdict()}
+def _class(
+    found: Sequence[MaskMetrics],
+    means: dict[str, Floats],
+    rankings: dict[str, Floats],
+    longest: Sequence[float | None],
+    weights: Floats,
+    level: float,
+) -> MaskClass:
+    with_finding = np.array([m.has_finding for m in found])
+    left_empty = np.where(with_finding, np.nan, [not m.reports_finding for m in found])
+    verdicts = [frame_verdict(int(m.counts.tp + m.counts.fn), int(m.counts.tp), int(m.counts.fp)) for m in found]
+    counts = rates.Counts.of(*(verdicts.count(v) for v in ("tp", "fp", "fn", "tn")))
+    positive = _means(found, weights, with_finding)
+    return MaskClass(
+        mean_over_images={name: estimate(values, level) for name, values in means.items()},
+        mean_over_images_with_a_finding={name: estimate(values, level) for name, values in positive.items()},
+        pooled_pixels={name: estimate(values, level) for name, values in pooled(found, weights).items()},
+        images_without_finding=int((~with_finding).sum()),
+        left_empty=int(np.nansum(left_empty)),
+        correct_nothing=estimate(mean_replicates(left_empty, weights), level),
+        frame_sensitivity=defined(float(rates.recall(counts))),
+        frame_specificity=defined(float(rates.specificity(counts))),
+        ranking={name: estimate(values, level) for name, values in rankings.items()},
+        by_size=_by_size(found, longest),
+    )
+
+
+def _by_size(found: Sequence[MaskMetrics], longest: Sequence[float | None]) -> dict[str, SizeDice]:
+    result = {}
+    for name, (low, high) in SIZES.items():
+        inside = [m.dice for m, size in zip(found, longest, strict=True) if size is not None and low < size <= high]
+        result[name] = SizeDice(len(inside), float(np.mean(inside)) if inside else None)
     return result

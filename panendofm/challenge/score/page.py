@@ -1,228 +1,177 @@
-"""index.html of one scored submission: our row between the published ones, confusion, classes, worst errors."""
+"""index.html of one scored submission: what its template shows."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from PIL import Image, ImageDraw
+from markupsafe import Markup
 
-from panendofm.challenge.charts import STYLE, confusion_table
-from panendofm.challenge.published import tables as published
-from panendofm.challenge.score.format_metric import shown
-from panendofm.imaging.images import UnreadableImageError, open_image
-from panendofm.reports import pages
-from panendofm.reports.pages import text
-from panendofm.scoring.classification.profiles import FIGURES
+from panendofm.challenge.beside import BesidePublished, OurRow, beside_published
+from panendofm.challenge.profile import Profile
+from panendofm.challenge.score.results import BoxClass, BoxScores, LabelClass, LabelScores, MaskScores, Results
+from panendofm.challenge.shown import items_of, plain_text, shown
+from panendofm.reports import PageImage, Table, render_page
+from panendofm.reports.charts import ForestRow, confusion_chart, forest_chart
+from panendofm.reports.numbers import number
+from panendofm.scoring.statistics.estimates import Estimate
+from panendofm.scoring.statistics.speed import REAL_TIME_FPS
 
-GALLERY = 20
-_SIDE_PX = 240
-
-
-def picture(path: Path, boxes: Sequence[tuple[Sequence[float], str]] = ()) -> bytes | None:
-    """A small JPEG, with boxes drawn in; None when the file is not to be read."""
-    try:
-        image = open_image(path)
-    except UnreadableImageError:
-        return None
-    draw = ImageDraw.Draw(image)
-    for (x, y, w, h), colour in boxes:
-        draw.rectangle((x, y, x + w, y + h), outline=colour, width=max(2, image.width // 160))
-    image.thumbnail((_SIDE_PX, _SIDE_PX), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=85)
-    return buffer.getvalue()
+_FRAME_RATES = ("recall", "specificity", "precision", "npv")
 
 
-def gallery(items: Sequence[tuple[bytes | None, str]]) -> str:
-    """Pictures with what is wrong with them; a frame without a picture where the file was not given."""
-    figures = []
-    for content, caption in items:
-        shown_picture = pages.image(content, caption, "jpeg") if content else '<p class="quiet">no picture</p>'
-        figures.append(f"<figure>{shown_picture}<figcaption>{text(caption)}</figcaption></figure>")
-    return f'<div class="gallery">{"".join(figures)}</div>' if figures else ""
-
-
-def label_page(results: dict[str, Any], errors: Sequence[tuple[bytes | None, str]]) -> str:
-    profile = results["profile"]
-    body = [
-        f"<h1>{text(results['team'])}, run {text(results['run'])}</h1>",
-        f'<p class="quiet">{results["n"]} pictures, {len(results["classes"])} classes; profile {text(profile)} '
-        f"({text(results['profiles'][profile]['about'])}); 95% intervals over {results['groups']['count']} "
-        f"{text(results['groups']['kind'])}s.</p>",
-        _warnings(results["warnings"]),
-        pages.section("Figures", _figures(results)),
-        pages.section("Beside the published rows", beside_published(results)),
-        pages.section("Confusion", _confusion(results)),
-        pages.section("Classes", _classes(results)),
-        pages.section("Confidence and speed", _confidence(results)),
-        pages.section("Surest wrong answers", gallery(errors)),
-        _provenance(results),
-    ]
-    return pages.page(f"{results['team']}: {profile}", "\n".join(body), STYLE)
-
-
-def _warnings(warnings: Sequence[str]) -> str:
-    return "".join(f'<p class="note">{text(w)}</p>' for w in warnings)
-
-
-def _figures(results: dict[str, Any]) -> str:
-    rows = [
-        [name + (" ← chosen" if name == results["profile"] else ""), *(shown(p["figures"][f]) for f in FIGURES)]
-        for name, p in results["profiles"].items()
-    ]
-    house = results["house"]
-    macro = house["macro"]
-    rows.append(["our macro means", *(shown(macro.get(f)) for f in FIGURES[:-1]), f"{house['mcc_multiclass']:.4f}"])
-    notes = (
-        f'<p class="quiet">MCC: multi-class R_K {house["mcc_multiclass"]:.4f}; pooled {house["mcc_pooled"]:.4f} '
-        f"(medico2017's); mean of the classes' {house['mcc_mean_of_classes']:.4f}. Three numbers, not one. Our macro "
-        f"means are over the classes that have test pictures; profiles put 0 for what is undefined.</p>"
-    )
-    return pages.table(["profile", *FIGURES], rows, numbers=True) + notes
-
-
-def beside_published(results: dict[str, Any]) -> str:
-    """Our row in the order of the published ones, marked; misprints are said below."""
-    name = {"medico2017": "medico2017", "medico2018": "medico2018", "biomedia2019": "biomedia2019"}.get(
-        results["profile"]
-    )
-    if name is None:
-        return ""
-    table = published.published_table(f"{name}_classification")
-    columns = ("recall", "precision", "specificity", "accuracy", "f1", "mcc")
-    figures = results["profiles"][results["profile"]]["figures"]
-    rows = [(row.figures["mcc"], False, [row.team, row.method, *(row.shown(c) for c in columns)]) for row in table.rows]
-    own = [results["team"], "this submission", *(shown(figures[c]).split(" ")[0] for c in columns)]
-    rows.append((figures["mcc"]["value"] or 0.0, True, own))
-    rows.sort(key=lambda row: -row[0])
-    lines = [
-        f"<tr{' class=ours' if ours else ''}>{''.join(f'<td>{text(c)}</td>' for c in cells)}</tr>"
-        for _, ours, cells in rows
-    ]
-    head = "".join(f"<th>{text(c)}</th>" for c in ("team", "method", *columns))
-    misprints = [f"{row.team}, {c}: {why}" for row in table.rows for c, why in row.misprints.items()]
-    notes = (f"<p>† misprinted: {text('; '.join(misprints))}.</p>" if misprints else "") + (
-        f'<p class="quiet">{text(published.note())} {text(published.source())}.</p>'
-    )
-    return (
-        f'<div class="scroll"><table class="numbers"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody>'
-        f"</table></div>{notes}"
-    )
-
-
-def _confusion(results: dict[str, Any]) -> str:
-    columns = [*results["classes"], *(["(missing)"] if results["missing_counted_as_wrong"] else [])]
-    return confusion_table(results["classes"], columns, results["confusion"])
-
-
-def _classes(results: dict[str, Any]) -> str:
-    rows = []
-    for name, row in sorted(results["per_class"].items(), key=lambda item: item[1]["recall"] or 0.0):
-        interval = row["recall_interval"]
-        recall = "not evaluable" if row["recall"] is None else f"{row['recall']:.4f}"
-        low_high = f"{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""
-        others = ["–" if row[k] is None else f"{row[k]:.4f}" for k in ("precision", "specificity", "f1", "mcc")]
-        rows.append([name, str(row["pictures"]), recall, low_high, *others])
-    head = ["class, worst first", "pictures", "recall", "95% (Wilson)", "precision", "specificity", "F1", "MCC"]
-    return pages.table(head, rows, numbers=True)
-
-
-def _confidence(results: dict[str, Any]) -> str:
-    found, speed, levels = results["confidence"], results["speed"], results["levels"]
-    rows = [["expected calibration error", _number(found["expected_calibration_error"])]]
-    rows += [
-        [f"wrong among the surest {float(share):.0%}", shown(value)]
-        for share, value in found["risk_at_coverage"].items()
-    ]
-    if levels:
-        rows += [
-            ["right region", _number(levels["region"])],
-            ["right category", _number(levels["category"])],
-        ]
-    if speed:
-        times = ", ".join(f"{speed[k]:.2f}" for k in ("mean_ms", "median_ms", "p95_ms"))
-        real = ", ".join(f"{k.removeprefix('at_')}: {'yes' if v else 'no'}" for k, v in speed["real_time"].items())
-        rows += [
-            [f"pictures per second ({speed['source']})", shown(speed["fps"], 2)],
-            ["milliseconds: mean, median, p95", times],
-            ["real time at", real],
-        ]
-    return pages.table(["figure", "value"], rows, numbers=True)
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
-
-
-def _provenance(results: dict[str, Any]) -> str:
-    rows = [[k.replace("_", " "), str(v)] for k, v in results["provenance"].items()]
-    return pages.details("Files and checksums", pages.table(["what", "value"], rows))
-
-
-def finding_page(results: dict[str, Any], errors: Sequence[tuple[bytes | None, str]]) -> str:
-    """Detection or segmentation."""
-    title = f"{results['team']}: {results['type']}"
-    sections = [f"<h1>{text(title)}</h1>", _warnings(results["warnings"])]
-    sections.append(
-        f'<p class="quiet">{results["n"]} frames; 95% intervals over {results["groups"]["count"]} '
-        f"{text(results['groups']['kind'])}s.</p>"
-    )
-    if results["type"] == "detection":
-        for name, profile in results["profiles"].items():
-            rows = [[k, shown(v)] for k, v in profile["figures"].items()]
-            about = f'<p class="quiet">{text(profile["about"])}; mean over {profile["classes_with_truth"]} classes.</p>'
-            sections.append(pages.section(f"Profile {name}", about + pages.table(["figure", "value"], rows, True)))
-        sections += [_detection_class(name, row, results) for name, row in results["per_class"].items()]
+def score_page(results: Results, profile: Profile, errors: list[PageImage]) -> str:
+    """The profile names the template; what is shown depends on the kind of the scores alone."""
+    scores = results.scores
+    parts: dict[str, object]
+    if isinstance(scores, LabelScores):
+        parts = _label_parts(results, scores)
+    elif isinstance(scores, BoxScores):
+        parts = _box_parts(scores)
     else:
-        for name, row in results["per_class"].items():
-            columns = ["mean_over_pictures", "mean_over_pictures_with_a_finding"]
-            rows = [[k, *(shown(row[c][k]) for c in columns)] for k in row[columns[0]]]
-            nothing = row["correct_nothing"]
-            note = (
-                f'<p class="quiet">Pictures without a finding: {nothing["pictures_without_finding"]}, left empty: '
-                f"{nothing['left_empty']} ({shown(nothing['rate'])}). Pooled pixels: "
-                + ", ".join(f"{k} {shown(v)}" for k, v in row["pooled_pixels"].items())
-                + ".</p>"
-            )
-            head = ["figure", "all pictures", "pictures with a finding"]
-            sections.append(pages.section(name, pages.table(head, rows, True) + note))
-    sections.append(_extras(results))
-    sections += [pages.section("Worst misses and false alarms", gallery(errors)), _provenance(results)]
-    return pages.page(title, "\n".join(sections), STYLE)
+        parts = _mask_parts(scores)
+    own = results.submission
+    files = [["truth", own.truth, own.truth_sha256], ["submission", own.file, own.file_sha256]]
+    return render_page(
+        "panendofm.challenge",
+        profile.template,
+        title=f"{own.team}: {own.profile}",
+        results=results,
+        scores=scores,
+        plain_text=plain_text,
+        confidence=f"{own.bootstrap.confidence:.0%}",
+        chart=_metric_chart(f"Profile {profile.name}", results.metrics),
+        published=_published(results, profile),
+        errors=errors,
+        files=Table(["what", "name", "SHA-256"], files, numeric=False),
+        **parts,
+    )
 
 
-def _detection_class(name: str, row: dict[str, Any], results: dict[str, Any]) -> str:
-    readings = [
-        [reading.replace("_", " "), *(str(row[reading][k]) for k in ("tp", "fp", "fn", "tn"))]
-        + [shown(row[reading][k]) for k in ("recall", "specificity", "precision", "npv")]
-        for reading in ("frames_presence", "frames_presence_and_place")
+def _metric_chart(title: str, metrics: Mapping[str, Estimate]) -> Markup:
+    rows = [ForestRow(name, m.value, m.low, m.high) for name, m in metrics.items() if m.value is not None]
+    return forest_chart(title, rows, digits=4)
+
+
+def _published(results: Results, profile: Profile) -> BesidePublished | None:
+    """Beside the profile's table of this kind, in the columns that both have."""
+    table = next((table for table in profile.published if table.task == profile.kind), None)
+    if table is None:
+        return None
+    columns = tuple(name for name in results.metrics if any(name in row.metrics for row in table.rows))
+    own = OurRow(results.submission.team, "this submission", results.metrics)
+    return beside_published(table, columns, profile.ranking[0], [own])
+
+
+def _label_parts(results: Results, scores: LabelScores) -> dict[str, object]:
+    house = scores.house
+    names = list(dict.fromkeys(name for profile in scores.profiles.values() for name in profile.metrics))
+    rows = []
+    for name, profile in scores.profiles.items():
+        chosen = " ← chosen" if name == results.submission.profile else ""
+        rows.append([name + chosen, *(shown(profile.metrics.get(metric)) for metric in names)])
+    ours = {**house.macro, "mcc": Estimate(house.mcc_multiclass)}
+    rows.append(["our macro means", *(shown(ours.get(metric)) for metric in names)])
+    by_recall = sorted(scores.per_class.items(), key=lambda item: item[1].rates["recall"] or 0.0)
+    recalls = [
+        ForestRow(name, recall, *(row.recall_interval or (None, None)))
+        for name, row in by_recall
+        if (recall := row.rates["recall"]) is not None
     ]
-    head = ["frames", "TP", "FP", "FN", "TN", "sensitivity", "specificity", "PPV", "NPV"]
-    froc = [[f"{k} false boxes a frame", shown(v)] for k, v in row["froc"].items()]
-    threshold = f'<p class="quiet">At confidence {results["confidence_threshold"]:g} and IoU 0.5.</p>'
-    body = threshold + pages.table(head, readings, True) + pages.table(["FROC", "sensitivity"], froc, True)
-    return pages.section(name, body)
+    return {
+        "errors_title": "Surest wrong answers",
+        "metrics": Table(["profile", *names], rows),
+        "confusion": confusion_chart(scores.classes, scores.answer_columns, scores.confusion),
+        "classes": Table(
+            ["class, worst first", "images", "recall", "95% (Wilson)", "precision", "specificity", "F1", "MCC"],
+            [_class_row(name, row) for name, row in by_recall],
+        ),
+        "class_chart": forest_chart("Recall of each class, worst first", recalls, x_label="recall", digits=4),
+        "confidence_and_speed": Table(["metric", "value"], _confidence_rows(scores)),
+        "centers": plain_table("center", scores.centers),
+    }
 
 
-def _extras(results: dict[str, Any]) -> str:
-    parts = []
-    if "patients" in results:
-        rows = [
-            [name, "not evaluable (no histology)" if value is None else shown(value)]
-            for name, value in results["patients"]["figures"].items()
-        ]
-        parts.append(pages.section("Patients", pages.table(["figure", "value"], rows, True)))
-    for name in ("centres", "by_size", "videos", "mean_iou_of_classes"):
-        if results.get(name):
-            rows = [[key, _plain(value)] for key, value in results[name].items()]
-            parts.append(pages.section(name.replace("_", " "), pages.table(["what", "value"], rows)))
-    return "".join(parts)
+def _class_row(name: str, row: LabelClass) -> list[str]:
+    recall = number(row.rates["recall"], 4) if row.images else "not evaluable"
+    interval = row.recall_interval
+    limits = f"{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""
+    others = [number(row.rates[rate], 4) for rate in ("precision", "specificity", "f1", "mcc")]
+    return [name, str(row.images), recall, limits, *others]
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, dict):
-        return "; ".join(f"{k} {_plain(v)}" for k, v in value.items())
-    return f"{value:.4f}" if isinstance(value, float) else "–" if value is None else str(value)
+def _confidence_rows(scores: LabelScores) -> list[list[str]]:
+    found = scores.confidence
+    rows = [["expected calibration error", number(found.expected_calibration_error, 4)]]
+    for share, risk in found.risk_at_coverage.items():
+        rows.append([f"wrong among the surest {float(share):.0%}", shown(risk)])
+    if scores.levels:
+        rows.append(["right region", number(scores.levels.region, 4)])
+        rows.append(["right category", number(scores.levels.category, 4)])
+    speed = scores.speed
+    if speed:
+        times = f"{speed.mean_ms:.2f}, {speed.median_ms:.2f}, {speed.p95_ms:.2f}"
+        real_time = [f"{limit}: {'yes' if speed.fps >= limit else 'no'}" for limit in REAL_TIME_FPS]
+        rows.append(["images per second (self-reported)", shown(scores.fps, 2)])
+        rows.append(["milliseconds: mean, median, p95", times])
+        rows.append(["real time at", ", ".join(real_time)])
+    return rows
+
+
+def _box_parts(scores: BoxScores) -> dict[str, object]:
+    patients = scores.patients.metrics if scores.patients else {}
+    rows = [[name, "not evaluable (no histology)" if v is None else shown(v)] for name, v in patients.items()]
+    return {
+        "errors_title": "Worst misses and false alarms",
+        "profiles": [(name, found, _metric_table(found.metrics)) for name, found in scores.profiles.items()],
+        "classes": [(name, *_class_tables(row)) for name, row in scores.per_class.items()],
+        "patients": Table(["metric", "value"], rows) if rows else None,
+        "centers": plain_table("what", scores.centers),
+        "by_size": plain_table("size", scores.by_size),
+        "videos": plain_table("what", scores.videos),
+    }
+
+
+def _metric_table(metrics: Mapping[str, Estimate]) -> Table:
+    return Table(["metric", "value"], [[name, shown(value)] for name, value in metrics.items()])
+
+
+def _class_tables(row: BoxClass) -> tuple[Table, Table]:
+    readings = [
+        [reading, str(found.tp), str(found.fp), str(found.fn), str(found.tn)]
+        + [shown(found.metrics[rate]) for rate in _FRAME_RATES]
+        for reading, found in (
+            ("frames presence", row.frames_presence),
+            ("frames presence and place", row.frames_presence_and_place),
+        )
+    ]
+    columns = ["frames", "TP", "FP", "FN", "TN", "sensitivity", "specificity", "PPV", "NPV"]
+    froc = [[f"{alarms} false boxes a frame", shown(value)] for alarms, value in row.froc.items()]
+    return Table(columns, readings), Table(["FROC", "sensitivity"], froc)
+
+
+def _mask_parts(scores: MaskScores) -> dict[str, object]:
+    classes = []
+    for name, row in scores.per_class.items():
+        everywhere = row.mean_over_images
+        with_finding = row.mean_over_images_with_a_finding
+        means = [[metric, shown(everywhere[metric]), shown(with_finding[metric])] for metric in everywhere]
+        columns = ["metric", "all images", "images with a finding"]
+        classes.append((name, row, Table(columns, means), plain_table("size", row.by_size)))
+    rankings = [[name, p.about, shown(p.metrics["score"])] for name, p in scores.profiles.items()]
+    return {
+        "errors_title": "",
+        "classes": classes,
+        "rankings": Table(["challenge", "its score", "value"], rankings, numeric=False),
+        "ranking_chart": _metric_chart(
+            "Scores of challenges", {n: p.metrics["score"] for n, p in scores.profiles.items()}
+        ),
+        "centers": plain_table("what", scores.centers),
+        "mean_iou": plain_table("what", scores.mean_iou_of_classes),
+    }
+
+
+def plain_table(what: str, content: Any) -> Table | None:
+    """A small result as rows of two columns; None when there is nothing."""
+    rows = [[name, plain_text(value)] for name, value in items_of(content).items()]
+    return Table([what, "value"], rows, numeric=False) if rows else None

@@ -1,106 +1,291 @@
-"""What scoring leaves behind: results.json for programs, CSVs for spreadsheets, answers.csv for paired tests."""
+"""results.json of a scored submission: what it holds, written and read here alone."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from panendofm.challenge.files.submissions import MISSING, Answers, Truth
-from panendofm.challenge.score.format_metric import shown
-from panendofm.runtime.csv_files import csv_text
+from pydantic import Field
+
+from panendofm.challenge.timing import Timing
+from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import make_directory, read_json_object, sha256_of, write_json, write_text
+from panendofm.scoring.detection.video import LatencySummary
+from panendofm.scoring.statistics.config import BootstrapConfig
+from panendofm.scoring.statistics.estimates import Estimate
+from panendofm.scoring.statistics.generalization import Generalization
+from panendofm.scoring.statistics.speed import Speed
 
-FORMAT = 1
-RESULTS, ANSWERS = "results.json", "answers.csv"
-SUMMARY_COLUMNS = (
-    *("team", "task", "run", "tp", "tn", "fp", "fn", "precision", "recall", "specificity", "accuracy", "f1", "mcc"),
-    *("fps", "mean_ms", "p95_ms", "n"),
-)
-
-
-def exact(value: float) -> str:
-    """All digits, so that what is read back is what was written; whole numbers without a point."""
-    return repr(float(value)).removesuffix(".0")
+RESULTS = "results.json"
+Estimates = dict[str, Estimate]
+Interval = tuple[float, float]
 
 
-def save_results(out: Path, results: dict[str, Any]) -> None:
-    make_directory(out)
-    write_json(out / RESULTS, {"format": FORMAT, **results})
+@dataclass(frozen=True)
+class Submission:
+    """Who answered, and how the answers were scored. Of files there are names without folders, and checksums."""
+
+    team: str
+    task: str
+    run: str
+    profile: str
+    truth: str
+    truth_sha256: str
+    file: str
+    file_sha256: str
+    bootstrap: BootstrapConfig
+    training_images: int | None
+    organizer: bool
 
 
-def load_results(folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ProfileScores:
+    """The metrics of one challenge."""
+
+    about: str
+    metrics: Estimates
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scores:
+    n: int  # images, or frames
+    classes: list[str]
+    groups: int  # what the bootstrap drew, and of which kind: patients, videos, groups or images
+    group_kind: str
+
+
+@dataclass(frozen=True)
+class LabelProfileScores(ProfileScores):
+    counts: dict[str, float]  # tp, fp, fn, tn: sums or means over classes, as the challenge prints them
+
+
+@dataclass(frozen=True)
+class MacroMean(Estimate):
+    """Over the classes that have test images and a value."""
+
+    classes: int = 0
+
+
+@dataclass(frozen=True)
+class HouseScores:
+    """Our own averages, and the three numbers that are called MCC, told apart."""
+
+    macro: dict[str, MacroMean]
+    mcc_multiclass: float
+    mcc_pooled: float
+    mcc_mean_of_classes: float | None
+
+
+@dataclass(frozen=True)
+class LabelClass:
+    """One class against all others; None where a rate is not defined."""
+
+    images: int
+    tp: int
+    fp: int
+    fn: int
+    tn: int
+    rates: dict[str, float | None]
+    recall_interval: Interval | None
+    precision_interval: Interval | None
+
+
+@dataclass(frozen=True)
+class ConfidenceScores:
+    """What the confidences are worth: calibration, and the error when only the surest are answered."""
+
+    expected_calibration_error: float | None
+    mean_confidence: float | None
+    brier_of_the_answer: float | None
+    risk_at_coverage: Estimates
+    area_under_risk_coverage: float
+
+
+@dataclass(frozen=True)
+class LevelScores:
+    """Share of right answers by region and by category: some errors are less wrong than others."""
+
+    mapping: str
+    region: float
+    category: float
+
+
+@dataclass(frozen=True)
+class SubsetScores:
+    """Some of the images."""
+
+    images: int
+    correct: float
+    mcc: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelScores(_Scores):
+    missing_counted_as_wrong: int
+    confusion: list[list[int]]  # [truth][answer], with one column more where answers are missing
+    profiles: dict[str, LabelProfileScores]
+    house: HouseScores
+    per_class: dict[str, LabelClass]
+    confidence: ConfidenceScores
+    speed: Speed | None  # from the times that the submission states
+    fps: Estimate | None
+    levels: LevelScores | None
+    centers: dict[str, SubsetScores]
+    measured: Timing | None = None
+    without_listed: SubsetScores | None = None
+    type: Literal["classification"] = "classification"
+
+    @property
+    def answer_columns(self) -> list[str]:
+        return [*self.classes, *(["(missing)"] if self.missing_counted_as_wrong else [])]
+
+
+@dataclass(frozen=True)
+class Centers:
+    """The main metric of each center: a mean over centers hides the one where it fails."""
+
+    metric: str
+    values: dict[str, float | None]
+    frames: dict[str, int]
+    generalization: Generalization | None
+
+
+@dataclass(frozen=True)
+class BoxProfileScores(ProfileScores):
+    classes_with_truth: int
+    ap: dict[str, dict[str, float | None]]  # by class and IoU threshold
+
+
+@dataclass(frozen=True)
+class CountedRates:
+    tp: int
+    fp: int
+    fn: int
+    tn: int  # always 0 for boxes: nobody can count those that were rightly not drawn
+    metrics: Estimates
+
+
+@dataclass(frozen=True)
+class BoxClass:
+    """At the confidence threshold and IoU 0.5."""
+
+    boxes: CountedRates
+    mean_iou_of_true_positives: float | None
+    frames_presence: CountedRates
+    frames_presence_and_place: CountedRates
+    froc: Estimates  # sensitivity by false boxes a frame
+
+
+@dataclass(frozen=True)
+class SizeRecall:
+    boxes: int
+    found: int
+    recall: float | None
+
+
+@dataclass(frozen=True)
+class PatientScores:
+    """None: not evaluable, because histology is missing."""
+
+    patients: int
+    lesions: int
+    metrics: dict[str, Estimate | None]
+
+
+@dataclass(frozen=True)
+class VideoJitter:
+    """Steps of detected centers between frames, and what of them is not true motion."""
+
+    steps: int
+    mean_px: float
+    mean_residual_px: float | None
+
+
+@dataclass(frozen=True)
+class VideoScores:
+    videos: int
+    frames: int
+    latency: LatencySummary | None
+    mean_latency_seconds: float | None
+    jitter: VideoJitter | None
+    alarms_per_minute: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxScores(_Scores):
+    true_boxes: dict[str, int]
+    boxes: dict[str, int]
+    confidence_threshold: float
+    profiles: dict[str, BoxProfileScores]
+    per_class: dict[str, BoxClass]
+    centers: Centers | None
+    by_size: dict[str, SizeRecall]
+    patients: PatientScores | None
+    videos: VideoScores | None
+    type: Literal["detection"] = "detection"
+
+
+@dataclass(frozen=True)
+class SizeDice:
+    images: int
+    dice: float | None
+
+
+@dataclass(frozen=True)
+class MaskClass:
+    """Frames are found by DAGI's rule: 40% of the finding's pixels marked."""
+
+    mean_over_images: Estimates
+    mean_over_images_with_a_finding: Estimates
+    pooled_pixels: Estimates
+    images_without_finding: int
+    left_empty: int
+    correct_nothing: Estimate
+    frame_sensitivity: float | None
+    frame_specificity: float | None
+    ranking: Estimates  # the score of each challenge, by its name
+    by_size: dict[str, SizeDice]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskScores(_Scores):
+    profiles: dict[str, ProfileScores]  # the score of each challenge, as a mean over classes
+    per_class: dict[str, MaskClass]
+    mean_iou_of_classes: dict[str, float | None]
+    centers: Centers | None
+    mm_per_px: float | None
+    type: Literal["segmentation"] = "segmentation"
+
+
+Scores = LabelScores | BoxScores | MaskScores
+
+
+@dataclass(frozen=True)
+class Results:
+    """A scored submission."""
+
+    submission: Submission
+    scores: Annotated[Scores, Field(discriminator="type")]
+    warnings: list[str] = field(default_factory=list)
+    format: Literal[2] = 2
+
+    @property
+    def metrics(self) -> Estimates:
+        """In the averages of the chosen profile."""
+        return self.scores.profiles[self.submission.profile].metrics
+
+
+def write_results(out: Path, results: Results) -> None:
+    write_document(out / RESULTS, results)
+
+
+def read_results(folder: Path) -> Results:
+    """Of a folder that `challenge score` wrote, or of its results.json."""
     path = folder / RESULTS if folder.is_dir() else folder
-    results: dict[str, Any] = read_json_object(path)
-    if not isinstance(results, dict) or results.get("format") != FORMAT or "type" not in results:
-        raise UserError(f"{path}: these are no results of 'challenge score'; score the submission first.")
+    results = read_document(Results, path, "a file of results that 'challenge score' wrote")
+    if results.submission.profile not in results.scores.profiles:
+        raise UserError(
+            f"cannot read {path}: it has no metrics of its profile {results.submission.profile}; score again."
+        )
     return results
-
-
-def save_label_tables(out: Path, results: dict[str, Any], truth: Truth, answers: Answers) -> None:
-    """confusion.csv, classes.csv, summary.csv and answers.csv."""
-    classes = results["classes"]
-    columns = [*classes, *(["(missing)"] if results["missing_counted_as_wrong"] else [])]
-    rows = [[name, *row] for name, row in zip(classes, results["confusion"], strict=True)]
-    write_text(out / "confusion.csv", csv_text(["truth/prediction", *columns], rows))
-    figures = ("recall", "precision", "specificity", "npv", "accuracy", "f1", "mcc")
-    write_text(
-        out / "classes.csv",
-        csv_text(
-            ["class", "pictures", "tp", "fp", "fn", "tn", *figures, "recall_low", "recall_high"],
-            [
-                [
-                    name,
-                    *(row[k] for k in ("pictures", "tp", "fp", "fn", "tn")),
-                    *("" if row[k] is None else f"{row[k]:.6f}" for k in figures),
-                    *(f"{v:.6f}" for v in row["recall_interval"] or ()),
-                ]
-                for name, row in results["per_class"].items()
-            ],
-        ),
-    )
-    write_text(out / "summary.csv", csv_text(SUMMARY_COLUMNS, [summary_row(results)]))
-    names = [*truth.classes, ""]
-    write_text(
-        out / ANSWERS,
-        csv_text(
-            ["file", "frame", "group", "truth", "answer", "confidence"],
-            [
-                [name, frame, int(group), names[t], names[a if a != MISSING else -1], f"{c:.6g}"]
-                for (name, frame), group, t, a, c in zip(
-                    truth.keys, truth.groups, truth.label, answers.label, answers.confidence, strict=True
-                )
-            ],
-        ),
-    )
-
-
-def summary_row(results: dict[str, Any]) -> list[Any]:
-    """The row of the organisers' own tables, in the chosen profile."""
-    row = results["profiles"][results["profile"]]
-    speed = results["speed"]
-    times = [f"{speed['fps']['value']:.4f}", *(f"{speed[k]:.4f}" for k in ("mean_ms", "p95_ms"))] if speed else [""] * 3
-    return [
-        *(results[k] for k in ("team", "task", "run")),
-        *(f"{row['counts'][k]:g}" for k in ("tp", "tn", "fp", "fn")),
-        *(
-            "" if (value := row["figures"][k]["value"]) is None else f"{value:.6f}"
-            for k in ("precision", "recall", "specificity", "accuracy", "f1", "mcc")
-        ),
-        *times,
-        results["n"],
-    ]
-
-
-def figure_table(figures: dict[str, Any]) -> list[list[str]]:
-    return [[name, shown(value)] for name, value in figures.items()]
-
-
-def provenance(truth: Path, submission: Path) -> dict[str, str]:
-    """Which files were compared: names without folders, and checksums."""
-    return {
-        "truth": truth.name,
-        "truth_sha256": sha256_of(truth),
-        "submission": submission.name,
-        "submission_sha256": sha256_of(submission),
-    }

@@ -1,4 +1,4 @@
-"""What is looked at in a picture: its field of view, the position box, whether it is fit for use."""
+"""What is looked at in an image: its field of view, the position box, whether it is fit for use."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A ground of one bright colour around the picture: a recorder's screen, a white border."""
+"""A ground of one bright color around the image: a recorder's screen, a white border."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ DARKEST = 45
 _NESTED = 3
 
 
-def picture_on_plain_ground(frames: Sequence[Image]) -> Mask | None:
-    """Where the picture stands on such a ground, in small frames of one size; None when there is no such ground.
+def image_on_background(frames: Sequence[Image]) -> Mask | None:
+    """Where the image stands on such a ground, in small frames of one size; None when there is no such ground.
 
-    The ground's colour is the commonest at the frame's edge. Of what differs from it, the largest part that is not
-    flat is the picture; panels, thumbnails and text are smaller or flat.
+    The ground's color is the commonest at the frame's edge. Of what differs from it, the largest part that is not
+    flat is the image; panels, thumbnails and text are smaller or flat.
     """
     height, width = frames[0].shape[:2]
     left, top, right, bottom = 0, 0, width, height
@@ -70,7 +70,7 @@ def _largest_part(frames: Sequence[Image]) -> Mask | None:
 
 
 def _colour_of_edge(frames: Sequence[Image]) -> NDArray[np.float64] | None:
-    """The colour [3] that most of the frame's edge has, if it is bright and flat."""
+    """The color [3] that most of the frame's edge has, if it is bright and flat."""
     b = max(2, round(0.012 * max(frames[0].shape[:2])))
     edges = [strip.reshape(-1, 3) for f in frames for strip in (f[:b], f[-b:], f[b:-b, :b], f[b:-b, -b:])]
     pixels = np.concatenate(edges).astype(np.int32)

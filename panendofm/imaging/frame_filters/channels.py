@@ -1,4 +1,4 @@
-"""The three colours of a pixel taken together."""
+"""The three colors of a pixel taken together."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One picture as training frames are: cut to its field of view, without the position box, text painted over.
+"""One image as training frames are: cut to its field of view, without the position box, text painted over.
 
-What `data_pipeline` does with a single picture, for stages that show pictures to a network that was trained so: the box
+What `data_pipeline` does with a single image, for stages that show images to a network that was trained so: the box
 stands on some classes and not on others, and a network that sees it may seem to know more than it does.
 """
 
@@ -21,35 +21,35 @@ from panendofm.runtime.files import write_bytes
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 
-# What features of cleaned pictures are stored under: change it when a picture would be cleaned otherwise than before.
+# What features of cleaned images are stored under: change it when an image would be cleaned otherwise than before.
 VERSION = "2"
 # As long as the sides of frames in shards.
 LONGEST_SIDE_PX = 512
 
-# A smaller one may be a lit patch of a dark picture, whose outline says little.
+# A smaller one may be a lit patch of a dark image, whose outline says little.
 _HASHED_AREA = 0.25
 
-# The text detector is one for the process, and is set anew for each picture.
+# The text detector is one for the process, and is set anew for each image.
 _detector = Lock()
 
 
 def field_of_view_hash(rgb: Image) -> NDArray[np.uint8]:
-    """The perceptual hash of a picture's field of view alone: its border and position box would drive it otherwise."""
+    """The perceptual hash of an image's field of view alone: its border and position box would drive it otherwise."""
     layout = find_layout([rgb], FieldOfViewConfig(min_area=_HASHED_AREA), LONGEST_SIDE_PX, mask_position_box=True)
     return perceptual_hash(rgb if layout is None else layout.blank(layout.crop(rgb)))
 
 
 class Cleaner:
-    """Cleans single pictures. What text it finds is remembered in `memory`, a folder, by the content of the picture.
+    """Cleans single images. What text it finds is remembered in `memory`, a folder, by the content of the image.
 
-    Looking for text takes most of the time; with the memory a picture that comes again takes a few milliseconds.
+    Looking for text takes most of the time; with the memory an image that comes again takes a few milliseconds.
     """
 
     def __init__(self, memory: Path | None = None) -> None:
         self._memory = None if memory is None else memory / f"text-{VERSION}"
 
     def __call__(self, rgb: Image) -> Image:
-        """The cleaned picture; one without a field of view stays as it is."""
+        """The cleaned image; one without a field of view stays as it is."""
         layout = _layout_of(rgb)
         if layout is None:
             return rgb

@@ -16,7 +16,7 @@ class FieldOfViewConfig:
         "Share of the frame that the field of view must cover; less drops the frame.", 0.15, low=0, high=1
     )
     ground_margin: int = option(
-        "A pixel this much brighter than the dark ground (0-255) belongs to the picture.", 12, low=0, high=255
+        "A pixel this much brighter than the dark ground (0-255) belongs to the image.", 12, low=0, high=255
     )
 
 
@@ -42,10 +42,10 @@ class TextConfig:
         "Frames of a video or sequence in which places of text are looked for, beside the median of five.", 2, low=1
     )
     detector_px: int = option(
-        "Shorter side of the picture for the detector; smaller is faster and misses more.", 736, low=32
+        "Shorter side of the image for the detector; smaller is faster and misses more.", 736, low=32
     )
     max_height: float = option(
-        "How high text may be, as a share of the picture's height; what is higher is taken for anatomy.",
+        "How high text may be, as a share of the image's height; what is higher is taken for anatomy.",
         0.06,
         above=0,
         high=1,
@@ -55,6 +55,6 @@ class TextConfig:
         "audit",
     )
     audit_frames_per_source: int = option("Finished frames that the audit reads of every video or sequence.", 3, low=0)
-    audit_image_share: float = option("Share of single pictures that the audit reads.", 0.05, low=0, high=1)
+    audit_image_share: float = option("Share of single images that the audit reads.", 0.05, low=0, high=1)
     min_confidence: float = option("How sure the reader must be for text to count.", 0.8, low=0, high=1)
     min_characters: int = option("How long text must be to count.", 3, low=1)

@@ -1,4 +1,4 @@
-"""Labels that cover a corner of the frame and bite into the view: one-coloured plates, or text on black."""
+"""Labels that cover a corner of the frame and bite into the view: one-colored plates, or text on black."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDEST, _HIGHEST = 0.6, 0.35  # of the frame
 
 
 def plates_in_corners(frames: Sequence[Image], level: Mask) -> Mask:
-    """[H, W], 255 on rectangles of one colour in the frame's corners. `level` is 0 on the position box."""
+    """[H, W], 255 on rectangles of one color in the frame's corners. `level` is 0 on the position box."""
     height, width = level.shape
     flat = (level > 45).astype(np.uint8)
     for frame in frames:
@@ -48,9 +48,9 @@ def _like_plates(statistics: NDArray[np.int32], height: int, width: int) -> NDAr
 
 
 def covered_corners(body: Mask, letters: Mask, plates: Mask, hull: NDArray[np.float32]) -> list[Box]:
-    """Rectangles in the frame's corners that reach into the hull [N, 2] and show letters or a plate instead of picture.
+    """Rectangles in the frame's corners that reach into the hull [N, 2] and show letters or a plate instead of image.
 
-    `body` [H, W] is where the picture is (without plates), `letters` what is bright and not part of it.
+    `body` [H, W] is where the image is (without plates), `letters` what is bright and not part of it.
     """
     height, width = body.shape
     found: list[Box] = []
@@ -72,10 +72,10 @@ def covered_corners(body: Mask, letters: Mask, plates: Mask, hull: NDArray[np.fl
 
 
 def _empty_rectangle(body: Mask) -> tuple[int, int] | None:
-    """Width and height of the largest rectangle from the upper left corner without picture, if picture surrounds it."""
+    """Width and height of the largest rectangle from the upper left corner without image, if image surrounds it."""
     height, width = body.shape
     h, w = round(_HIGHEST * height), round(_WIDEST * width)
-    filled = (body[:h, :w] > 0).astype(np.int32).cumsum(axis=0).cumsum(axis=1)  # [h, w], picture up to there
+    filled = (body[:h, :w] > 0).astype(np.int32).cumsum(axis=0).cumsum(axis=1)  # [h, w], image up to there
     area = np.arange(1, h + 1)[:, None] * np.arange(1, w + 1)[None]
     area = np.where(filled <= 0.005 * area, area, 0)
     y, x = (int(v) + 1 for v in np.unravel_index(np.argmax(area), area.shape))

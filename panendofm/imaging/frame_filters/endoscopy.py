@@ -1,7 +1,7 @@
-"""Is this an endoscope's picture at all? Masks, screens, photographed paper and landscapes are told by their colours.
+"""Is this an endoscope's image at all? Masks, screens, photographed paper and landscapes are told by their colors.
 
-Living tissue is lit by one lamp: its colours shade into one another and hardly any two neighbouring pixels are equal.
-What is printed or drawn has few colours and flat areas; what grows is green beside a blue sky.
+Living tissue is lit by one lamp: its colors shade into one another and hardly any two neighboring pixels are equal.
+What is printed or drawn has few colors and flat areas; what grows is green beside a blue sky.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MEASURED_PX = 128
 
 @dataclass(frozen=True)
 class Colours:
-    """What was measured of one picture, as shares of its pixels."""
+    """What was measured of one image, as shares of its pixels."""
 
-    flat: float  # as bright and of the same colour as all their neighbours
-    four: float  # of the four commonest colours, in steps of eight
+    flat: float  # as bright and of the same color as all their neighbors
+    four: float  # of the four commonest colors, in steps of eight
     green: float  # purely green
     sky: float  # bluish
     red: float  # redder than anything else
@@ -52,7 +52,7 @@ def measure_colours(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Colour
 
 
 def is_endoscopy(colours: Colours) -> bool:
-    """Whether the colours may be an endoscope's."""
+    """Whether the colors may be an endoscope's."""
     few_colours = colours.flat >= 0.2 or (colours.flat >= 0.1 and colours.four >= 0.33)
     outdoors = colours.green >= 0.15 and colours.sky >= 0.1 and colours.red < 0.1
     return not (few_colours or outdoors)

@@ -1,10 +1,10 @@
-"""Where the endoscope's picture is inside the frame: an octagon, a circle or a rectangle on a dark or plain ground.
+"""Where the endoscope's image is inside the frame: an octagon, a circle or a rectangle on a dark or plain ground.
 
 Around it, processors write names, dates and settings. Cropping to the field of view and blanking the rest removes
 them. A video is looked at in several frames at once (the brightest value that each pixel reaches), so that a dark lumen
-at the edge of one frame does not cut the picture.
+at the edge of one frame does not cut the image.
 
-A ground of one bright colour (a recorder's screen, a white border) is taken away first, of two views side by side the
+A ground of one bright color (a recorder's screen, a white border) is taken away first, of two views side by side the
 first is chosen, and labels that cover a corner are cut out: each has its own file.
 """
 
@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.imaging.frame_filters.background import picture_on_plain_ground
+from panendofm.imaging.frame_filters.background import image_on_background
 from panendofm.imaging.frame_filters.channels import highest_channel
 from panendofm.imaging.frame_filters.config import FieldOfViewConfig
 from panendofm.imaging.frame_filters.corner_labels import covered_corners, plates_in_corners
@@ -55,7 +55,7 @@ class FieldOfView:
         return max(int(left), 0), max(int(top), 0), min(int(right), width), min(int(bottom), height)
 
     def cropped_to(self, size: tuple[int, int]) -> FieldOfView:
-        """The same outline in a picture of `size` that was cut along `box` and scaled."""
+        """The same outline in an image of `size` that was cut along `box` and scaled."""
         left, top, right, bottom = self.box
         factor = np.array([size[0] / (right - left), size[1] / (bottom - top)], np.float32)
         corner = np.array([left, top], np.float32)
@@ -84,17 +84,17 @@ def _fill_convex(outline: NDArray[np.float32], size: tuple[int, int]) -> NDArray
 
 
 def detect_field_of_view(frames: Sequence[Image], config: FieldOfViewConfig) -> FieldOfView | None:
-    """The field of view that `frames` (of one size, from one video) share; None when there is no picture."""
+    """The field of view that `frames` (of one size, from one video) share; None when there is no image."""
     height, width = frames[0].shape[:2]
     scale = min(1.0, WORKING_PX / max(height, width))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     small = [shrink(frame, size) for frame in frames]
-    picture = picture_on_plain_ground(small)
-    left, top, w, h = (0, 0, *size) if picture is None else cv2.boundingRect(picture)
+    shown = image_on_background(small)
+    left, top, w, h = (0, 0, *size) if shown is None else cv2.boundingRect(shown)
     parts = [frame[top : top + h, left : left + w] for frame in small]
     level, position = _brightest(parts)
-    if picture is not None:
-        level[picture[top : top + h, left : left + w] == 0] = 0
+    if shown is not None:
+        level[shown[top : top + h, left : left + w] == 0] = 0
     found = _on_dark_ground(level, position, parts, config)
     if found is None:
         return None
@@ -120,7 +120,7 @@ def _brightest(frames: Sequence[Image]) -> tuple[NDArray[np.uint8], NDArray[np.u
 def _on_dark_ground(
     level: NDArray[np.uint8], position: NDArray[np.uint8], frames: Sequence[Image], config: FieldOfViewConfig
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-    """The picture's hull [N, 2] and the labels in its corners [L, 2, 2]; None when there is no picture.
+    """The image's hull [N, 2] and the labels in its corners [L, 2, 2]; None when there is no image.
 
     `position` is the position box, which has a mask of its own.
     """
@@ -141,10 +141,10 @@ def _on_dark_ground(
 
 
 def _without_blurred_edge(hull: NDArray[np.int32], level: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-    """The hull [N, 1, 2] less the pixels at its edge over which compression smears the picture into the ground.
+    """The hull [N, 1, 2] less the pixels at its edge over which compression smears the image into the ground.
 
     Rings of one pixel are taken off while their typical level is under half of that of a ring well inside. Sides along
-    the frame's edge stay: the picture goes on there.
+    the frame's edge stay: the image goes on there.
     """
     inside = _fill_convex(hull.reshape(-1, 2).astype(np.float32), (level.shape[1], level.shape[0]))
     depth = cv2.distanceTransform(inside, cv2.DIST_L2, 3)
@@ -172,7 +172,7 @@ def _pixel_corners(points: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _ground_level(level: NDArray[np.uint8]) -> int:
-    """How bright the dark ground is: the darker corners tell. A picture without a ground has level 8."""
+    """How bright the dark ground is: the darker corners tell. An image without a ground has level 8."""
     h, w = level.shape
     b = max(2, round(0.03 * max(h, w)))
     corners = [level[:b, :b], level[:b, w - b :], level[h - b :, :b], level[h - b :, w - b :]]

@@ -23,11 +23,11 @@ Mask = NDArray[np.uint8]  # [H, W], 0 or 255
 
 @dataclass
 class Layout:
-    """Where the picture is inside a frame of one size, and what must not be seen of it."""
+    """Where the image is inside a frame of one size, and what must not be seen of it."""
 
     view: FieldOfView
-    out_size: tuple[int, int]  # width, height of the finished picture
-    shown: Mask  # of the finished picture: inside the field of view
+    out_size: tuple[int, int]  # width, height of the finished image
+    shown: Mask  # of the finished image: inside the field of view
     visible: Mask  # and not under the position box: what may be measured
     text: Mask | None = None  # and painted over in every frame
     text_is_known: bool = False  # whether text was looked for
@@ -44,13 +44,13 @@ class Layout:
         return np.asarray(cv2.bitwise_and(cropped, cropped, mask=self.shown), np.uint8)
 
     def whole_at_output_scale(self, frame: Image) -> Image:
-        """The frame as it came, in the finished picture's scale: what would be seen without any screening."""
+        """The frame as it came, in the finished image's scale: what would be seen without any screening."""
         left, _, right, _ = self.view.box
         scale = self.out_size[0] / (right - left)
         return shrink(frame, (round(frame.shape[1] * scale), round(frame.shape[0] * scale)))
 
     def without_text(self, blanked: Image, config: TextConfig) -> tuple[Image, float]:
-        """The finished picture, and how much of it was painted over."""
+        """The finished image, and how much of it was painted over."""
         mask = self.text
         if self.text_moves:
             lines = lines_of_text(find_text(blanked, config.detector_px), [], self.out_size[1], config.max_height)
@@ -64,7 +64,7 @@ class Layout:
 def find_layout(
     frames: Sequence[Image], config: FieldOfViewConfig, longest_side_px: int, mask_position_box: bool
 ) -> Layout | None:
-    """The layout that frames of one size share; None when they show no picture."""
+    """The layout that frames of one size share; None when they show no image."""
     view = detect_field_of_view(frames, config)
     if view is None:
         return None
@@ -86,7 +86,7 @@ def find_layout(
 
 
 def _clear(mask: Mask, box: Box, crop: Box) -> None:
-    """Set the mask of a cropped and shrunk picture to 0 on a box of the whole frame, and on pixels that it touches."""
+    """Set the mask of a cropped and shrunk image to 0 on a box of the whole frame, and on pixels that it touches."""
     height, width = mask.shape
     x, y = width / (crop[2] - crop[0]), height / (crop[3] - crop[1])
     left, right = max(0, int((box[0] - crop[0]) * x)), max(0, ceil((box[2] - crop[0]) * x))
@@ -104,7 +104,7 @@ def find_text_places(layout: Layout, frames: Sequence[Image], config: TextConfig
     seen = [finished[i * len(finished) // count] for i in range(count)]
     if len(finished) >= 5:
         seen.append(_median([finished[i * len(finished) // 5] for i in range(5)]))
-    places = [find_text(picture, config.detector_px) for picture in seen]
+    places = [find_text(image, config.detector_px) for image in seen]
     lines = []
     for number, found in enumerate(places):
         others = places[:number] + places[number + 1 :]
@@ -115,7 +115,7 @@ def find_text_places(layout: Layout, frames: Sequence[Image], config: TextConfig
 
 
 def _median(five: Sequence[Image]) -> Image:
-    """Of five pictures, pixel by pixel; a network of comparisons takes a hundredth of the time of a sort."""
+    """Of five images, pixel by pixel; a network of comparisons takes a hundredth of the time of a sort."""
     a, b, c, d, e = five
     low = cv2.max(cv2.min(a, b), cv2.min(c, d))
     high = cv2.min(cv2.max(a, b), cv2.max(c, d))

@@ -1,4 +1,4 @@
-"""The teal box that a scope-position display burns into the lower left of the picture."""
+"""The teal box that a scope-position display burns into the lower left of the image."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom (the last two exclus
 
 
 def position_box(image: NDArray[np.uint8]) -> Box | None:
-    """The box in an RGB picture, or None.
+    """The box in an RGB image, or None.
 
-    It must be a filled rectangle of one colour, 1 to 25% of the frame, that touches its lower half. A large picture is
+    It must be a filled rectangle of one color, 1 to 25% of the frame, that touches its lower half. A large image is
     searched at half its size or less first: most have no box.
     """
     height, width = image.shape[:2]
@@ -58,7 +58,7 @@ def position_box_mask(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _is_flat(pixels: NDArray[np.uint8]) -> bool:
-    """Whether most of the pixels [N, 3] have nearly one colour; dyed mucosa is of many."""
+    """Whether most of the pixels [N, 3] have nearly one color; dyed mucosa is of many."""
     typical = np.median(pixels, axis=0)
     near = np.abs(pixels.astype(np.int16) - typical).max(axis=1) < 24
     return bool(near.mean() > 0.75)

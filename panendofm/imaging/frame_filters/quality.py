@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from panendofm.imaging.frame_filters.config import QualityConfig
 from panendofm.imaging.frame_filters.shrink import shrink
 
-# Sharpness depends on the picture's size, so it is measured at one; a smaller picture at its own.
+# Sharpness depends on the image's size, so it is measured at one; a smaller image at its own.
 _MEASURED_PX = 256
 # The share of pixels, at the steepest edges, by which sharpness is judged; smooth mucosa around them says nothing.
 _EDGES = 0.03
 # By how much edges are blurred to see what that takes from them. What is blurred already loses little.
 _BLUR_PX = 3.0
-# Slopes (grey values a pixel) of noise and of compression, which no blurring leaves over.
+# Slopes (gray values a pixel) of noise and of compression, which no blurring leaves over.
 _NOISE = 0.3
 
 
@@ -32,11 +32,11 @@ class Quality:
 
 def measure(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Quality:
     """Measure the pixels of rgb [H, W, 3] where inside [H, W] is not 0."""
-    scale = min(1.0, _MEASURED_PX / max(inside.shape))  # enlarged, a small picture would look blurred
+    scale = min(1.0, _MEASURED_PX / max(inside.shape))  # enlarged, a small image would look blurred
     size = (max(8, round(inside.shape[1] * scale)), max(8, round(inside.shape[0] * scale)))
     grey = shrink(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), size)
     mask = cv2.resize(inside, size, interpolation=cv2.INTER_NEAREST)
-    # Away from the edge, where the picture ends and all is sharp.
+    # Away from the edge, where the image ends and all is sharp.
     core = cv2.erode(mask, np.ones((9, 9), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0) > 0
     if not core.any():
         return Quality(0.0, 0.0, 0.0)
@@ -58,7 +58,7 @@ def _sharpness(grey: NDArray[np.float32], core: NDArray[np.bool_]) -> float:
 
 
 def _slopes(grey: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Grey values a pixel, at every pixel."""
+    """Gray values a pixel, at every pixel."""
     return np.asarray(cv2.magnitude(*(cv2.Sobel(grey, cv2.CV_32F, dx, 1 - dx, scale=1 / 8) for dx in (1, 0))))
 
 

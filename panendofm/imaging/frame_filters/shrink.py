@@ -1,4 +1,4 @@
-"""Making pictures smaller, well and fast."""
+"""Making images smaller, well and fast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def shrink(image: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """The picture [H, W] or [H, W, 3] at `size` (width, height).
+    """The image [H, W] or [H, W, 3] at `size` (width, height).
 
     Halved by the mean of four pixels while it is more than twice too large, the rest by linear interpolation, which
     up to a factor of two lets through no more false detail than a mean over areas does, and takes a sixth of its time.

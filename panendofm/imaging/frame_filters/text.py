@@ -1,4 +1,4 @@
-"""Burned-in text: where it stands in a picture, and whether it can be read (rapidocr, its models are in its wheel)."""
+"""Burned-in text: where it stands in an image, and whether it can be read (rapidocr, its models are in its wheel)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 Polygon = NDArray[np.float32]  # [4, 2] x, y
 
-# The detector misses letters of six pixels, which frames of 352x240 have: small pictures are enlarged for it, to this
+# The detector misses letters of six pixels, which frames of 352x240 have: small images are enlarged for it, to this
 # side or by the first of these factors, whichever is more, and at most by the second.
 _ENLARGED_PX, _ENLARGED, _LARGEST_SCALE = 640, 1.8, 3.0
 _READ_AT_ONCE = 4
 # The detector's threshold: below it, folds and vessels are found everywhere.
 _MIN_SCORE = 0.3
-# The recogniser gives punctuation, or single Chinese characters, for highlights, folds and openings.
+# The recognizer gives punctuation, or single Chinese characters, for highlights, folds and openings.
 _CHARACTER = re.compile(r"[A-Za-z0-9\u00c0-\u024f\u0370-\u052f]")
 _CHINESE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -61,7 +61,7 @@ def count_characters(text: str) -> int:
 
 @dataclass(frozen=True)
 class TextFinding:
-    """What the reader saw in one picture."""
+    """What the reader saw in one image."""
 
     found: bool
     private: bool  # a date, a time, or the label of a patient field
@@ -80,13 +80,13 @@ def find_text(image: Image, detector_px: int) -> list[Place]:
     What stands beside a line that is read with ease is not read: reading a block of text takes as long as finding it.
     """
     reader = _reader_for(image, detector_px)
-    picture = np.ascontiguousarray(image[..., ::-1])
-    boxes, scores = _detect(reader.text_det, picture)
+    bgr = np.ascontiguousarray(image[..., ::-1])
+    boxes, scores = _detect(reader.text_det, bgr)
     found = sorted((Place(box, score, "", 0.0) for box, score in zip(boxes, scores, strict=True)), key=_by_score)
     done: list[Place] = []
     while found:
         group, found = found[:_READ_AT_ONCE], found[_READ_AT_ONCE:]
-        readings, _ = reader.text_rec([_upright(reader, picture, place) for place in group])
+        readings, _ = reader.text_rec([_upright(reader, bgr, place) for place in group])
         read = [replace(p, text=r[0].strip(), confidence=float(r[1])) for p, r in zip(group, readings, strict=True)]
         sure = [place for place in read if place.confidence >= 0.7 and place.characters >= 2]
         beside = [place for place in found if any(is_beside(place, line) for line in sure)]
@@ -95,9 +95,9 @@ def find_text(image: Image, detector_px: int) -> list[Place]:
     return done
 
 
-def _upright(reader: Any, picture: Image, place: Place) -> Image:
-    """The place cut out of a BGR picture. What runs upwards or downwards is laid flat, and may then be upside down."""
-    (crop,) = reader.get_crop_img_list(picture, [place.outline])
+def _upright(reader: Any, bgr: Image, place: Place) -> Image:
+    """The place cut out of a BGR image. What runs upwards or downwards is laid flat, and may then be upside down."""
+    (crop,) = reader.get_crop_img_list(bgr, [place.outline])
     across, along = (np.linalg.norm(place.outline[0] - place.outline[i]) for i in (1, 3))
     if along >= 1.5 * across:
         (crop,), _, _ = reader.text_cls([crop])
@@ -118,13 +118,13 @@ def is_beside(place: Place, line: Place) -> bool:
 def read_text(
     image: Image, min_confidence: float = 0.8, min_characters: int = 3, detector_px: int = 736
 ) -> TextFinding:
-    """Read a picture: detection, then recognition, also upside down. Unsure and short texts don't count."""
+    """Read an image: detection, then recognition, also upside down. Unsure and short texts don't count."""
     reader = _reader_for(image, detector_px)
-    picture = np.ascontiguousarray(image[..., ::-1])
-    boxes, _ = _detect(reader.text_det, picture)
+    bgr = np.ascontiguousarray(image[..., ::-1])
+    boxes, _ = _detect(reader.text_det, bgr)
     if not boxes:
         return TextFinding(False, False)
-    upright, _, _ = reader.text_cls(reader.get_crop_img_list(picture, boxes))
+    upright, _, _ = reader.text_cls(reader.get_crop_img_list(bgr, boxes))
     readings, _ = reader.text_rec(upright)
     sure = [
         reading[0].strip()
@@ -134,10 +134,10 @@ def read_text(
     return TextFinding(bool(sure), any(_PRIVATE.search(text) for text in sure))
 
 
-def _detect(detector: Any, picture: Image) -> tuple[list[Polygon], list[float]]:
-    """Quadrilaterals [4, 2] around text in a BGR picture, clockwise, with the detector's scores."""
-    height, width = picture.shape[:2]
-    prepared = detector.get_preprocess(max(height, width))(picture)
+def _detect(detector: Any, bgr: Image) -> tuple[list[Polygon], list[float]]:
+    """Quadrilaterals [4, 2] around text in a BGR image, clockwise, with the detector's scores."""
+    height, width = bgr.shape[:2]
+    prepared = detector.get_preprocess(max(height, width))(bgr)
     found, scores = detector.postprocess_op(detector.infer(prepared)[0], (height, width))
     boxes = [detector.clip_det_res(detector.order_points_clockwise(box), height, width) for box in found]
     kept = [
@@ -149,7 +149,7 @@ def _detect(detector: Any, picture: Image) -> tuple[list[Polygon], list[float]]:
 
 
 def _reader_for(image: Image, detector_px: int) -> Any:
-    """The reader, set so that its detector sees the picture's shorter side at `detector_px` or more."""
+    """The reader, set so that its detector sees the image's shorter side at `detector_px` or more."""
     reader = _load_reader()
     side = min(image.shape[:2])
     enlarged = min(max(_ENLARGED * side, _ENLARGED_PX), _LARGEST_SCALE * side)

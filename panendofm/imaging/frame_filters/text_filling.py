@@ -1,7 +1,7 @@
 """Burned-in text: what is done about it.
 
-Cropping removes the text beside the field of view; many processors also write over the picture itself. A text detector
-finds those places: in each single picture, and in a few frames of every video, where text keeps its place. They are
+Cropping removes the text beside the field of view; many processors also write over the image itself. A text detector
+finds those places: in each single image, and in a few frames of every video, where text keeps its place. They are
 filled from their surroundings. The detector also takes openings, folds and highlights for text, so that a place must
 be as low as a line of text and be read, or stand at the same place in several frames.
 """
@@ -24,12 +24,12 @@ def lines_of_text(
 ) -> list[Place]:
     """Of the places in one frame those that are text; `others` are the places in other frames of the source.
 
-    On 887 real pictures the recogniser read letters or digits on 1,793 of 2,194 places: of those that are no text, on
+    On 887 real images the recognizer read letters or digits on 1,793 of 2,194 places: of those that are no text, on
     two with a confidence of 0.5, where it reads real text with 0.97 (median).
     """
     limit = max_height * picture_height
     lines = [place for place in places if _is_read(place, limit) or _stays(place, others, limit)]
-    # What is cut off by the picture's edge or crossed by a highlight can't be read, but stands beside what can.
+    # What is cut off by the image's edge or crossed by a highlight can't be read, but stands beside what can.
     return lines + [
         place
         for place in places

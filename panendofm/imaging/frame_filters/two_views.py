@@ -1,4 +1,4 @@
-"""Two views in one frame, such as white light and narrow band side by side: the first of them is the picture."""
+"""Two views in one frame, such as white light and narrow band side by side: the first of them is the image."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
-Mask = NDArray[np.uint8]  # [H, W], not 0 where the picture is
+Mask = NDArray[np.uint8]  # [H, W], not 0 where the image is
 
 _SMALLEST_SEAM_RATIO = 1.6  # one view is hardly wider than this times its height
 
@@ -48,7 +48,7 @@ def _second_part(body: Mask) -> NDArray[np.bool_] | None:
 
 
 def _is_symmetric(part: NDArray[np.bool_]) -> bool:
-    """Whether the part's outline has its centre of mass in the middle of its box."""
+    """Whether the part's outline has its center of mass in the middle of its box."""
     contours, _ = cv2.findContours(part.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     hull = cv2.convexHull(max(contours, key=cv2.contourArea))
     x, y, w, h = cv2.boundingRect(hull)
@@ -60,7 +60,7 @@ def _is_symmetric(part: NDArray[np.bool_]) -> bool:
 
 
 def _seam(body: Mask, frames: Sequence[Image]) -> int | None:
-    """The column in which two views meet without a gap: a straight edge down the middle of a wide picture."""
+    """The column in which two views meet without a gap: a straight edge down the middle of a wide image."""
     x, y, w, h = cv2.boundingRect(body)
     if h == 0 or w < _SMALLEST_SEAM_RATIO * h:
         return None

@@ -1,4 +1,4 @@
-"""Whether a picture is a copy of one of a set: keeps evaluation images out of shards, and finds them there."""
+"""Whether an image is a copy of one of a set: keeps evaluation images out of shards, and finds them there."""
 
 import lazy_loader
 

@@ -1,6 +1,6 @@
-"""Whether two pictures are the same one, whatever was done to them.
+"""Whether two images are the same one, whatever was done to them.
 
-A picture becomes a grey thumbnail of its field of view and a mask that leaves out the position box and all outside.
+An image becomes a gray thumbnail of its field of view and a mask that leaves out the position box and all outside.
 Two steps: short vectors of its detail, one for each way a copy may show it, find candidates; `correlation_when_aligned`
 then lays one thumbnail over the other, with a free choice of shift, scale, turn and shear, and says how well their
 details agree. Brightness, contrast and slow shading drop out of both.
@@ -29,7 +29,7 @@ from panendofm.imaging.leakage.views import (
 )
 
 THUMBNAIL_PX = 96
-# More would tell a copy from its neighbours no better, and lose it when it lies between two windows.
+# More would tell a copy from its neighbors no better, and lose it when it lies between two windows.
 DESCRIPTOR_PX = 8
 DESCRIPTOR_LENGTH = DESCRIPTOR_PX**2
 
@@ -44,14 +44,14 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A grey picture [96, 96] and where it is valid (1) or not (0)."""
+    """A gray image [96, 96] and where it is valid (1) or not (0)."""
 
     grey: NDArray[np.uint8]
     mask: NDArray[np.uint8]
 
 
 def thumbnail_of(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Thumbnail:
-    """The thumbnail of a picture that was cropped to its field of view; `inside` [H, W] is 255 on valid pixels."""
+    """The thumbnail of an image that was cropped to its field of view; `inside` [H, W] is 255 on valid pixels."""
     size = (THUMBNAIL_PX, THUMBNAIL_PX)
     grey = cv2.resize(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), size, interpolation=cv2.INTER_AREA)
     mask = cv2.resize(inside, size, interpolation=cv2.INTER_AREA) > 250
@@ -64,7 +64,7 @@ def descriptors_of_windows(thumbnail: Thumbnail) -> Floats:
 
 
 def descriptors_of_symmetries(thumbnail: Thumbnail) -> Floats:
-    """The picture turned and mirrored: vectors of length 1 [8, 64]; equal pictures have a product near 1."""
+    """The image turned and mirrored: vectors of length 1 [8, 64]; equal images have a product near 1."""
     return _descriptors(thumbnail, SYMMETRIES)
 
 
@@ -79,7 +79,7 @@ def _descriptors(thumbnail: Thumbnail, views: Sequence[View]) -> Floats:
 
 
 def _seen(thumbnail: Thumbnail, view: View, side_px: int) -> tuple[Floats, Floats]:
-    """Grey values and mask [side, side] through a view, without the detail that so few pixels can't hold."""
+    """Gray values and mask [side, side] through a view, without the detail that so few pixels can't hold."""
     grey, mask = thumbnail.grey.astype(np.float32), thumbnail.mask.astype(np.float32)
     shrinks = scale_of(view) * THUMBNAIL_PX / side_px
     grey = _blurred(grey, mask, 0.5 * max(shrinks - 1, 0) + 0.3)
@@ -99,7 +99,7 @@ def _as_coarse_as(grey: Floats, mask: Floats, scale: float) -> Floats:
 
 
 def _detail(grey: Floats, mask: Floats, sigma: float, floor: float) -> Floats:
-    """The grey values less their local mean, over their local spread; 0 outside the mask."""
+    """The gray values less their local mean, over their local spread; 0 outside the mask."""
     weight = cv2.GaussianBlur(mask, (0, 0), sigma) + 1e-3
     mean = cv2.GaussianBlur(grey * mask, (0, 0), sigma) / weight
     spread = np.sqrt(cv2.GaussianBlur((grey - mean) ** 2 * mask, (0, 0), sigma) / weight) + floor

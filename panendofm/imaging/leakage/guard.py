@@ -20,7 +20,7 @@ from panendofm.imaging.leakage.compare import (
 from panendofm.imaging.leakage.config import LeakageConfig
 from panendofm.imaging.leakage.views import SYMMETRIES, WINDOWS, after, inverse
 
-# Neighbouring windows are alike; the first of another one is soon met.
+# Neighboring windows are alike; the first of another one is soon met.
 _VIEWS_LOOKED_AT = 12
 
 

@@ -1,7 +1,7 @@
-"""The ways in which a copy may show a picture: a window of it, turned, mirrored or upside down.
+"""The ways in which a copy may show an image: a window of it, turned, mirrored or upside down.
 
 A view is an affine map [2, 3] in shares of the sides: it leads from a place in the copy (0…1, 0…1) to the place in the
-original that is shown there. Guarded pictures are described through every window, frames in all eight symmetries, so
+original that is shown there. Guarded images are described through every window, frames in all eight symmetries, so
 that each pair of the two is tried; alignment then finds what lies between them.
 """
 
@@ -85,20 +85,20 @@ def scale_of(view: View) -> float:
 
 
 def in_pixels(view: View, copy_px: int, original_px: int) -> NDArray[np.float32]:
-    """The view as a map between the centres of pixels of two square pictures."""
+    """The view as a map between the centers of pixels of two square images."""
     linear = view[:, :2] * original_px / copy_px
     offset = view[:, 2] * original_px - 0.5 + linear @ [0.5, 0.5]
     return np.column_stack([linear, offset]).astype(np.float32)
 
 
 def from_pixels(warp: NDArray[np.float32], side_px: int) -> View:
-    """The view of a map between two pictures of `side_px`."""
+    """The view of a map between two images of `side_px`."""
     linear = warp[:, :2].astype(float)
     return np.column_stack([linear, (warp[:, 2] + 0.5 - linear @ [0.5, 0.5]) / side_px])
 
 
-def seen_through(picture: NDArray[np.float32], view: View, side_px: int) -> NDArray[np.float32]:
-    """A square picture [P, P] through a view, as [side, side]; 0 outside it."""
-    warp = in_pixels(view, side_px, picture.shape[0])
+def seen_through(image: NDArray[np.float32], view: View, side_px: int) -> NDArray[np.float32]:
+    """A square image [P, P] through a view, as [side, side]; 0 outside it."""
+    warp = in_pixels(view, side_px, image.shape[0])
     flags = cv2.WARP_INVERSE_MAP | cv2.INTER_LINEAR
-    return np.asarray(cv2.warpAffine(picture, warp, (side_px, side_px), flags=flags), np.float32)
+    return np.asarray(cv2.warpAffine(image, warp, (side_px, side_px), flags=flags), np.float32)

@@ -1,4 +1,4 @@
-"""From a picture to the grid of its feature map and back: plain scaling, as pictures are squashed, not cropped."""
+"""From an image to the grid of its feature map and back: plain scaling, as images are squashed, not cropped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from panendofm.atlas import mask_components
 
 Floats = NDArray[np.float32]
-# Parts that cover less of the picture than this are no finding.
+# Parts that cover less of the image than this are no finding.
 MIN_PART_SHARE = 0.001
 
 
@@ -55,7 +55,7 @@ def boxes_of_parts(mask: NDArray[np.bool_], probability: Floats) -> list[tuple[t
     for part in mask_components(mask, MIN_PART_SHARE):
         x1, y1, x2, y2 = part.box
         window = labels[y1:y2, x1:x2]
-        # A window may hold a corner of a neighbour: the part is the label that fills it most.
+        # A window may hold a corner of a neighbor: the part is the label that fills it most.
         number = np.bincount(window[window > 0]).argmax()
         confidence = float(probability[y1:y2, x1:x2][window == number].mean())
         found.append(((float(x1), float(y1), float(x2 - x1), float(y2 - y1)), min(max(confidence, 0.0), 1.0)))

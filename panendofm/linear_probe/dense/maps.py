@@ -1,6 +1,6 @@
-"""Feature maps of whole pictures by frozen networks: one pass over the pictures for all networks, kept in float16.
+"""Feature maps of whole images by frozen networks: one pass over the images for all networks, kept in float16.
 
-Pictures are squashed to a square, nothing is cut off: what lies at a share of the picture's width lies at the same
+Images are squashed to a square, nothing is cut off: what lies at a share of the image's width lies at the same
 share of the map's. A transformer's last blocks lie on one grid. Of a convolutional network the stages of stride 16
 and 32 make up a map together, the second enlarged; finer stages are averaged down to the same grid.
 """
@@ -13,9 +13,8 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,17 +26,18 @@ from torch import Tensor, nn
 from panendofm.backbone import Preprocessing
 from panendofm.backbone.networks import Network
 from panendofm.imaging.images import open_image
-from panendofm.linear_probe.dense.data.images import Picture
+from panendofm.linear_probe.dense.data.images import DenseImage
+from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.console import progress, say
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import atomic_file, make_directory, read_json, write_json
+from panendofm.runtime.files import atomic_file, make_directory
 
 # Change it when the same key would give other numbers than before.
 FORMAT = 2
 LAST = 4  # blocks or stages
 _STRIDES_PX = (14, 32, 16, 8)
 _HALF_MAX = 65504.0  # untrained networks may give more than float16 holds
-_CPU_PICTURES = 4  # at once: the activations of more do not fit a CPU's caches
+_CPU_IMAGES = 4  # at once: the activations of more do not fit a CPU's caches
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Maps:
     values: NDArray[np.float16]  # [N, rows · columns, C]
 
     def of(self, rows: Sequence[int] | NDArray[np.int64], block: Block | None = None) -> Tensor:
-        """float32 [n, rows · columns, C] of some pictures; of one block only, or of all channels."""
+        """float32 [n, rows · columns, C] of some images; of one block only, or of all channels."""
         chosen = self.values[np.asarray(rows, np.int64)]
         if block is not None:
             chosen = chosen[..., block.start : block.stop]
@@ -74,9 +74,9 @@ class Maps:
 
 @torch.no_grad()
 def find_layout(network: Network, module: nn.Module, side_px: int) -> MapLayout:
-    """Try the network on a blank picture of about `side_px`; one that takes its own size only gets that."""
+    """Try the network on a blank image of about `side_px`; one that takes its own size only gets that."""
     if not network.outputs.maps:
-        raise UserError(f"{network.name} gives one vector per picture and no feature maps; name another network.")
+        raise UserError(f"{network.name} gives one vector per image and no feature maps; name another network.")
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     own = network.preprocessing.crop_px
     sides = [max(stride, round(side_px / stride) * stride) for stride in _STRIDES_PX]
@@ -88,7 +88,7 @@ def find_layout(network: Network, module: nn.Module, side_px: int) -> MapLayout:
         if maps[-1].shape[-1] > 1:
             preprocessing = replace(network.preprocessing, resize_px=side, crop_px=side, squash=True)
             return _layout(maps, preprocessing)
-    raise UserError(f"{network.name}: it takes pictures of neither about {side_px} px nor {own} px; set side_px.")
+    raise UserError(f"{network.name}: it takes images of neither about {side_px} px nor {own} px; set side_px.")
 
 
 def _raw_maps(network: Network, module: nn.Module, images: Tensor) -> list[Tensor]:
@@ -129,7 +129,7 @@ def on_one_grid(maps: list[Tensor]) -> Tensor:
 
 
 class MapMaker:
-    """A network at work: pictures in, maps out."""
+    """A network at work: images in, maps out."""
 
     def __init__(self, network: Network, side_px: int, device: torch.device) -> None:
         self.network = network
@@ -142,7 +142,7 @@ class MapMaker:
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
         """[B, 3, side, side] → float32 [B, rows · columns, C] on the CPU."""
-        at_once = _CPU_PICTURES if self.device.type == "cpu" else len(images)
+        at_once = _CPU_IMAGES if self.device.type == "cpu" else len(images)
         parts = []
         for start in range(0, len(images), at_once):
             some = images[start : start + at_once].to(self.device, memory_format=torch.channels_last)
@@ -156,19 +156,19 @@ class MapMaker:
 
 def feature_maps(
     networks: Sequence[Network],
-    pictures: Sequence[Picture],
+    images: Sequence[DenseImage],
     cache: Path,
     side_px: int,
     batch_size: int,
     device: torch.device,
 ) -> dict[str, Maps]:
-    """Maps of all pictures by every network, by its name. What is not in the cache is computed in one pass."""
-    data = hashlib.sha256("\n".join(p.sha256 for p in pictures).encode()).hexdigest()
+    """Maps of all images by every network, by its name. What is not in the cache is computed in one pass."""
+    data = hashlib.sha256("\n".join(p.sha256 for p in images).encode()).hexdigest()
     files = {n.name: make_directory(cache) / f"{_digest(n, data, side_px)}.npy" for n in networks}
     missing = [n for n in networks if not files[n.name].is_file()]
     if missing:
         makers = [MapMaker(n, side_px, device) for n in missing]
-        _one_pass(makers, pictures, [files[n.name] for n in missing], batch_size)
+        _one_pass(makers, images, [files[n.name] for n in missing], batch_size)
     known = len(networks) - len(missing)
     if known:
         say(f"feature maps: {known} of {len(networks)} networks from the cache {cache}")
@@ -181,46 +181,33 @@ def _digest(network: Network, data: str, side_px: int) -> str:
 
 
 def _open(file: Path) -> Maps:
-    about: dict[str, Any] = read_json(file.with_suffix(".json"))
-    layout = MapLayout(
-        Preprocessing.from_dict(about["preprocessing"]),
-        (about["grid"][0], about["grid"][1]),
-        tuple(Block(**block) for block in about["blocks"]),
-        about["channels"],
-    )
+    layout = read_document(MapLayout, file.with_suffix(".json"), "the layout of feature maps; remove the cache")
     return Maps(layout, np.load(file, mmap_mode="r", allow_pickle=False))
 
 
-def _one_pass(makers: list[MapMaker], pictures: Sequence[Picture], files: list[Path], batch_size: int) -> None:
+def _one_pass(makers: list[MapMaker], images: Sequence[DenseImage], files: list[Path], batch_size: int) -> None:
     """A file appears when it is whole: a pass that is killed leaves nothing that could be taken for its result."""
-    with ExitStack() as stack, progress("feature maps", len(pictures), "pictures") as bar:
+    with ExitStack() as stack, progress("feature maps", len(images), "images") as bar:
         streams = []
         for maker, file in zip(makers, files, strict=True):
             rows, columns = maker.layout.grid
-            about = {
-                "preprocessing": maker.layout.preprocessing.to_dict(),
-                "grid": [rows, columns],
-                "blocks": [asdict(block) for block in maker.layout.blocks],
-                "channels": maker.layout.channels,
-                "network": maker.network.name,
-            }
-            write_json(file.with_suffix(".json"), about)
+            write_document(file.with_suffix(".json"), maker.layout)
             stream = stack.enter_context(atomic_file(file))
-            shape = (len(pictures), rows * columns, maker.layout.channels)
+            shape = (len(images), rows * columns, maker.layout.channels)
             header = {"descr": "<f2", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_2_0(stream, header)
             streams.append(stream)
-        for batches in _batches(makers, pictures, batch_size):
-            for maker, stream, images in zip(makers, streams, batches, strict=True):
-                stream.write(maker(images).half().numpy().astype("<f2", copy=False).tobytes())
+        for batches in _batches(makers, images, batch_size):
+            for maker, stream, batch in zip(makers, streams, batches, strict=True):
+                stream.write(maker(batch).half().numpy().astype("<f2", copy=False).tobytes())
             bar.advance(len(batches[0]))
 
 
-def _batches(makers: list[MapMaker], pictures: Sequence[Picture], batch_size: int) -> Iterator[list[Tensor]]:
-    """For each network a batch of the same pictures; a picture is decoded once for all, ahead of the networks."""
+def _batches(makers: list[MapMaker], images: Sequence[DenseImage], batch_size: int) -> Iterator[list[Tensor]]:
+    """For each network a batch of the same images; an image is decoded once for all, ahead of the networks."""
 
-    def read(picture: Picture) -> list[Tensor]:
-        image = open_image(picture.path)
+    def read(one: DenseImage) -> list[Tensor]:
+        image = open_image(one.path)
         made: dict[str, Tensor] = {}
         result = []
         for maker in makers:
@@ -228,11 +215,11 @@ def _batches(makers: list[MapMaker], pictures: Sequence[Picture], batch_size: in
             result.append(made[key] if key in made else made.setdefault(key, maker.layout.preprocessing(image)))
         return result
 
-    starts = range(0, len(pictures), batch_size)
+    starts = range(0, len(images), batch_size)
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1), "decode") as pool:
 
         def submit(start: int) -> list[Future[list[Tensor]]]:
-            return [pool.submit(read, p) for p in pictures[start : start + batch_size]]
+            return [pool.submit(read, p) for p in images[start : start + batch_size]]
 
         ahead = submit(0)
         for start in starts:

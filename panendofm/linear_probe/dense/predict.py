@@ -1,4 +1,4 @@
-"""`dense predict`: trained heads on pictures or on a video."""
+"""`dense predict`: trained heads on images or on a video."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from PIL import Image
 
 from panendofm.backbone import device_of
 from panendofm.imaging.images import is_image, open_image
+from panendofm.linear_probe.config import HeadConfig
+from panendofm.linear_probe.dense.config import DensePredictConfig
 from panendofm.linear_probe.dense.heads.head_file import StoredHeads, load_dense_head
 from panendofm.linear_probe.dense.maps import MapMaker, maps_of_image
-from panendofm.linear_probe.dense.predictor import Prediction, predict_picture
+from panendofm.linear_probe.dense.predictor import Prediction, predict_image
 from panendofm.linear_probe.dense.results.outputs import DETECTIONS_NAME, MASKS_NAME, FindingsWriter
 from panendofm.linear_probe.dense.results.overlays import TOLD, outlined
 from panendofm.linear_probe.heads.head_file import check_fits, network_of_head
@@ -26,38 +28,38 @@ from panendofm.runtime.files import TEMPORARY_MARK, make_directory
 
 
 class Predictor:
-    """Heads and their network, ready for pictures."""
+    """Heads and their network, ready for images."""
 
-    def __init__(self, head: Path, weights: str | None, device: str) -> None:
+    def __init__(self, head: Path, config: HeadConfig) -> None:
         self.stored: StoredHeads = load_dense_head(head)
-        network = network_of_head(head, self.stored.word, weights)
-        check_fits(self.stored, head, network)
-        side = self.stored.layout.preprocessing.crop_px
-        self.maker = MapMaker(network, side, device_of(device, "--device"))
-        if self.maker.layout != self.stored.layout:
+        info = self.stored.info
+        network = network_of_head(head, info.word, config.network)
+        check_fits(info, head, network)
+        self.maker = MapMaker(network, info.preprocessing.crop_px, device_of(config.device, "device"))
+        if self.maker.layout != info.layout:
             raise UserError(
                 f"{head}: {network.word} gives other feature maps than the head was trained on; train it anew."
             )
 
     def __call__(self, image: Image.Image) -> Prediction:
         maps = maps_of_image(self.maker, image)
-        return predict_picture(self.stored.heads, maps, self.stored.layout.grid, image.height, image.width)
+        return predict_image(self.stored.heads, maps, self.stored.info.grid, image.height, image.width)
 
 
-def find_images(words: Sequence[str]) -> list[tuple[str, Path]]:
-    """Pictures and the names they get in the tables: paths below a given folder, without endings where they differ."""
+def find_images(sources: Sequence[str]) -> list[tuple[str, Path]]:
+    """Images and the names they get in the tables: paths below a given folder, without endings where they differ."""
     found: list[tuple[str, Path]] = []
-    for word in words:
-        path = Path(word)
+    for source in sources:
+        path = Path(source)
         if path.is_dir():
             inside = sorted(p for p in path.rglob("*") if is_image(p))
             if not inside:
-                raise UserError(f"{word}: there are no pictures in it; name another folder.")
+                raise UserError(f"{source}: there are no images in it; name another folder.")
             found += [(p.relative_to(path).as_posix(), p) for p in inside]
         elif path.is_file():
             found.append((path.name, path))
         else:
-            raise UserError(f"cannot read {word}: it does not exist; check the path.")
+            raise UserError(f"cannot read {source}: it does not exist; check the path.")
     seen: dict[str, Path] = {}
     for name, path in found:
         stem = Path(name).with_suffix("").as_posix()
@@ -67,30 +69,32 @@ def find_images(words: Sequence[str]) -> list[tuple[str, Path]]:
     return found
 
 
-def predict_images(head: Path, words: Sequence[str], out: Path, weights: str | None, device: str) -> None:
-    """Masks as PNG of the picture's size, masks.csv and detections.csv."""
-    images = find_images(words)
-    predictor = Predictor(head, weights, device)
-    writer = FindingsWriter(make_directory(out), predictor.stored.classes)
+def predict_images(head: Path, sources: Sequence[str], config: DensePredictConfig) -> None:
+    """Masks as PNG of the image's size, masks.csv and detections.csv."""
+    images = find_images(sources)
+    predictor = Predictor(head, config)
+    out = make_directory(config.out)
+    writer = FindingsWriter(out, predictor.stored.info.classes)
     began = time.monotonic()
-    for name, path in track(images, "pictures", len(images), "pictures"):
+    for name, path in track(images, "images", len(images), "images"):
         image = open_image(path)
         prediction = predictor(image)
         writer.add(name, prediction.masks, prediction.boxes[predictor.stored.heads.detect_with])
     writer.finish()
     speed = len(images) / max(time.monotonic() - began, 1e-9)
-    say(f"{len(images)} pictures, {speed:.1f} a second → {out / MASKS_NAME}, {DETECTIONS_NAME} and masks/")
+    say(f"{len(images)} images, {speed:.1f} a second → {out / MASKS_NAME}, {DETECTIONS_NAME} and masks/")
 
 
-def predict_video(head: Path, video: Path, out: Path, weights: str | None, device: str) -> None:
+def predict_video(head: Path, video: Path, config: DensePredictConfig) -> None:
     """The video with outlines drawn in; it appears when it is complete."""
+    out = Path(config.out)
     if out.suffix.lower() not in (".mp4", ".mkv", ".avi"):
-        raise UserError(f"--out {out}: name a .mp4, .mkv or .avi file for the video.")
+        raise UserError(f"out={out}: name a .mp4, .mkv or .avi file for the video.")
     if not video.is_file():
         raise UserError(f"cannot read {video}: it does not exist; check the path.")
     if out.resolve() == video.resolve():
-        raise UserError(f"--out {out} is the video itself; name another file.")
-    predictor = Predictor(head, weights, device)
+        raise UserError(f"out={out} is the video itself; name another file.")
+    predictor = Predictor(head, config)
     make_directory(out.parent)
     temporary = out.with_name(f".{out.stem}{TEMPORARY_MARK}{os.getpid()}{out.suffix}")
     try:
@@ -104,10 +108,11 @@ def predict_video(head: Path, video: Path, out: Path, weights: str | None, devic
 
 
 def _draw_video(predictor: Predictor, video: Path, out: Path) -> tuple[int, float]:
-    began, frames = time.monotonic(), 0
+    began = time.monotonic()
+    frames = 0
     with av.open(str(video)) as source, av.open(str(out), "w") as target:
         if not source.streams.video:
-            raise UserError(f"{video}: there are no pictures in it; name a video.")
+            raise UserError(f"{video}: there are no images in it; name a video.")
         stream = source.streams.video[0]
         drawn = target.add_stream("libx264", rate=stream.average_rate or Fraction(25))
         # H.264 wants even sides: an odd one loses its last row or column of pixels.
@@ -120,13 +125,13 @@ def _draw_video(predictor: Predictor, video: Path, out: Path) -> tuple[int, floa
                 pixels = frame.to_ndarray(format="rgb24")
                 prediction = predictor(Image.fromarray(pixels))
                 shown = outlined(pixels, prediction.masks, TOLD)
-                picture = av.VideoFrame.from_ndarray(
+                drawn_frame = av.VideoFrame.from_ndarray(
                     np.ascontiguousarray(shown[: drawn.height, : drawn.width]), format="rgb24"
                 )
-                picture.time_base = drawn.codec_context.time_base
+                drawn_frame.time_base = drawn.codec_context.time_base
                 last = max(last + 1, frame.pts if frame.pts is not None else last + 1)
-                picture.pts = last
-                target.mux(drawn.encode(picture))
+                drawn_frame.pts = last
+                target.mux(drawn.encode(drawn_frame))
                 frames += 1
                 bar.advance()
         target.mux(drawn.encode())

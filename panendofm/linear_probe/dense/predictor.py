@@ -1,4 +1,4 @@
-"""A picture's feature map → masks and boxes in pixels of the picture itself."""
+"""An image's feature map → masks and boxes in pixels of the image itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from panendofm.linear_probe.dense.config import CENTRE
+from panendofm.linear_probe.dense.config import CENTER
 from panendofm.linear_probe.dense.geometry import boxes_of_parts, cut, enlarge
 from panendofm.linear_probe.dense.heads.detection_head import COLUMNS, decode
 from panendofm.linear_probe.dense.heads.layers import Head, LinearHead
@@ -20,12 +20,12 @@ Found = tuple[int, tuple[float, ...], float]  # class, (x, y, w, h), confidence
 
 @dataclass(frozen=True)
 class DenseHeads:
-    """What was trained for a network: a segmentation head with its thresholds and, where asked for, a centre head."""
+    """What was trained for a network: a segmentation head with its thresholds and, where asked for, one for boxes."""
 
     kind: str
     segmentation: Head
     thresholds: tuple[float, ...]  # [K]
-    centre: LinearHead | None = None
+    detection: LinearHead | None = None
     detect_with: str = COMPONENTS  # the better one on validation
 
 
@@ -37,18 +37,18 @@ class Prediction:
 
 
 @torch.no_grad()
-def predict_picture(heads: DenseHeads, maps: Tensor, grid: tuple[int, int], height: int, width: int) -> Prediction:
-    """maps [1, P, C] of one picture."""
+def predict_image(heads: DenseHeads, maps: Tensor, grid: tuple[int, int], height: int, width: int) -> Prediction:
+    """maps [1, P, C] of one image."""
     shares = torch.sigmoid(heads.segmentation.logits(maps, grid))[0].numpy()
     probability = enlarge(shares, height, width)
     masks = cut(probability, heads.thresholds)
     boxes: dict[str, list[Found]] = {COMPONENTS: []}
     for number in range(len(masks)):
         boxes[COMPONENTS] += [(number, box, sure) for box, sure in boxes_of_parts(masks[number], probability[number])]
-    if heads.centre is not None:
-        outputs = heads.centre.logits(maps, grid)[0]
+    if heads.detection is not None:
+        outputs = heads.detection.logits(maps, grid)[0]
         scale = np.array([width, height, width, height], np.float64)
-        boxes[CENTRE] = [
+        boxes[CENTER] = [
             (number, tuple((box * scale).tolist()), sure)
             for number in range(len(masks))
             for box, sure in decode(outputs[number * COLUMNS : (number + 1) * COLUMNS], grid)

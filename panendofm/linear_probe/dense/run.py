@@ -1,12 +1,11 @@
-"""The whole of `dense`: networks × folds × test sets → heads, predictions, figures."""
+"""The whole of `dense`: networks × folds × test sets → heads, predictions, metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,29 +13,42 @@ from numpy.typing import NDArray
 
 from panendofm.backbone import device_of
 from panendofm.backbone.networks import Network, find_networks
-from panendofm.linear_probe.dense.config import CENTRE, SEGMENTATION_HEADS, DenseConfig
+from panendofm.linear_probe.dense.config import CENTER, SEGMENTATION_HEADS, DenseConfig
 from panendofm.linear_probe.dense.data.images import POLYP, Truth, classes_in, read_truth
 from panendofm.linear_probe.dense.data.splits import Fold, Plan, make_plan
 from panendofm.linear_probe.dense.geometry import shares_on_grid
-from panendofm.linear_probe.dense.heads.detection_head import train_centre
+from panendofm.linear_probe.dense.heads.detection_head import train_center
 from panendofm.linear_probe.dense.heads.head_file import save_dense_head
 from panendofm.linear_probe.dense.heads.segmentation import ENLARGED, Chosen, Sides, train_segmentation
 from panendofm.linear_probe.dense.maps import Maps, feature_maps
-from panendofm.linear_probe.dense.predictor import COMPONENTS, DenseHeads, predict_picture
-from panendofm.linear_probe.dense.results.metrics import Collected, SetFigures, figures_of
+from panendofm.linear_probe.dense.predictor import COMPONENTS, DenseHeads, Found, predict_image
+from panendofm.linear_probe.dense.results.document import (
+    DenseNetwork,
+    DensePairedTest,
+    DenseResults,
+    FoldCounts,
+    NetworkResults,
+    SetResults,
+    TriedHead,
+)
+from panendofm.linear_probe.dense.results.metrics import Collected, ScoredSet, score_set
 from panendofm.linear_probe.dense.results.outputs import FindingsWriter, truth_extra, truth_findings
+from panendofm.records.probe import ProbeFolder
+from panendofm.reports.numbers import estimate as shown_estimate
 from panendofm.runtime.console import say, track
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import safe_name
 from panendofm.runtime.names import without_folders
-from panendofm.scoring.masks import mask_figures
-from panendofm.scoring.statistics.intervals import paired_p_value, with_interval
+from panendofm.scoring.masks import mask_metrics
+from panendofm.scoring.statistics.config import BootstrapConfig
+from panendofm.scoring.statistics.estimates import Estimate, defined
+from panendofm.scoring.statistics.intervals import paired_p_value, percentile_interval
 from panendofm.scoring.statistics.paired_tests import holm
 
 
 @dataclass(frozen=True)
-class PictureResult:
-    """What the page shows of a test picture."""
+class ImageResult:
+    """What the page shows of a test image."""
 
     row: int
     iou: float | None  # mean over classes; None where no mask is known
@@ -44,56 +56,67 @@ class PictureResult:
     reports_finding: bool
 
 
-@dataclass
+@dataclass(frozen=True)
 class Outcome:
-    """A network on a fold: what was trained, and its figures on each test set."""
+    """A network on a fold: its results, and what pages and paired tests are made of."""
 
-    network: str
-    fold: str
+    results: NetworkResults
     heads: DenseHeads
-    tried: list[Chosen]
-    figures: dict[str, SetFigures]
-    pictures: dict[str, list[PictureResult]]
-    centre: str = ""
+    scored: dict[str, ScoredSet]  # by test set
+    images: dict[str, list[ImageResult]]
 
 
-@dataclass
+@dataclass(frozen=True)
 class DenseBenchmark:
+    results: DenseResults
     plan: Plan
-    classes: tuple[str, ...]
-    networks: list[dict[str, Any]]
-    outcomes: list[Outcome] = field(default_factory=list)
-    paired: list[dict[str, Any]] = field(default_factory=list)
+    outcomes: list[Outcome]
 
 
-def run_dense(words: Sequence[str], config: DenseConfig) -> DenseBenchmark:
-    out = Path(config.out)
+def run_dense(specs: Sequence[str], config: DenseConfig) -> DenseBenchmark:
+    files = ProbeFolder(Path(config.out))
     plan = make_plan(config)
-    classes = (POLYP,) if config.classes == POLYP else classes_in(plan.pictures)
-    if not any(plan.pictures[row].has_finding for fold in plan.folds for row in fold.train):
-        raise UserError(f"{', '.join(config.data)}: no training picture shows anything to find; check the masks.")
-    networks = find_networks(words)
-    cache = Path(config.cache) if config.cache else out / "features"
+    classes = (POLYP,) if config.classes == POLYP else classes_in(plan.images)
+    if not any(plan.images[row].has_finding for fold in plan.folds for row in fold.train):
+        raise UserError(f"{', '.join(config.data)}: no training image shows anything to find; check the masks.")
+    networks = find_networks(specs)
+    cache = Path(config.cache) if config.cache else files.features
     device = torch.device(device_of(config.device, "device"))
-    maps = feature_maps(networks, plan.pictures, cache, config.side_px, config.batch_size, device)
-    truths = [read_truth(p, classes) for p in track(plan.pictures, "truth", len(plan.pictures), "pictures")]
-    about = [
-        {
-            "name": n.name,
-            "word": without_folders(n.word),
-            "architecture": n.architecture,
-            "weights_sha256": n.weights_sha256,
-        }
-        | {"grid": list(maps[n.name].layout.grid), "side_px": maps[n.name].layout.preprocessing.crop_px}
-        for n in networks
+    maps = feature_maps(networks, plan.images, cache, config.side_px, config.batch_size, device)
+    truths = [read_truth(image, classes) for image in track(plan.images, "truth", len(plan.images), "images")]
+    _write_truth(plan, truths, classes, files.path)
+    outcomes = [
+        _run(network, maps[network.name], fold, plan, truths, classes, config)
+        for network in networks
+        for fold in plan.folds
     ]
-    benchmark = DenseBenchmark(plan, classes, about)
-    _write_truth(plan, truths, classes, out)
-    for network in networks:
-        for fold in plan.folds:
-            benchmark.outcomes.append(_run(network, maps[network.name], fold, plan, truths, classes, config))
-    benchmark.paired = paired_tests(benchmark)
-    return benchmark
+    results = DenseResults(
+        classes=list(classes),
+        networks=[_about(network, maps[network.name]) for network in networks],
+        notes=plan.notes,
+        folds=[_counts(fold) for fold in plan.folds],
+        results=[outcome.results for outcome in outcomes],
+        paired_tests=paired_tests(outcomes, [network.name for network in networks], plan, config.bootstrap),
+        leaks=plan.leaks,
+        confidence=config.bootstrap.confidence,
+    )
+    return DenseBenchmark(results, plan, outcomes)
+
+
+def _about(network: Network, maps: Maps) -> DenseNetwork:
+    return DenseNetwork(
+        name=network.name,
+        word=without_folders(network.word),
+        architecture=network.architecture,
+        weights_sha256=network.weights_sha256,
+        grid=maps.layout.grid,
+        side_px=maps.layout.preprocessing.crop_px,
+    )
+
+
+def _counts(fold: Fold) -> FoldCounts:
+    tests = {name: len(rows) for name, rows in fold.tests.items()}
+    return FoldCounts(fold.name, len(fold.train), len(fold.validation), tests)
 
 
 def _write_truth(plan: Plan, truths: list[Truth], classes: tuple[str, ...], out: Path) -> None:
@@ -102,10 +125,10 @@ def _write_truth(plan: Plan, truths: list[Truth], classes: tuple[str, ...], out:
         for name, rows in fold.tests.items():
             writer = FindingsWriter(out / "truth" / safe_name(name), classes, truth=True)
             for row in rows.tolist():
-                picture = plan.pictures[row]
-                masks = truths[row].masks if picture.masked else None
-                extra = truth_extra(picture, int(plan.groups[row]))
-                writer.add(picture.name, masks, truth_findings(truths[row]), extra)
+                image = plan.images[row]
+                masks = truths[row].masks if image.masked else None
+                extra = truth_extra(image, int(plan.groups[row]))
+                writer.add(image.name, masks, truth_findings(truths[row]), extra)
             writer.finish()
 
 
@@ -118,23 +141,35 @@ def _run(
     classes: tuple[str, ...],
     config: DenseConfig,
 ) -> Outcome:
-    heads, tried, centre = train_heads(maps, fold, truths, config)
+    heads, tried, detection_head = train_heads(maps, fold, truths, config)
     several = f".{safe_name(fold.name)}" if len(plan.folds) > 1 else ""
-    path = Path(config.out) / "heads" / safe_name(network.name) / f"dense{several}.safetensors"
-    save_dense_head(path, heads, classes, network, maps.layout)
-    outcome = Outcome(network.name, fold.name, heads, tried, {}, {}, centre)
+    save_dense_head(
+        ProbeFolder(Path(config.out)).head(network.name, f"dense{several}"), heads, classes, network, maps.layout
+    )
+    scored: dict[str, ScoredSet] = {}
+    images: dict[str, list[ImageResult]] = {}
     for name, rows in fold.tests.items():
         folder = Path(config.out) / "predictions" / safe_name(network.name) / safe_name(name)
-        collected, results = _predict_set(heads, maps, rows, plan, truths, classes, folder)
-        figures = figures_of(collected, plan.groups[rows], config.bootstrap_replicates, config.seed)
-        outcome.figures[name], outcome.pictures[name] = figures, results
-        _say(network.name, name, figures.values, tried[0], heads.detect_with)
-    return outcome
+        collected, images[name] = _predict_set(heads, maps, rows, plan, truths, classes, folder)
+        scored[name] = score_set(collected, plan.groups[rows], config.bootstrap)
+        _say(network.name, name, scored[name].results, tried[0], heads.detect_with)
+    results = NetworkResults(
+        network=network.name,
+        fold=fold.name,
+        head=heads.kind,
+        thresholds=list(heads.thresholds),
+        detect_with=heads.detect_with,
+        detection_head=detection_head,
+        tried=[TriedHead(one.kind, one.description, one.validation_iou) for one in tried],
+        tests={name: one.results for name, one in scored.items()},
+    )
+    return Outcome(results, heads, scored, images)
 
 
 def train_heads(
     maps: Maps, fold: Fold, truths: list[Truth], config: DenseConfig
 ) -> tuple[DenseHeads, list[Chosen], str]:
+    """The heads, all segmentation heads that were tried, and how the detection head was chosen."""
     grid = maps.layout.grid
     larger = (grid[0] * ENLARGED, grid[1] * ENLARGED)
     known = np.concatenate([fold.train, fold.validation])
@@ -148,14 +183,14 @@ def train_heads(
     tried = train_segmentation(maps, sides, [h for h in config.heads if h in SEGMENTATION_HEADS], config.fit)
     best = tried[0]
     heads = DenseHeads(best.kind, best.head, best.thresholds)
-    if CENTRE not in config.heads:
+    if CENTER not in config.heads:
         return heads, tried, ""
     boxes = [_boxes_in_shares(truth) for truth in truths]
-    centre, figure, description = train_centre(maps, fold.train, fold.validation, boxes, config.fit)
-    parts = _components_map(heads, maps, fold.validation, truths)
-    with_centre = CENTRE if figure > parts else COMPONENTS
-    text = f"{description}; validation mAP50 {figure:.3f}, of connected parts {parts:.3f}"
-    return DenseHeads(best.kind, best.head, best.thresholds, centre, with_centre), tried, text
+    detection, precision, description = train_center(maps, fold.train, fold.validation, boxes, config.fit)
+    of_parts = _precision_of_components(heads, maps, fold.validation, truths)
+    detect_with = CENTER if precision > of_parts else COMPONENTS
+    text = f"{description}; validation mAP50 {precision:.3f}, of connected parts {of_parts:.3f}"
+    return DenseHeads(best.kind, best.head, best.thresholds, detection, detect_with), tried, text
 
 
 def _boxes_in_shares(truth: Truth) -> list[NDArray[np.float64]]:
@@ -164,22 +199,18 @@ def _boxes_in_shares(truth: Truth) -> list[NDArray[np.float64]]:
     return [np.array(boxes, np.float64).reshape(-1, 4) / scale for boxes in truth.boxes]
 
 
-def _components_map(heads: DenseHeads, maps: Maps, rows: NDArray[np.int64], truths: list[Truth]) -> float:
+def _precision_of_components(heads: DenseHeads, maps: Maps, rows: NDArray[np.int64], truths: list[Truth]) -> float:
+    """mAP50 of the connected parts of masks."""
     collected = Collected(tuple(str(i) for i in range(len(truths[0].masks))))
-    _collect(collected, heads, maps, rows, truths)
-    value = figures_of(collected, np.arange(len(rows)), 1, 0).values["detection"][COMPONENTS]["map_50"]["value"]
-    return value if value is not None else 0.0
-
-
-def _collect(collected: Collected, heads: DenseHeads, maps: Maps, rows: NDArray[np.int64], truths: list[Truth]) -> None:
-    """Boxes only."""
     for place, row in enumerate(rows.tolist()):
         _, height, width = truths[row].masks.shape
-        prediction = predict_picture(heads, maps.of([row]), maps.layout.grid, height, width)
+        prediction = predict_image(heads, maps.of([row]), maps.layout.grid, height, width)
         _add_boxes(collected, place, truths[row], prediction.boxes)
+    scored = score_set(collected, np.arange(len(rows)), BootstrapConfig(replicates=1))
+    return scored.results.detection[COMPONENTS].map_50.value or 0.0
 
 
-def _add_boxes(collected: Collected, place: int, truth: Truth, found: dict[str, list[Any]]) -> None:
+def _add_boxes(collected: Collected, place: int, truth: Truth, found: dict[str, list[Found]]) -> None:
     for number, boxes in enumerate(truth.boxes):
         collected.true_boxes[number] += [(place, box, 1.0) for box in boxes]
     for detector, own in found.items():
@@ -196,61 +227,68 @@ def _predict_set(
     truths: list[Truth],
     classes: tuple[str, ...],
     folder: Path,
-) -> tuple[Collected, list[PictureResult]]:
-    collected, results = Collected(classes), []
+) -> tuple[Collected, list[ImageResult]]:
+    collected = Collected(classes)
+    results = []
     writer = FindingsWriter(folder, classes)
     for place, row in enumerate(rows.tolist()):
-        picture, truth = plan.pictures[row], truths[row]
-        prediction = predict_picture(heads, maps.of([row]), maps.layout.grid, picture.height, picture.width)
+        image = plan.images[row]
+        truth = truths[row]
+        prediction = predict_image(heads, maps.of([row]), maps.layout.grid, image.height, image.width)
         _add_boxes(collected, place, truth, prediction.boxes)
         iou = None
-        if picture.masked:
-            figures = [mask_figures(t, p) for t, p in zip(truth.masks, prediction.masks, strict=True)]
-            collected.masks.append(figures)
+        if image.masked:
+            metrics = [mask_metrics(t, p) for t, p in zip(truth.masks, prediction.masks, strict=True)]
+            collected.masks.append(metrics)
             collected.masked_rows.append(place)
-            iou = float(np.mean([f.iou for f in figures]))
-        results.append(PictureResult(row, iou, bool(truth.masks.any()), bool(prediction.masks.any())))
-        writer.add(picture.name, prediction.masks, prediction.boxes[heads.detect_with])
+            iou = float(np.mean([one.iou for one in metrics]))
+        results.append(ImageResult(row, iou, bool(truth.masks.any()), bool(prediction.masks.any())))
+        writer.add(image.name, prediction.masks, prediction.boxes[heads.detect_with])
     writer.finish()
     return collected, results
 
 
-def _say(network: str, test: str, values: dict[str, Any], best: Chosen, detector: str) -> None:
+def shown(value: Estimate) -> str:
+    return shown_estimate(value.value, value.low, value.high)
+
+
+def _say(network: str, test: str, results: SetResults, best: Chosen, detector: str) -> None:
     parts = []
-    if "segmentation" in values:
-        iou = values["segmentation"]["iou"]
-        shown = "–" if iou["value"] is None else with_interval(iou["value"], iou["low"], iou["high"])
-        parts.append(f"IoU {shown} on pictures with a finding")
-    for name, figures in values["detection"].items():
-        value = figures["map_50"]
-        shown = "–" if value["value"] is None else with_interval(value["value"], value["low"], value["high"])
-        parts.append(f"mAP50 {shown} ({name}{', chosen' if name == detector else ''})")
+    if results.segmentation is not None:
+        parts.append(f"IoU {shown(results.segmentation.iou)} on images with a finding")
+    for name, boxes in results.detection.items():
+        parts.append(f"mAP50 {shown(boxes.map_50)} ({name}{', chosen' if name == detector else ''})")
     say(f"{network} on {test}: {', '.join(parts)}; head {best.kind} ({best.description})")
 
 
-def paired_tests(benchmark: DenseBenchmark) -> list[dict[str, Any]]:
+def paired_tests(
+    outcomes: list[Outcome], networks: list[str], plan: Plan, bootstrap: BootstrapConfig
+) -> list[DensePairedTest]:
     """Every pair of networks on every test set, IoU; corrected for the number of sets (Holm)."""
-    by_key = {(o.network, o.fold): o for o in benchmark.outcomes}
-    names = [n["name"] for n in benchmark.networks]
+    scored = {(one.results.network, test): found for one in outcomes for test, found in one.scored.items()}
+    tests = [test for fold in plan.folds for test in fold.tests]
     result = []
-    for a, b in combinations(names, 2):
-        values, differences = {}, {}
-        for fold in benchmark.plan.folds:
-            first, second = by_key[a, fold.name], by_key[b, fold.name]
-            for test in fold.tests:
-                one, other = first.figures[test], second.figures[test]
-                if "iou" in one.draws and "iou" in other.draws:
-                    values[test] = paired_p_value(one.draws["iou"], other.draws["iou"])
-                    drawn = one.draws["iou"] - other.draws["iou"]
-                    known = drawn[~np.isnan(drawn)]
-                    low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
-                    ious = [s.values["segmentation"]["iou"]["value"] for s in (one, other)]
-                    if None not in ious:
-                        differences[test] = (ious[0] - ious[1], float(low), float(high))
-        corrected = holm(values)
-        for test, (difference, low, high) in differences.items():
+    for a, b in combinations(networks, 2):
+        draws = {test: (scored[a, test].iou_draws, scored[b, test].iou_draws) for test in tests}
+        p_values = {t: paired_p_value(x, y) for t, (x, y) in draws.items() if x is not None and y is not None}
+        corrected = holm(p_values)
+        for test in p_values:
+            one, other = scored[a, test], scored[b, test]
+            values = [found.results.segmentation.iou.value for found in (one, other) if found.results.segmentation]
+            first, second = values
+            if first is None or second is None or one.iou_draws is None or other.iou_draws is None:
+                continue
+            interval = percentile_interval(one.iou_draws - other.iou_draws, bootstrap.confidence)
             result.append(
-                {"test": test, "a": a, "b": b, "difference": difference, "low": low, "high": high}
-                | {"p": values[test], "p_corrected": corrected[test]}
+                DensePairedTest(
+                    test=test,
+                    a=a,
+                    b=b,
+                    difference=first - second,
+                    low=None if interval is None else interval.low,
+                    high=None if interval is None else interval.high,
+                    p=defined(p_values[test]),
+                    p_corrected=defined(corrected[test]),
+                )
             )
     return result

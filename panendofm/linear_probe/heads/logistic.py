@@ -1,4 +1,4 @@
-"""L2-regularised logistic regression for every class and every strength at once, by L-BFGS.
+"""L2-regularized logistic regression for every class and every strength at once, by L-BFGS.
 
 For each column k (a class at one strength λ) the convex problem
 
@@ -119,7 +119,7 @@ def _curvature(problem: _Problem) -> _Curvature:
         return _Curvature([torch.eye(unknowns, dtype=problem.x.dtype)], torch.zeros_like(which))
     most = _CURVATURE_ROWS * unknowns
     some = problem.x
-    if n > most:  # any rows, but not every so-and-so-many-th: fields of pictures recur
+    if n > most:  # any rows, but not every so-and-so-many-th: fields of images recur
         some = some[torch.randperm(n, generator=torch.Generator().manual_seed(0))[:most]]
     gram = (some.T @ some / len(some)).double()  # [P, P]
     shares = problem.shares()

@@ -1,4 +1,4 @@
-"""Where in the picture the evidence for a class lies: the head's weights on every patch, positive part."""
+"""Where in the image the evidence for a class lies: the head's weights on every patch, positive part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from panendofm.linear_probe.heads.head_run import HeadRun
 
 
 def patch_evidence(run: HeadRun, images: Tensor) -> Tensor | None:
-    """w_c · token_i of each class above its mean over the picture [B, C, h, w]; None when the head looks elsewhere.
+    """w_c · token_i of each class above its mean over the image [B, C, h, w]; None when the head looks elsewhere.
 
     What all patches share (a part of the bias, in truth) says nothing about a place, so it is taken away.
     Of a ViT the map is its patch tokens, through the same final norm as the cls token. The part of the head that is
@@ -19,12 +19,13 @@ def patch_evidence(run: HeadRun, images: Tensor) -> Tensor | None:
     """
     if not run.network.outputs.maps:
         return None
-    weight, images = run.head.weight, images.to(run.device)  # [D, C], [B, 3, H, W]
+    weight = run.head.weight  # [D, C]
+    images = images.to(run.device)  # [B, 3, H, W]
     with torch.no_grad():
-        if hasattr(run.module, "grid"):  # the feature itself lies in the picture (pixels)
+        if hasattr(run.module, "grid"):  # the feature itself lies in the image (pixels)
             grid: Tensor = run.module.grid(images).float().cpu()  # type: ignore[operator]
             return _above_mean(torch.einsum("bdhw,cdhw->bchw", grid, weight.T.reshape(-1, *grid.shape[1:])))
-        back = -min(run.head.kind.blocks, default=-1)  # the block that the head reads, 1 is the last
+        back = -min(run.head.info.kind.blocks, default=-1)  # the block that the head reads, 1 is the last
         maps: Tensor = run.module.feature_maps(images, back)[0].float().cpu()  # type: ignore[operator]
     channels = maps.shape[1]
     if len(weight) % channels:
@@ -36,8 +37,8 @@ def _above_mean(evidence: Tensor) -> Tensor:
     return F.relu(evidence - evidence.mean(dim=(2, 3), keepdim=True))
 
 
-def weighted_centre(evidence: Tensor) -> tuple[float, float] | None:
-    """Centre (x, y) in [0, 1] of a map [h, w]; None when there is no evidence."""
+def weighted_center(evidence: Tensor) -> tuple[float, float] | None:
+    """Center (x, y) in [0, 1] of a map [h, w]; None when there is no evidence."""
     total = float(evidence.sum())
     if total <= 0:
         return None
@@ -47,10 +48,10 @@ def weighted_centre(evidence: Tensor) -> tuple[float, float] | None:
     return x, y
 
 
-def in_whole_picture(
+def in_whole_image(
     point: tuple[float, float], size: tuple[int, int], preprocessing: Preprocessing
 ) -> tuple[float, float]:
-    """From the part that the network sees to the whole picture of `size` (width, height), both in [0, 1]."""
+    """From the part that the network sees to the whole image of `size` (width, height), both in [0, 1]."""
     width, height = size
     short = min(width, height)
     resized = (

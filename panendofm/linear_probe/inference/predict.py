@@ -1,18 +1,19 @@
-"""A trained head on new pictures: a CSV with file, category, confidence and time."""
+"""A trained head on new images: a CSV with file, category, confidence and time."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from panendofm.linear_probe.heads.head_file import StoredHead
-from panendofm.linear_probe.heads.head_run import open_head, picture_files
+from panendofm.linear_probe.config import PredictConfig
+from panendofm.linear_probe.heads.head_file import HeadInfo
+from panendofm.linear_probe.heads.head_run import image_files, open_head
 from panendofm.runtime.console import say, track
 from panendofm.runtime.csv_files import csv_text
-from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_text
 
 COLUMNS = ("file", "category", "confidence", "time_ms")
@@ -20,33 +21,30 @@ STANDARD_OUTPUT = "-"
 Line = tuple[str, str, str, str]
 
 
-def predict(
-    head_path: Path, images: list[str], weights: str | None, out: Path, device: str = "cpu", root: Path | None = None
-) -> Path:
-    """One row a picture and level. In a task whose classes may meet, every class above one half has a row.
+def predict(head_path: Path, images: Sequence[str], config: PredictConfig) -> None:
+    """One row an image and level. In a task whose classes may meet, every class above one half has a row.
 
-    `out` may be "-": the lines are printed and nothing else is, so that `challenge time` can run it. `root` is the
-    folder that listed files are relative to.
+    `out=-` prints the lines and nothing else, so that `challenge time` can run it.
     """
-    run = open_head(head_path, weights, device)
-    files = picture_files(images)
-    quiet = str(out) == STANDARD_OUTPUT
+    run = open_head(head_path, config)
+    files = image_files(images)
+    quiet = config.out == STANDARD_OUTPUT
+    root = Path(config.root or "")
     rows: list[Line] = []
-    for file in files if quiet else track(files, "pictures", len(files), "images"):
+    for file in files if quiet else track(files, "images", len(files), "images"):
         began = time.perf_counter()
-        answer = run.answer(run.prepare([root / file if root else file]))[0]  # [C]
+        answer = run.answer(run.prepare([root / file]))[0]  # [C]
         elapsed_ms = 1000 * (time.perf_counter() - began)
-        rows += answer_rows(run.head, str(file), answer, elapsed_ms)
+        rows += answer_rows(run.head.info, str(file), answer, elapsed_ms)
     if quiet:
-        sys.stdout.write(as_csv(rows))
+        sys.stdout.write(csv_text(COLUMNS, rows))
     else:
-        write_text(out, as_csv(rows))
-        say(f"{len(files)} pictures → {out}")
-    return out
+        write_text(config.out, csv_text(COLUMNS, rows))
+        say(f"{len(files)} images → {config.out}")
 
 
-def answer_rows(head: StoredHead, file: str, answer: torch.Tensor, elapsed_ms: float) -> list[Line]:
-    """The lines of one picture, of its probabilities [C]."""
+def answer_rows(head: HeadInfo, file: str, answer: torch.Tensor, elapsed_ms: float) -> list[Line]:
+    """The lines of one image, of its probabilities [C]."""
     rows = []
     for level, start, stop in head.levels:
         chosen = answer[start:stop]
@@ -57,15 +55,3 @@ def answer_rows(head: StoredHead, file: str, answer: torch.Tensor, elapsed_ms: f
             category = f"{level}:{name}" if level else name
             rows.append((file, category, f"{float(chosen[c]):.4f}", f"{max(elapsed_ms, 0.001):.3f}"))
     return rows
-
-
-def as_csv(rows: list[Line]) -> str:
-    return csv_text(COLUMNS, rows)
-
-
-def exclusive_head(head: StoredHead, path: Path) -> None:
-    if not head.exclusive or len(head.levels) > 1:
-        raise UserError(
-            f"{path}: its task ({head.task}) allows several answers a picture; use a head of a task with one, such as "
-            "that of a folder of class folders."
-        )

@@ -4,37 +4,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
 
 from PIL import Image
 
 from panendofm.atlas import load_mappings, load_taxonomy
-from panendofm.reports import pages
-from panendofm.reports.pages import text
-
-_COLOURS = (
-    "#1f5aa0",
-    "#c0562f",
-    "#3c8a4d",
-    "#8a5aa8",
-    "#b8952a",
-    "#4a9aa8",
-    "#a84a72",
-    "#6b6b6b",
-    "#7a9a2a",
-    "#2a6b6b",
-)
-STYLE = """
-.line { display: flex; height: 2.2rem; border-radius: 6px; overflow: hidden; margin: 0.5rem 0; }
-.line span { display: block; min-width: 1px; }
-.legend span { display: inline-block; margin-right: 1rem; }
-.legend i { display: inline-block; width: 0.8rem; height: 0.8rem; border-radius: 2px; margin-right: 0.3rem; }
-.frames { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: 0.75rem; }
-"""
+from panendofm.linear_probe.inference.report_document import AgainstTruth, VideoReport
+from panendofm.reports import PageImage, Table, render_page
+from panendofm.reports.charts import color_of
+from panendofm.reports.numbers import number
 
 
 def terms(labels: Sequence[str], classes: Sequence[str]) -> dict[str, str]:
-    """Labels in the atlas's words, «colon polyp (colon, pathological findings)», where a dataset knows them all."""
+    """Labels in the atlas's terms, «colon polyp (colon, pathological findings)», where a dataset knows them all."""
     mapping = next((m for m in load_mappings().values() if set(classes) <= set(m.labels)), None)
     known = load_taxonomy().findings
     found = {}
@@ -56,93 +38,58 @@ def _short(term: str) -> str:
     return term.split(" (")[0]
 
 
-def report_text(document: dict[str, Any]) -> str:
-    words = terms(list(document["shares"]), document["classes"])
-    lines = [f"Video {document['video']}, {document['seconds']:.0f} seconds", "", "Main findings"]
-    lines += [f"  {share:6.1%}  {words[label]}" for label, share in document["shares"].items()]
-    order = ", then ".join(_short(words.get(name, name)) for name in document["order_of_events"])
+def report_text(report: VideoReport) -> str:
+    names = terms(list(report.shares), report.classes)
+    order = ", then ".join(_short(names.get(label, label)) for label in report.order_of_events)
+    lines = [f"Video {report.video}, {report.seconds:.0f} seconds", "", "Main findings"]
+    lines += [f"  {share:6.1%}  {names[label]}" for label, share in report.shares.items()]
     lines += ["", f"Order of events: {order or 'none'}.", "", "FROM   TO     WHERE         CONFIDENCE  FINDING"]
     lines += [
-        f"{s['from']}  {s['to']}  {s['zone'] or 'not known':<13} {s['mean_confidence']:<10.2f}  {words[s['label']]}"
-        for s in document["segments"]
+        f"{s.start_clock}  {s.end_clock}  {s.zone or 'not known':<13} {s.mean_confidence:<10.2f}  {names[s.label]}"
+        for s in report.segments
     ]
-    lines += [
-        "",
-        f"Network {document['network']}, weights {document['weights_sha256'][:16]}.",
-        f"Note: {document['note']}.",
-    ]
+    lines += ["", f"Network {report.network}, weights {report.weights_sha256[:16]}.", f"Note: {report.note}."]
     return "\n".join(lines) + "\n"
 
 
-def report_page(document: dict[str, Any], key_frames: Sequence[Image.Image]) -> str:
-    words = terms(list(document["shares"]), document["classes"])
-    colour = {label: _COLOURS[i % len(_COLOURS)] for i, label in enumerate(document["shares"])}
-    order = " → ".join(_short(words.get(name, name)) for name in document["order_of_events"])
-    body = [
-        f"<h1>{text(document['video'])}</h1>",
-        f'<p class="quiet">{document["seconds"]:.0f} s at {document["fps"]:g} frames a second; '
-        f"{text(document['note'])}.</p>",
-        _timeline(document, colour, words),
-        pages.section(
-            "Main findings", pages.table(["finding", "share of time"], _shares(document, words), numbers=True)
-        ),
-        pages.section("Order of events", f"<p>{text(order or 'none')}</p>"),
-        pages.section("Findings over time", _segments(document, words)),
-        pages.section("Key frames", _frames(document, key_frames, words)),
-        pages.section("Against the truth", _truth(document)),
-        pages.details(
-            "Network and head",
-            pages.table(
-                ["what", "value"],
-                [[k, str(document[k])] for k in ("network", "weights_sha256", "head_sha256", "video_sha256")],
-            ),
-        ),
+def report_page(report: VideoReport, key_frames: Sequence[Image.Image]) -> str:
+    names = terms(list(report.shares), report.classes)
+    segments = [
+        [s.start_clock, s.end_clock, names[s.label], s.zone or "not known", number(s.mean_confidence, 2)]
+        for s in report.segments
     ]
-    return pages.page(f"Report of {document['video']}", "\n".join(body), STYLE)
-
-
-def _shares(document: dict[str, Any], words: dict[str, str]) -> list[list[str]]:
-    return [[words[label], f"{share:.1%}"] for label, share in document["shares"].items()]
-
-
-def _timeline(document: dict[str, Any], colour: dict[str, str], words: dict[str, str]) -> str:
-    parts = "".join(
-        f'<span style="flex: {s["end_frame"] - s["first_frame"]}; background: {colour[s["label"]]}" '
-        f'title="{text(words[s["label"]])} {s["from"]}–{s["to"]}"></span>'
-        for s in document["segments"]
+    checksums = ("network", "weights_sha256", "head_sha256", "video_sha256")
+    return render_page(
+        "panendofm.linear_probe",
+        "video_report.html",
+        title=f"Report of {report.video}",
+        report=report,
+        names=names,
+        colors={label: color_of(i) for i, label in enumerate(report.shares)},
+        shares=Table(["finding", "share of time"], [[names[k], f"{v:.1%}"] for k, v in report.shares.items()]),
+        order=" → ".join(_short(names.get(label, label)) for label in report.order_of_events) or "none",
+        segments=Table(["from", "to", "finding", "where", "mean confidence"], segments, numeric=False),
+        key_frames=_key_frames(report, key_frames, names),
+        truth=None if report.against_truth is None else _truth(report.against_truth),
+        checksums=Table(["what", "value"], [[name, str(getattr(report, name))] for name in checksums], numeric=False),
     )
-    legend = "".join(
-        f'<span><i style="background: {value}"></i>{text(words[label])}</span>' for label, value in colour.items()
-    )
-    return f'<div class="line">{parts}</div><p class="legend">{legend}</p>'
 
 
-def _segments(document: dict[str, Any], words: dict[str, str]) -> str:
-    rows = [
-        [s["from"], s["to"], words[s["label"]], s["zone"] or "not known", f"{s['mean_confidence']:.2f}"]
-        for s in document["segments"]
-    ]
-    return pages.table(["from", "to", "finding", "where", "mean confidence"], rows)
-
-
-def _frames(document: dict[str, Any], key_frames: Sequence[Image.Image], words: dict[str, str]) -> str:
-    figures = []
-    for segment, picture in zip(document["segments"], key_frames, strict=True):
+def _key_frames(report: VideoReport, key_frames: Sequence[Image.Image], names: dict[str, str]) -> list[PageImage]:
+    images = []
+    for segment, frame in zip(report.segments, key_frames, strict=True):
         buffer = io.BytesIO()
-        picture.convert("RGB").save(buffer, "JPEG", quality=85)
-        caption = f"{segment['from']}–{segment['to']} {words[segment['label']]}, {segment['zone'] or 'place not known'}"
-        image = pages.image(buffer.getvalue(), caption, "jpeg")
-        figures.append(f"<figure>{image}<figcaption>{text(caption)}</figcaption></figure>")
-    return f'<div class="frames">{"".join(figures)}</div>'
+        frame.convert("RGB").save(buffer, "JPEG", quality=85)
+        place = segment.zone or "place not known"
+        caption = f"{segment.start_clock}–{segment.end_clock} {names[segment.label]}, {place}"
+        images.append(PageImage(buffer.getvalue(), caption))
+    return images
 
 
-def _truth(document: dict[str, Any]) -> str:
-    found = document.get("against_truth")
-    if not found:
-        return ""
+def _truth(found: AgainstTruth) -> Table:
     rows = [
-        [k.replace("_", " "), f"{v:.3f}" if isinstance(v, float) else str(v)]
-        for k, v in found.items()
-        if not isinstance(v, dict)
+        [name.replace("_", " "), number(value) if isinstance(value, float) else str(value)]
+        for name, value in asdict(found).items()
+        if not isinstance(value, dict)
     ]
-    return pages.table(["figure", "value"], rows, numbers=True)
+    return Table(["metric", "value"], rows)

@@ -17,15 +17,15 @@ from panendofm.runtime.errors import UserError
 class VideoFrame:
     number: int  # in the video
     seconds: float
-    picture: Image.Image
+    image: Image.Image
 
 
 def frames_at(path: Path, fps: float) -> Iterator[VideoFrame]:
-    """The first frame at or after each 1/fps seconds; of a folder, its pictures in order, taken as `fps` a second."""
+    """The first frame at or after each 1/fps seconds; of a folder, its images in order, taken as `fps` a second."""
     if path.is_dir():
         files = sorted(p for p in path.iterdir() if is_image(p))
         if not files:
-            raise UserError(f"{path}: there are no pictures in this folder; name a video or a folder of frames.")
+            raise UserError(f"{path}: there are no images in this folder; name a video or a folder of frames.")
         yield from (VideoFrame(i, i / fps, open_image(file)) for i, file in enumerate(files))
         return
     if not path.is_file():
@@ -35,7 +35,7 @@ def frames_at(path: Path, fps: float) -> Iterator[VideoFrame]:
     try:
         with av.open(str(path)) as container:
             if not container.streams.video:
-                raise UserError(f"cannot read the video {path}: there is no picture track in it.")
+                raise UserError(f"cannot read the video {path}: there is no video track in it.")
             start: float | None = None
             rate = container.streams.video[0].average_rate
             for number, frame in enumerate(container.decode(video=0)):

@@ -1,1 +1,1 @@
-"""Results as files: JSON, CSV, Markdown, LaTeX, pictures and one HTML page."""
+"""Results as files: JSON, CSV, Markdown, LaTeX, images and one HTML page."""

@@ -1,25 +1,24 @@
-"""How much labelled data a network needs: the probe trained on 1, 5, 10 … % of the training groups."""
+"""How much labeled data a network needs: the probe trained on 1, 5, 10 … % of the training groups."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from math import ceil
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
 from panendofm.atlas import TEST, TRAIN
-from panendofm.linear_probe.config import GridConfig
+from panendofm.linear_probe.config import ProbeConfig
 from panendofm.linear_probe.features import Columns
-from panendofm.linear_probe.heads.probe import Protocol, train_probe
-from panendofm.linear_probe.results.evaluate import TestSide
+from panendofm.linear_probe.heads.probe import train_probe
+from panendofm.linear_probe.results.document import LabelFraction
+from panendofm.linear_probe.results.evaluate import TestSide, estimate
 from panendofm.linear_probe.tasks import Task
 from panendofm.scoring.classification.confusion import multiclass_mcc, weighted_confusions
 from panendofm.scoring.classification.metrics import macro, roc_auc
-from panendofm.scoring.statistics.intervals import group_weights, macro_auc_replicates, percentile_interval
+from panendofm.scoring.statistics.intervals import group_weights, macro_auc_replicates
 
 FRACTIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 UNUSED = -1
@@ -48,40 +47,25 @@ def label_fraction_curve(
     groups: NDArray[np.int64],
     features: Tensor,
     columns: list[Columns],
-    protocol: Protocol,
-    grid: GridConfig,
     side: TestSide,
-    shares: Sequence[float],
-    replicates: int,
-    seed: int,
-) -> list[dict[str, Any]]:
+    config: ProbeConfig,
+) -> list[LabelFraction]:
     """Macro-AUC and, for one answer an image, MCC on the test side after training on each share of the labels."""
-    weights = group_weights(side.groups, replicates, seed)
+    weights = group_weights(side.groups, config.bootstrap.replicates, config.bootstrap.seed)
     test = from_numpy(sides == TEST)
     points = []
-    for share in shares:
-        subset = training_subset(task.targets, sides, groups, share, seed)
-        logits = train_probe(task, subset, features, columns, protocol, grid).head.logits(features[test])
+    for share in config.label_fractions:
+        subset = training_subset(task.targets, sides, groups, share, config.bootstrap.seed)
+        head = train_probe(task, subset, features, columns, config.protocol, config.grid).head
+        logits = head.logits(features[test])
         areas = np.where(side.evaluable, roc_auc(side.targets, logits), np.nan)
         draws = macro_auc_replicates(side.targets, logits, weights, side.evaluable)
-        point: dict[str, Any] = {
-            "share": share,
-            "images": int((subset == TRAIN).sum()),
-            "auc": _figure(macro(areas), draws),
-        }
+        auc = estimate(macro(areas), draws, config.bootstrap.confidence)
+        mcc = None
         if task.exclusive:
             truth, answer = side.targets.argmax(1), logits.argmax(1)
             drawn = multiclass_mcc(weighted_confusions(truth, answer, len(task.classes), weights))
             alone = weighted_confusions(truth, answer, len(task.classes), np.ones((1, len(truth))))
-            point["mcc"] = _figure(float(multiclass_mcc(alone)[0]), drawn)
-        points.append(point)
+            mcc = estimate(float(multiclass_mcc(alone)[0]), drawn, config.bootstrap.confidence)
+        points.append(LabelFraction(share, int((subset == TRAIN).sum()), auc, mcc))
     return points
-
-
-def _figure(value: float, draws: NDArray[np.float64]) -> dict[str, float | None]:
-    interval = percentile_interval(draws)
-    return {
-        "value": None if np.isnan(value) else value,
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
-    }

@@ -14,7 +14,7 @@ from panendofm.linear_probe.run import Outcome
 from panendofm.linear_probe.tasks import Level, Task
 from panendofm.scoring.classification.metrics import roc_auc, roc_curve
 
-# More classes than this can't be read in one picture.
+# More classes than this can't be read in one plot.
 _MAX_CURVES, _MAX_CLASSES = 12, 40
 
 
@@ -26,12 +26,12 @@ def _png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def roc_picture(task: Task, outcomes: dict[str, Outcome], level: Level) -> bytes:
+def roc_plot(task: Task, outcomes: dict[str, Outcome], level: Level) -> bytes:
     """One panel a network: a curve for every evaluable class of the level, the most frequent ones if there are many."""
     figure = Figure(figsize=(4.2 * len(outcomes), 4.2), layout="constrained")
     for axes, (name, outcome) in zip(_axes(figure, len(outcomes)), outcomes.items(), strict=True):
         counts, areas = outcome.targets.sum(0), roc_auc(outcome.targets, outcome.logits)
-        evaluable = [figures["evaluable"] for figures in outcome.figures["per_class"].values()]
+        evaluable = [metrics.evaluable for metrics in outcome.metrics.per_class.values()]
         inside = [c for c in range(level.start, level.stop) if evaluable[c]]
         for c in sorted(inside, key=lambda i: -counts[i])[:_MAX_CURVES]:
             false_rate, true_rate = roc_curve(outcome.targets[:, c], outcome.logits[:, c])
@@ -45,7 +45,7 @@ def roc_picture(task: Task, outcomes: dict[str, Outcome], level: Level) -> bytes
     return _png(figure)
 
 
-def confusion_picture(task: Task, outcomes: dict[str, Outcome], level: Level) -> bytes | None:
+def confusion_plot(task: Task, outcomes: dict[str, Outcome], level: Level) -> bytes | None:
     """One panel a network: truth down, answer across; None when there are too many classes to read."""
     size = level.stop - level.start
     if size > _MAX_CLASSES:
@@ -54,14 +54,14 @@ def confusion_picture(task: Task, outcomes: dict[str, Outcome], level: Level) ->
     figure = Figure(figsize=(side * len(outcomes), side), layout="constrained")
     names = task.classes[level.start : level.stop]
     for axes, (name, outcome) in zip(_axes(figure, len(outcomes)), outcomes.items(), strict=True):
-        counts = confusion(task, outcome.targets, outcome.logits, level.start, level.stop)
+        counts = confusion(outcome.targets, outcome.logits, level.start, level.stop)
         shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         for i in range(size):
             for j in range(size):
                 if counts[i, j]:
-                    colour = "white" if shares[i, j] > 0.6 else "black"
-                    axes.text(j, i, str(counts[i, j]), ha="center", va="center", fontsize=7, color=colour)
+                    color = "white" if shares[i, j] > 0.6 else "black"
+                    axes.text(j, i, str(counts[i, j]), ha="center", va="center", fontsize=7, color=color)
         axes.set_xticks(range(size), names, rotation=90, fontsize=7)
         axes.set_yticks(range(size), names, fontsize=7)
         axes.set(title=name, xlabel="answer", ylabel="truth")

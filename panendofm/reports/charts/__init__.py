@@ -6,12 +6,14 @@ from panendofm.reports.charts.heatmap import confusion_chart, heatmap_chart
 from panendofm.reports.charts.lines import Series, line_chart
 from panendofm.reports.charts.radar import radar_chart
 from panendofm.reports.charts.scatter import Point, scatter_chart
+from panendofm.reports.charts.svg import color_of
 
 __all__ = [
     "ForestRow",
     "Point",
     "Series",
     "bar_chart",
+    "color_of",
     "confusion_chart",
     "forest_chart",
     "heatmap_chart",

@@ -16,7 +16,7 @@ def bar_chart(title: str, rows: Sequence[tuple[str, float]], *, unit: str = "") 
     """Horizontal bars with their values, one row each."""
     if not rows:
         return Markup("")
-    left = 12 + 6.6 * max(len(name) for name, _ in rows)
+    left = 18 + 7.2 * max(len(name) for name, _ in rows)
     width = left + 360
     height = 30 + _ROW_PX * len(rows)
     largest = max(value for _, value in rows) or 1.0

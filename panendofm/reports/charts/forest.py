@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from panendofm.reports.charts.axes import Frame
 from panendofm.reports.charts.svg import ACCENT, drawing, element, line, text
-from panendofm.reports.numbers import estimate
+from panendofm.reports.numbers import difference, estimate
 
 _ROW_PX = 22
 _NUMBERS_PX = 150
@@ -27,12 +27,21 @@ class ForestRow:
 
 
 def forest_chart(
-    title: str, rows: Sequence[ForestRow], *, x_label: str = "", reference: float | None = None, digits: int = 3
+    title: str,
+    rows: Sequence[ForestRow],
+    *,
+    x_label: str = "",
+    reference: float | None = None,
+    digits: int = 3,
+    differences: bool = False,
 ) -> Markup:
-    """`reference` draws a vertical line: no difference, chance, or the overall value."""
+    """`reference` draws a vertical line: no difference, chance, or the overall value.
+
+    `differences` writes the numbers with their signs.
+    """
     if not rows:
         return Markup("")
-    names_px = 12 + 6.6 * max(len(row.name) for row in rows)
+    names_px = 18 + 7.2 * max(len(row.name) for row in rows)
     frame = Frame(names_px + 320 + _NUMBERS_PX, 70 + _ROW_PX * len(rows), names_px, _NUMBERS_PX)
     limits = [limit for row in rows for limit in (row.value, row.low, row.high) if limit is not None]
     x = frame.x_scale([*limits, *([] if reference is None else [reference])])
@@ -45,7 +54,8 @@ def forest_chart(
         parts.append(text(row.name, frame.left - 8, height + 4, text_anchor="end"))
         if row.low is not None and row.high is not None:
             parts.append(line(x(row.low), height, x(row.high), height, ACCENT, stroke_width="2"))
-        shown = estimate(row.value, row.low, row.high, digits)
+        written = difference if differences else estimate
+        shown = written(row.value, row.low, row.high, digits)
         fill = "#fff" if row.hollow else ACCENT
         label = element("title", f"{row.name}: {shown}")
         parts.append(

@@ -1,4 +1,4 @@
-"""Figures of multiple-choice answers: accuracy against chance, rotations of the options, blind and perturbed runs.
+"""Metrics of multiple-choice answers: accuracy against chance, rotations of the options, blind and perturbed runs.
 
 A question that wasn't answered, or whose reply can't be read, is wrong: every share is one of all questions.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from panendofm.scoring.statistics.paired_tests import mcnemar
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Name = TypeVar("Name", str, tuple[str, str])
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Accuracy:
     chance: float
     chance_corrected: float
     interval: Interval | None = None
-    corrected_interval: Interval | None = None
+    chance_corrected_interval: Interval | None = None
 
 
 def chance_level(n_options: Integers | Sequence[int]) -> float:
@@ -42,17 +44,21 @@ def chance_corrected(accuracy: float, chance: float) -> float:
 
 
 def accuracy_of(correct: Floats, n_options: Integers, weights: Floats | None = None) -> Accuracy:
-    """Figures of questions [N]; with weights [R, N] of `group_weights` the intervals over groups too."""
+    """Metrics of questions [N]; with weights [R, N] of `group_weights` the intervals over groups too."""
     accuracy, chance = float(np.mean(correct)), chance_level(n_options)
-    figures = Accuracy(len(correct), accuracy, chance, chance_corrected(accuracy, chance))
+    metrics = Accuracy(len(correct), accuracy, chance, chance_corrected(accuracy, chance))
     if weights is None:
-        return figures
+        return metrics
     return accuracies_by(correct, n_options, {"all": np.ones(len(correct), bool)}, weights)["all"]
 
 
 def accuracies_by(
-    correct: Floats, n_options: Integers, parts: dict[str, NDArray[np.bool_]], weights: Floats | None = None
-) -> dict[str, Accuracy]:
+    correct: Floats,
+    n_options: Integers,
+    parts: dict[Name, NDArray[np.bool_]],
+    weights: Floats | None = None,
+    confidence: float = 0.95,
+) -> dict[Name, Accuracy]:
     """The same for parts of the questions (name → which of them [N]), with one pass over the weights [R, N]."""
     guess = 1 / np.asarray(n_options, np.float64)
     plain = {name: accuracy_of(correct[own], n_options[own]) for name, own in parts.items()}
@@ -62,14 +68,16 @@ def accuracies_by(
     drawn = weights @ np.concatenate([inside, inside * correct[:, None], inside * guess[:, None]], axis=1)  # [R, 3P]
     totals, rights, guesses = np.split(drawn, 3, axis=1)
     result = {}
-    for column, (name, figures) in enumerate(plain.items()):
+    for column, (name, metrics) in enumerate(plain.items()):
         there = totals[:, column] > 0  # a draw may hold no question of a small part
         share = rights[there, column] / totals[there, column]
         chance = guesses[there, column] / totals[there, column]
         several = chance < 1
         corrected = (share[several] - chance[several]) / (1 - chance[several])
         result[name] = replace(
-            figures, interval=percentile_interval(share), corrected_interval=percentile_interval(corrected)
+            metrics,
+            interval=percentile_interval(share, confidence),
+            chance_corrected_interval=percentile_interval(corrected, confidence),
         )
     return result
 
@@ -120,7 +128,7 @@ class RotatedQuestion:
 
 
 @dataclass(frozen=True)
-class RotationFigures:
+class RotationMetrics:
     n: int
     rotation_accuracy: float  # mean over questions and rotations
     circular_accuracy: float  # right in every rotation
@@ -131,7 +139,7 @@ class RotationFigures:
     recall_std: float
 
 
-def rotation_figures(questions: Sequence[RotatedQuestion]) -> RotationFigures:
+def rotation_metrics(questions: Sequence[RotatedQuestion]) -> RotationMetrics:
     """What is left of an accuracy when letters can't help."""
     letters = LETTERS[: max(question.n_options for question in questions)]
     counts = dict.fromkeys(letters, 0)
@@ -144,7 +152,7 @@ def rotation_figures(questions: Sequence[RotatedQuestion]) -> RotationFigures:
     total = sum(counts.values())
     recalls = {letter: float(np.mean(rights)) for letter, rights in right_at.items() if rights}
     shares = [count / total - 1 / len(letters) for count in counts.values()] if total else [float("nan")]
-    return RotationFigures(
+    return RotationMetrics(
         n=len(questions),
         rotation_accuracy=float(np.mean([np.mean(question.right) for question in questions])),
         circular_accuracy=float(np.mean([all(question.right) for question in questions])),
@@ -160,7 +168,7 @@ def rotation_figures(questions: Sequence[RotatedQuestion]) -> RotationFigures:
 
 
 def image_gain(with_image: float, blind: float, chance: float) -> tuple[float, float]:
-    """How much the picture adds, and how far a run without it is above chance."""
+    """How much the image adds, and how far a run without it is above chance."""
     return with_image - blind, max(0.0, blind - chance)
 
 
@@ -169,14 +177,14 @@ class Robustness:
     clean_accuracy: float
     perturbed_accuracy: float
     drop: float
-    retention: float  # of what is above chance
+    retention: float | None  # of what is above chance; None: nothing was
     flip_rate: float
-    right_to_wrong: float
+    right_to_wrong: float | None  # None: nothing was right
     mcnemar_p: float
 
 
 def robustness(clean: Floats, perturbed: Floats, chance: float) -> Robustness:
-    """The same questions answered on clean and on perturbed pictures."""
+    """The same questions answered on clean and on perturbed images."""
     a, b = float(np.mean(clean)), float(np.mean(perturbed))
     was_right = clean > 0
     lost, gained = int(np.sum(was_right & (perturbed == 0))), int(np.sum(~was_right & (perturbed > 0)))
@@ -184,9 +192,9 @@ def robustness(clean: Floats, perturbed: Floats, chance: float) -> Robustness:
         clean_accuracy=a,
         perturbed_accuracy=b,
         drop=a - b,
-        retention=(b - chance) / (a - chance) if a != chance else float("nan"),
+        retention=(b - chance) / (a - chance) if a != chance else None,
         flip_rate=(lost + gained) / len(clean),
-        right_to_wrong=lost / int(was_right.sum()) if was_right.any() else float("nan"),
+        right_to_wrong=lost / int(was_right.sum()) if was_right.any() else None,
         mcnemar_p=mcnemar(lost, gained),
     )
 
@@ -220,7 +228,7 @@ def class_accuracy(gold: Sequence[str], right: Sequence[bool]) -> dict[str, floa
 def published_site_f1(
     lesions: Sequence[str], site_of: dict[str, str], answers: Sequence[str | None]
 ) -> dict[str, float]:
-    """GI-Bench's F1 of sites, lesion by lesion, as it was published: 2 · right / (own pictures + answers of the site).
+    """GI-Bench's F1 of sites, lesion by lesion, as it was published: 2 · right / (own images + answers of the site).
 
     Right answers for other lesions of the same site count as false alarms, so that nobody can reach 1: with 20 lesions
     in three sites a reader without a mistake gets 0.2607.

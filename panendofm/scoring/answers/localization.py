@@ -57,7 +57,7 @@ class BoxReply:
 
 
 def read_boxes(reply: str, size: tuple[int, int], convention: str = "pixel", finished: bool = True) -> BoxReply:
-    """The boxes that a reply names, in pixels of a picture of `size` (width, height), clamped to it."""
+    """The boxes that a reply names, in pixels of an image of `size` (width, height), clamped to it."""
     text = unicodedata.normalize("NFKC", reply)
     if "</think>" in text:
         text = text.rpartition("</think>")[2]
@@ -137,7 +137,7 @@ def outline_iou(outlines: Sequence[Sequence[Sequence[float]]], boxes: Sequence[S
 
 
 def recall_at(overlaps: Floats, threshold: float) -> float:
-    """Share of all pictures whose overlap reaches the threshold; at 0 it is 1."""
+    """Share of all images whose overlap reaches the threshold; at 0 it is 1."""
     return float(np.mean(np.asarray(overlaps) >= threshold - 1e-12))
 
 

@@ -1,10 +1,10 @@
-from . import calibration, confusion, metrics, profiles, rates, risk_coverage
+from . import averages, calibration, confusion, metrics, rates, risk_coverage
 
 __all__ = [
+    "averages",
     "calibration",
     "confusion",
     "metrics",
-    "profiles",
     "rates",
     "risk_coverage",
 ]

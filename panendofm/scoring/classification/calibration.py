@@ -23,7 +23,7 @@ def cross_entropy(targets: Targets, logits: Floats) -> float:
 
 
 def fit_temperature(targets: Targets, logits: Floats) -> float:
-    """The T that minimises the binary cross-entropy of logits / T; 1 when there is nothing to fit."""
+    """The T that minimizes the binary cross-entropy of logits / T; 1 when there is nothing to fit."""
     if not targets.size:
         return 1.0
     # In log T the problem is one bounded valley: cross-entropy is convex in 1 / T.

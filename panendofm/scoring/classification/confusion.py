@@ -1,6 +1,6 @@
-"""Figures of one answer a sample, from confusion matrices: one, or many that a bootstrap has drawn.
+"""Metrics of one answer a sample, from confusion matrices: one, or many that a bootstrap has drawn.
 
-The order of classes for one sample is by score, then by class number (with few neighbours many classes score 0: the
+The order of classes for one sample is by score, then by class number (with few neighbors many classes score 0: the
 reference counts them too). A class without samples can't be judged: it is left out of every mean.
 """
 
@@ -54,7 +54,7 @@ def multiclass_mcc(confusion: Floats) -> Floats:
     return np.asarray(np.where(squared > 0, covariance / np.sqrt(np.maximum(squared, 1e-300)), 0.0))
 
 
-def summarise(confusion: Floats) -> dict[str, Floats]:
+def summarize(confusion: Floats) -> dict[str, Floats]:
     """The metrics of confusion matrices [..., C, C] that hold at least one sample each."""
     true, predicted = confusion.sum(axis=-1), confusion.sum(axis=-2)  # [..., C]
     right = np.diagonal(confusion, axis1=-2, axis2=-1)

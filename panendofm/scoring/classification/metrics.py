@@ -1,7 +1,7 @@
-"""Figures of merit. Targets are zeros and ones [N, C], scores any real numbers; a class without a figure gives NaN.
+"""Metrics. Targets are zeros and ones [N, C], scores any real numbers; a class without a metric gives NaN.
 
 NaN means «not evaluable» (no positives or no negatives); it never counts as 0 or 0.5 and becomes None in exports.
-Scores that are NaN or infinite are refused. All agree with scikit-learn where it has the same figure.
+Scores that are NaN or infinite are refused. All agree with scikit-learn where it has the same metric.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def roc_curve(targets: Targets, scores: Floats) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class ClassFigures:
+class ClassMetrics:
     """Rates of each class [C] at its decisions; NaN where the denominator is empty."""
 
     sensitivity: Floats
@@ -97,7 +97,7 @@ class ClassFigures:
     mcc: Floats
 
 
-def class_figures(targets: Targets, decisions: Targets) -> ClassFigures:
+def class_metrics(targets: Targets, decisions: Targets) -> ClassMetrics:
     found = rates.all_rates(
         Counts.of(
             tp=(targets & decisions).sum(0),
@@ -106,7 +106,7 @@ def class_figures(targets: Targets, decisions: Targets) -> ClassFigures:
             tn=(~targets & ~decisions).sum(0),
         )
     )
-    return ClassFigures(
+    return ClassMetrics(
         sensitivity=found["recall"],
         specificity=found["specificity"],
         ppv=found["precision"],
@@ -136,6 +136,6 @@ def brier_score(targets: Targets, probabilities: Floats) -> float:
 
 
 def macro(values: Floats) -> float:
-    """Mean over the classes that have a figure; NaN when none has."""
+    """Mean over the classes that have a metric; NaN when none has."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")

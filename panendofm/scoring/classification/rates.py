@@ -38,6 +38,12 @@ def ratio(part: Floats, whole: Floats) -> Floats:
     return np.asarray(np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0))
 
 
+def mean_over_defined(values: Floats, axis: int = -1) -> Floats:
+    """Mean over one axis, over what has a value; NaN when nothing has."""
+    known = ~np.isnan(values)
+    return ratio(np.where(known, values, 0.0).sum(axis=axis), known.sum(axis=axis))
+
+
 def recall(counts: Counts) -> Floats:
     return ratio(counts.tp, counts.tp + counts.fn)
 

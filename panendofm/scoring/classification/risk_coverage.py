@@ -25,7 +25,7 @@ def risk_at_coverage(
     result = np.full((len(w), len(coverages)), np.nan)
     for i in range(len(w)):
         asked = coverages * edges[i, -1]
-        # Where a draw left out a confidence, edges repeat: interpolation needs them once.
+        # Where a replicate left out a confidence, edges repeat: interpolation needs them once.
         keep = np.r_[True, np.diff(edges[i]) > 0]
         known = asked > 0
         result[i, known] = np.interp(asked[known], edges[i][keep], errors[i][keep]) / asked[known]

@@ -1,6 +1,6 @@
 """Boxes: overlap, and which detection finds which true box.
 
-A box is [x, y, w, h], x and y its top left corner, in pixels of the original picture.
+A box is [x, y, w, h], x and y its top left corner, in pixels of the original image.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def box_iou(a: ArrayLike, b: ArrayLike, extra_px: float = 0.0) -> Floats:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Boxes of one class in many pictures, in file order."""
+    """Boxes of one class in many images, in file order."""
 
-    picture: Integers  # [N]
+    image: Integers  # [N]
     box: Floats  # [N, 4]
     confidence: Floats  # [N]; ones for the truth
 
     @staticmethod
     def of(rows: Sequence[tuple[int, Sequence[float], float]]) -> Boxes:
-        """From (picture, box, confidence)."""
+        """From (image, box, confidence)."""
         return Boxes(
             np.array([row[0] for row in rows], np.int64),
             np.array([row[1] for row in rows], np.float64).reshape(-1, 4),
@@ -49,48 +49,48 @@ class Boxes:
         )
 
     def __len__(self) -> int:
-        return len(self.picture)
+        return len(self.image)
 
     def area(self) -> Floats:
         return np.asarray(self.box[:, 2] * self.box[:, 3])
 
     def take(self, index: Integers | Flags) -> Boxes:
-        return Boxes(self.picture[index], self.box[index], self.confidence[index])
+        return Boxes(self.image[index], self.box[index], self.confidence[index])
 
 
 @dataclass(frozen=True)
 class Overlaps:
-    """Every picture that has detections, with their overlaps: computed once, matched at every threshold."""
+    """Every image that has detections, with their overlaps: computed once, matched at every threshold."""
 
     detections: Boxes  # by falling confidence, equal ones in file order
     truth: Boxes
-    rows: list[tuple[Integers, Integers, Floats]]  # detections [D], true boxes [T], overlap [D, T] of each picture
+    rows: list[tuple[Integers, Integers, Floats]]  # detections [D], true boxes [T], overlap [D, T] of each image
 
 
 def overlaps(truth: Boxes, detections: Boxes, limit: int | None = 100, extra_px: float = 0.0) -> Overlaps:
-    """Sort the detections, keep at most `limit` a picture, and compare them with the true boxes."""
+    """Sort the detections, keep at most `limit` a image, and compare them with the true boxes."""
     ranked = detections.take(np.argsort(-detections.confidence, kind="stable"))
     if limit is not None:
-        ranked = ranked.take(_position_in_picture(ranked.picture) < limit)
+        ranked = ranked.take(_position_in_image(ranked.image) < limit)
     true_of: dict[int, list[int]] = defaultdict(list)
     found_in: dict[int, list[int]] = defaultdict(list)
-    for i, picture in enumerate(truth.picture.tolist()):
-        true_of[picture].append(i)
-    for i, picture in enumerate(ranked.picture.tolist()):
-        found_in[picture].append(i)
+    for i, image in enumerate(truth.image.tolist()):
+        true_of[image].append(i)
+    for i, image in enumerate(ranked.image.tolist()):
+        found_in[image].append(i)
     rows = []
-    for picture, inside in found_in.items():
-        own, true = np.array(inside, np.int64), np.array(true_of.get(picture, []), np.int64)
+    for image, inside in found_in.items():
+        own, true = np.array(inside, np.int64), np.array(true_of.get(image, []), np.int64)
         rows.append((own, true, box_iou(ranked.box[own], truth.box[true], extra_px)))
     return Overlaps(ranked, truth, rows)
 
 
-def _position_in_picture(picture: Integers) -> Integers:
-    """0, 1, 2 … for the detections of each picture in their order."""
-    order = np.argsort(picture, kind="stable")
-    starts = np.flatnonzero(np.r_[True, picture[order][1:] != picture[order][:-1]]) if len(picture) else order
-    position = np.empty(len(picture), np.int64)
-    position[order] = np.arange(len(picture)) - np.repeat(starts, np.diff(np.r_[starts, len(picture)]))
+def _position_in_image(image: Integers) -> Integers:
+    """0, 1, 2 … for the detections of each image in their order."""
+    order = np.argsort(image, kind="stable")
+    starts = np.flatnonzero(np.r_[True, image[order][1:] != image[order][:-1]]) if len(image) else order
+    position = np.empty(len(image), np.int64)
+    position[order] = np.arange(len(image)) - np.repeat(starts, np.diff(np.r_[starts, len(image)]))
     return position
 
 
@@ -98,13 +98,13 @@ def _position_in_picture(picture: Integers) -> Integers:
 class Matches:
     """What became of each detection at one threshold, by falling confidence."""
 
-    picture: Integers  # [D]
+    image: Integers  # [D]
     confidence: Floats  # [D]
     true_positive: Flags  # [D]
     ignored: Flags  # [D]; outside the asked range of areas: neither right nor wrong
     iou: Floats  # [D]; 0 for false positives
     matched: Integers  # [D]; number of the true box, -1 without one
-    truth_picture: Integers  # [T]; picture of each true box that counts
+    truth_image: Integers  # [T]; image of each true box that counts
     missed: Integers  # numbers of the true boxes that count and were not found
 
 
@@ -164,12 +164,12 @@ def _matches(overlap: Overlaps, matched: Integers, ignored: Flags, iou: Floats, 
     free = counted.copy()
     free[matched[matched >= 0]] = False
     return Matches(
-        overlap.detections.picture,
+        overlap.detections.image,
         overlap.detections.confidence,
         right,
         ignored,
         np.where(right, iou, 0.0),
         matched,
-        overlap.truth.picture[counted],
+        overlap.truth.image[counted],
         np.flatnonzero(free),
     )

@@ -16,7 +16,7 @@ from panendofm.scoring.detection.boxes import Flags, Floats, Integers, Matches
 FROC_POINTS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
-def box_counts(pictures: int, matches: Matches, confidence: float, weights: Floats | None = None) -> Counts:
+def box_counts(images: int, matches: Matches, confidence: float, weights: Floats | None = None) -> Counts:
     """Boxes with at least this confidence, right or wrong, and missed true ones; under weights [R, P], each is [R].
 
     There are no true negatives: nobody can count the boxes that were rightly not drawn.
@@ -24,11 +24,11 @@ def box_counts(pictures: int, matches: Matches, confidence: float, weights: Floa
     shown = (matches.confidence >= confidence) & ~matches.ignored
     right = shown & matches.true_positive
     parts = [
-        np.bincount(matches.picture[right], minlength=pictures),
-        np.bincount(matches.picture[shown & ~right], minlength=pictures),
-        np.bincount(matches.truth_picture, minlength=pictures),
+        np.bincount(matches.image[right], minlength=images),
+        np.bincount(matches.image[shown & ~right], minlength=images),
+        np.bincount(matches.truth_image, minlength=images),
     ]
-    w = np.ones((1, pictures)) if weights is None else weights
+    w = np.ones((1, images)) if weights is None else weights
     tp, fp, true = (w @ part.astype(np.float64) for part in parts)
     if weights is None:
         tp, fp, true = tp[0], fp[0], true[0]
@@ -36,7 +36,7 @@ def box_counts(pictures: int, matches: Matches, confidence: float, weights: Floa
 
 
 def frame_counts(
-    pictures: int, matches: Matches, place: bool, confidence: float = 0.5, weights: Floats | None = None
+    images: int, matches: Matches, place: bool, confidence: float = 0.5, weights: Floats | None = None
 ) -> Counts:
     """Frames by verdict: with the finding or not, reported or not. `place`: where there is one, a box must hit it.
 
@@ -44,25 +44,25 @@ def frame_counts(
 
     With weights [R, P] the counts are [R].
     """
-    has, reported, hit = (np.zeros(pictures, bool) for _ in range(3))
-    has[matches.truth_picture] = True
+    has, reported, hit = (np.zeros(images, bool) for _ in range(3))
+    has[matches.truth_image] = True
     shown = matches.confidence >= confidence
-    reported[matches.picture[shown]] = True
-    hit[matches.picture[shown & matches.true_positive]] = True
+    reported[matches.image[shown]] = True
+    hit[matches.image[shown & matches.true_positive]] = True
     found = hit if place else reported
     kinds: list[Flags] = [has & found, ~has & reported, has & ~found, ~has & ~reported]
-    w = np.ones((1, pictures)) if weights is None else weights
+    w = np.ones((1, images)) if weights is None else weights
     tp, fp, fn, tn = (w @ kind.astype(np.float64) for kind in kinds)
     return Counts(tp, fp, fn, tn) if weights is not None else Counts(tp[0], fp[0], fn[0], tn[0])
 
 
-def froc(matches: Matches, pictures: int, weights: Floats | None = None) -> Floats:
-    """Sensitivity at each of FROC_POINTS false positives a frame [7], or [R, 7] under picture weights [R, P]."""
-    w = np.ones((1, pictures)) if weights is None else weights
-    frames, total = w.sum(axis=1), w[:, matches.truth_picture].sum(axis=1)
+def froc(matches: Matches, images: int, weights: Floats | None = None) -> Floats:
+    """Sensitivity at each of FROC_POINTS false positives a frame [7], or [R, 7] under image weights [R, P]."""
+    w = np.ones((1, images)) if weights is None else weights
+    frames, total = w.sum(axis=1), w[:, matches.truth_image].sum(axis=1)
     result = np.full((len(w), len(FROC_POINTS)), np.nan)
     counted = ~matches.ignored
-    right, drawn_from = matches.true_positive[counted], matches.picture[counted]
+    right, drawn_from = matches.true_positive[counted], matches.image[counted]
     for i in np.flatnonzero((total > 0) & (frames > 0)):
         drawn = w[i, drawn_from]
         alarms = np.cumsum(np.where(right, 0.0, drawn)) / frames[i]

@@ -1,4 +1,4 @@
-"""Figures over patients: detection rates and miss rates of polyps and adenomas."""
+"""Metrics over patients: detection rates and miss rates of polyps and adenomas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Patient:
     false_alarm: bool  # some box hits nothing
 
 
-def patient_figures(patients: Sequence[Patient], weights: Floats | None = None) -> dict[str, Floats | None]:
+def patient_metrics(patients: Sequence[Patient], weights: Floats | None = None) -> dict[str, Floats | None]:
     """PDR and ADR by truth, by true detections and by any box, and miss rates; under weights [R, N], each is [R].
 
     ADR needs the histology of every lesion; None means not evaluable. A patient with nothing but false alarms counts

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-CENTRE_HALF_WIDTH = 0.25
+CENTER_HALF_WIDTH = 0.25
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Segment:
 
 
 def smooth_labels(labels: Sequence[str], window: int) -> list[str]:
-    """Majority in a centred window, cut at the ends; the frame's own label wins ties, else the one seen first."""
+    """Majority in a centerd window, cut at the ends; the frame's own label wins ties, else the one seen first."""
     half = window // 2
     result = []
     for i, own in enumerate(labels):
@@ -41,7 +41,7 @@ def smooth_labels(labels: Sequence[str], window: int) -> list[str]:
 
 
 def smooth_probabilities(probabilities: NDArray[np.floating], window: int) -> NDArray[np.float64]:
-    """Mean over a centred window of frames [N, C], cut at the ends."""
+    """Mean over a centerd window of frames [N, C], cut at the ends."""
     half = window // 2
     sums = np.concatenate([np.zeros((1, probabilities.shape[1])), np.cumsum(probabilities, axis=0, dtype=np.float64)])
     frames = np.arange(len(probabilities))
@@ -56,7 +56,7 @@ def segments_of(labels: Sequence[str]) -> list[Segment]:
 
 
 def join_short(segments: Sequence[Segment], shortest_frames: float) -> list[Segment]:
-    """Segments under the limit join their longer neighbour, the shortest first; equal neighbours become one."""
+    """Segments under the limit join their longer neighbor, the shortest first; equal neighbors become one."""
     current = list(segments)
     while len(current) > 1:
         i = min(range(len(current)), key=lambda k: current[k].frames)
@@ -80,7 +80,7 @@ def _joined(segments: Sequence[Segment]) -> list[Segment]:
 
 
 def order_of_events(segments: Sequence[Segment], quality_labels: Collection[str]) -> list[str]:
-    """Labels one after the other, without those that say how the picture is; equal neighbours are one event."""
+    """Labels one after the other, without those that say how the image is; equal neighbors are one event."""
     names = [segment.label for segment in segments if segment.label not in quality_labels]
     return [name for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
 
@@ -97,8 +97,8 @@ def clock(seconds: float) -> str:
 
 
 def zone(x: float, y: float) -> str:
-    """Where a point of the picture lies, x and y in [0, 1]."""
-    if abs(x - 0.5) < CENTRE_HALF_WIDTH and abs(y - 0.5) < CENTRE_HALF_WIDTH:
+    """Where a point of the image lies, x and y in [0, 1]."""
+    if abs(x - 0.5) < CENTER_HALF_WIDTH and abs(y - 0.5) < CENTER_HALF_WIDTH:
         return "center"
     return f"{'top' if y < 0.5 else 'bottom'}-{'left' if x < 0.5 else 'right'}"
 

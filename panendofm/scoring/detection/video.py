@@ -1,4 +1,4 @@
-"""Figures over the frames of a video: how soon, how steadily, and how many false alarms a minute."""
+"""Metrics over the frames of a video: how soon, how steadily, and how many false alarms a minute."""
 
 from __future__ import annotations
 
@@ -28,25 +28,21 @@ def detection_latency(visible: Sequence[tuple[int, int]], true_detections: Seque
 class LatencySummary:
     objects: int
     found: int
+    missed: int
     mean_frames: float | None
     median_frames: float | None
-
-    @property
-    def missed(self) -> int:
-        return self.objects - self.found
 
 
 def latency_summary(latencies: Sequence[int | None]) -> LatencySummary:
     """A missed object is counted and not in the mean, which would otherwise reward missing the late ones."""
     found = np.array([x for x in latencies if x is not None], np.float64)
-    if not len(found):
-        return LatencySummary(len(latencies), 0, None, None)
-    return LatencySummary(len(latencies), len(found), float(found.mean()), float(np.median(found)))
+    mean, median = (float(found.mean()), float(np.median(found))) if len(found) else (None, None)
+    return LatencySummary(len(latencies), len(found), len(latencies) - len(found), mean, median)
 
 
 @dataclass(frozen=True)
 class Jitter:
-    """Movement of detected centres between consecutive frames, and what of it is not true movement."""
+    """Movement of detected centers between consecutive frames, and what of it is not true movement."""
 
     steps: int
     residual_steps: int
@@ -56,7 +52,7 @@ class Jitter:
 
 
 def assigned_steps(before: Sequence[Point], after: Sequence[Point]) -> list[tuple[int, int]]:
-    """Which centre becomes which from one frame to the next: least total distance."""
+    """Which center becomes which from one frame to the next: least total distance."""
     if not before or not after:
         return []
     rows, columns = linear_sum_assignment(_distances(before, after))
@@ -70,7 +66,7 @@ def _distances(a: Sequence[Point], b: Sequence[Point]) -> Floats:
 def centroid_jitter(
     detected: Sequence[Sequence[Point]], size: tuple[int, int], true: Sequence[Sequence[Point]] | None = None
 ) -> Jitter:
-    """Of one class, a list of centres for each frame. With truth, each detection goes with the nearest true centre."""
+    """Of one class, a list of centers for each frame. With truth, each detection goes with the nearest true center."""
     lengths, residuals = [], []
     for f in range(len(detected) - 1):
         for i, j in assigned_steps(detected[f], detected[f + 1]):

@@ -12,7 +12,7 @@ Integers = NDArray[np.int64]
 
 # Equal distances differ by rounding; the lowest index must win all the same.
 _DECIMALS = 12
-_NEIGHBOURS = 5
+_NEIGHBORS = 5
 _FEWEST_TO_CUT = 20
 
 
@@ -73,7 +73,7 @@ def outliers(features: NDArray[np.floating]) -> NDArray[np.bool_]:
     rows = unit(features)
     if len(rows) < _FEWEST_TO_CUT:
         return np.zeros(len(rows), bool)
-    spread = np.array([np.sort(_distances(rows, row))[1 : _NEIGHBOURS + 1].mean() for row in rows])
+    spread = np.array([np.sort(_distances(rows, row))[1 : _NEIGHBORS + 1].mean() for row in rows])
     low, high = np.quantile(spread, [0.25, 0.75])
     return np.asarray(spread > high + 3 * (high - low))
 

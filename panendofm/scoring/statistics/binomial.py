@@ -15,10 +15,10 @@ def wilson(k: float, n: float, level: float = 0.95) -> Interval | None:
         return None
     z = float(norm.ppf((1 + level) / 2))
     share, spread = k / n, z * z / n
-    centre = (share + spread / 2) / (1 + spread)
+    center = (share + spread / 2) / (1 + spread)
     half = z * sqrt(share * (1 - share) / n + spread / (4 * n)) / (1 + spread)
     # At the ends the formula is exact in algebra and off by a rounding error in floating point.
-    return Interval(0.0 if k == 0 else centre - half, 1.0 if k == n else centre + half)
+    return Interval(0.0 if k == 0 else center - half, 1.0 if k == n else center + half)
 
 
 def clopper_pearson(k: int, n: int, level: float = 0.95) -> Interval | None:

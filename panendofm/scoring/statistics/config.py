@@ -11,6 +11,6 @@ from panendofm.runtime.config import option
 class BootstrapConfig:
     """How the intervals are drawn: whole groups (near-duplicates, one patient, one video), not single images."""
 
-    samples: int = option("Bootstrap samples; 0 leaves the intervals out.", 1000, low=0)
-    confidence: float = option("Share of the samples inside an interval.", 0.95, above=0, below=1)
-    seed: int = option("Seed of the samples.", 0)
+    replicates: int = option("Bootstrap replicates; 0 leaves the intervals out.", 1000, low=0, was="samples")
+    confidence: float = option("Share of the replicates inside an interval.", 0.95, above=0, below=1)
+    seed: int = option("Seed of the replicates.", 0)

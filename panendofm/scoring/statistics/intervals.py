@@ -1,4 +1,4 @@
-"""Bootstrap over groups: intervals of one model's figures, and paired tests between models."""
+"""Bootstrap over groups: intervals of one model's metrics, and paired tests between models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def group_weights(groups: NDArray[np.int64], replicates: int, seed: int) -> Floa
 
 
 def macro_auc_replicates(targets: Targets, scores: Floats, weights: Floats, classes: NDArray[np.bool_]) -> Floats:
-    """Macro-AUC over the given classes under each row of weights [R]; a class that a draw lost is left out of it."""
+    """Macro-AUC over the given classes under each row of weights [R], without classes that a replicate lost."""
     parts = []
     for start in range(0, len(weights), _BLOCK):
         areas = weighted_roc_auc(targets[:, classes], scores[:, classes], weights[start : start + _BLOCK])
@@ -52,15 +52,15 @@ def percentile_interval(replicates: Floats, level: float = 0.95) -> Interval | N
 
 
 def with_interval(value: float, low: float | None, high: float | None) -> str:
-    """«0.812 (0.770–0.845)»; the value alone when the draws were too few to give an interval."""
+    """«0.812 (0.770–0.845)»; the value alone when the replicates were too few to give an interval."""
     return f"{value:.3f}" if low is None or high is None else f"{value:.3f} ({low:.3f}–{high:.3f})"
 
 
 def paired_p_value(replicates_a: Floats, replicates_b: Floats) -> float:
     """Two-sided bootstrap p-value that two models are equal; both must come from the same weights.
 
-    Twice the smaller share of draws in which the difference has or lacks its sign, one added to both counts, so that a
-    finite number of draws never claims certainty. Equal models give 1.
+    Twice the smaller share of replicates in which the difference has or lacks its sign, one added to both counts, so
+    that a finite number of replicates never claims certainty. Equal models give 1.
     """
     difference = replicates_a - replicates_b
     difference = difference[~np.isnan(difference)]

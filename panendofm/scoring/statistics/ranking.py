@@ -21,13 +21,13 @@ class Entry:
     """One submission as a ranking sees it."""
 
     team: str
-    mcc: float
+    score: float  # MCC, or what else decides
     recall: float | None = None
     specificity: float | None = None
     fps: float | None = None
-    training_pictures: int | None = None
+    training_images: int | None = None
     run: str = ""
-    organiser: bool = False
+    organizer: bool = False
 
     @property
     def _fps(self) -> float:
@@ -40,14 +40,14 @@ def four_digits(value: float) -> int:
 
 
 def by_quality(entries: Sequence[Entry]) -> list[Entry]:
-    """Highest MCC first; equal at four digits: the faster, then the one with fewer training pictures."""
+    """Highest score first; equal at four digits: the faster, then the one with fewer training images."""
     fewest = float("inf")
     return sorted(
         entries,
         key=lambda e: (
-            -four_digits(e.mcc),
+            -four_digits(e.score),
             -e._fps,
-            e.training_pictures if e.training_pictures is not None else fewest,
+            e.training_images if e.training_images is not None else fewest,
         ),
     )
 
@@ -78,8 +78,8 @@ def by_speed_above_threshold(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def by_quality_in_real_time(entries: Sequence[Entry], fps: float = REAL_TIME_FPS) -> list[Entry]:
-    """Efficiency, reading B: highest MCC first among the fast enough."""
-    return sorted((e for e in entries if e.fps is not None and e.fps >= fps), key=lambda e: (-e.mcc, -e._fps))
+    """Efficiency, reading B: highest score first among the fast enough."""
+    return sorted((e for e in entries if e.fps is not None and e.fps >= fps), key=lambda e: (-e.score, -e._fps))
 
 
 def pareto_front(entries: Sequence[Entry]) -> list[Entry]:
@@ -88,9 +88,9 @@ def pareto_front(entries: Sequence[Entry]) -> list[Entry]:
     front = [
         e
         for e in timed
-        if not any(o._fps >= e._fps and o.mcc >= e.mcc and (o._fps > e._fps or o.mcc > e.mcc) for o in timed)
+        if not any(o._fps >= e._fps and o.score >= e.score and (o._fps > e._fps or o.score > e.score) for o in timed)
     ]
-    return sorted(front, key=lambda e: -e.mcc)
+    return sorted(front, key=lambda e: -e.score)
 
 
 def robustness_rank(mcc: float, mcc_of_second_task: float) -> int:

@@ -1,26 +1,25 @@
-"""Figures of one contestant under each row of `group_weights` [R, N]: rows that are shared make differences paired."""
+"""Metrics of one contestant under each row of `group_weights` [R, N]: rows that are shared make differences paired."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panendofm.scoring.classification.rates import Floats, mean_over_defined, ratio
 from panendofm.scoring.statistics.intervals import group_weights
-
-Floats = NDArray[np.float64]
 
 
 def mean_replicates(values: Floats, weights: Floats) -> Floats:
-    """Weighted means of values [N]; NaN where a draw holds none of them."""
-    return _divide(weights @ values, weights.sum(axis=1))
+    """Weighted means of values [N] over what is no NaN; NaN where a replicate holds none of them."""
+    known = ~np.isnan(values)
+    return ratio(weights @ np.where(known, values, 0.0), weights @ known.astype(np.float64))
 
 
 def macro_replicates(values: Floats, classes: Sequence[str], weights: Floats) -> Floats:
-    """Mean over classes of each one's weighted mean; a class that a draw lost is left out of it."""
+    """Mean over classes of each one's weighted mean; a class that a replicate lost is left out of it."""
     member = _members(classes, sorted(set(classes)))  # [N, C]
-    return _known_mean(_divide(weights @ (member * values[:, None]), weights @ member))
+    return mean_over_defined(ratio(weights @ (member * values[:, None]), weights @ member))
 
 
 def macro_f1_replicates(gold: Sequence[str], answers: Sequence[str | None], weights: Floats) -> Floats:
@@ -28,8 +27,8 @@ def macro_f1_replicates(gold: Sequence[str], answers: Sequence[str | None], weig
     names = sorted(set(gold))
     true, said = _members(gold, names), _members(answers, names)  # [N, C]
     own = weights @ true
-    f1 = _divide(2 * (weights @ (true * said)), own + weights @ said)
-    return _known_mean(np.where(own > 0, f1, np.nan))
+    f1 = ratio(2 * (weights @ (true * said)), own + weights @ said)
+    return mean_over_defined(np.where(own > 0, f1, np.nan))
 
 
 def reader_shares(readers: int, draws: int, seed: int) -> Floats:
@@ -39,13 +38,3 @@ def reader_shares(readers: int, draws: int, seed: int) -> Floats:
 
 def _members(labels: Sequence[str | None], names: Sequence[str]) -> Floats:
     return np.array([[label == name for name in names] for label in labels], np.float64).reshape(len(labels), -1)
-
-
-def _divide(above: Floats, below: Floats) -> Floats:
-    return np.asarray(np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below > 0), np.float64)
-
-
-def _known_mean(table: Floats) -> Floats:
-    """Mean of each row over what is no NaN [R]."""
-    known = ~np.isnan(table)
-    return _divide(np.where(known, table, 0.0).sum(axis=1), known.sum(axis=1).astype(np.float64))

@@ -1,4 +1,4 @@
-"""Time per picture: frames per second, percentiles, and what counts as real time."""
+"""Time per image: frames per second, percentiles, and what counts as real time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BELIEVABLE_FPS = (0.1, 2000.0)
 
 @dataclass(frozen=True)
 class Speed:
-    pictures: int
+    images: int
     mean_ms: float
     median_ms: float
     p95_ms: float
@@ -30,7 +30,7 @@ class Speed:
 
 
 def speed_of(time_ms: NDArray[np.float64]) -> Speed:
-    """FPS is 1000 / mean time, not the mean of 1000 / time: slow pictures must not be averaged away."""
+    """FPS is 1000 / mean time, not the mean of 1000 / time: slow images must not be averaged away."""
     mean = float(time_ms.mean())
     return Speed(len(time_ms), mean, float(np.median(time_ms)), float(np.quantile(time_ms, 0.95)), 1000 / mean)
 

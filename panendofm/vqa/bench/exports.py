@@ -3,47 +3,52 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
-from panendofm.runtime.errors import UserError
+from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.files import atomic_directory, write_text
 from panendofm.scoring.answers.replies import LETTERS
-from panendofm.vqa.bench.items import Bench, to_table, write_table
+from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.bench.config import ExportConfig
+from panendofm.vqa.bench.items import write_items
+from panendofm.vqa.bench.questions.vocabulary import read_package_yaml
+from panendofm.vqa.reply_kinds import CHOICE
 
 PARQUET = "data/test-00000-of-00001.parquet"
 # Columns of the TSV beside those that VLMEvalKit needs; with them an import gives the same bench again.
 EXTRA = ("id", "subtask", "scene", "prompt_kind", "group", "sha256", "natural_order", "entity")
 
 
-def export_bench(bench: Bench, form: str, out: Path) -> None:
+def export_bench(bench: Bench, config: ExportConfig) -> None:
     """Write the bench to the folder `out`, which must not exist."""
-    if form not in FORMS:
-        raise UserError(f"--form {form} is none of: {', '.join(FORMS)}.")
-    with atomic_directory(out) as folder:
-        FORMS[form](bench, folder)
+    with atomic_directory(config.out) as folder:
+        FORMS[config.form](bench, folder)
 
 
-def _pictures(bench: Bench) -> dict[str, bytes]:
-    return {item.image: bench.picture(item) for item in bench.items if item.image}
+def _images(bench: Bench) -> dict[str, bytes]:
+    return {item.image: bench.image(item) for item in bench.items if item.image}
+
+
+def _choices(bench: Bench) -> Bench:
+    """What tools for multiple-choice questions can ask."""
+    return replace(bench, items=[item for item in bench.items if item.kind == CHOICE.name])
 
 
 def _huggingface(bench: Bench, folder: Path) -> None:
     (folder / "data").mkdir()
-    write_table(to_table(bench.items, _pictures(bench)), folder / PARQUET)
-    licences = "\n".join(f"- {name}: {licence}" for name, licence in bench.manifest.get("licences", {}).items())
-    counts = "\n".join(f"| {task} | {n} |" for task, n in bench.manifest["counts"]["task"].items())
+    write_items(bench.items, folder / PARQUET, _images(bench))
+    manifest = bench.manifest
+    licenses = "\n".join(f"- {name}: {license_}" for name, license_ in manifest.licenses.items())
+    counts = "\n".join(f"| {task} | {n} |" for task, n in manifest.counts["task"].items())
     write_text(
         folder / "README.md",
         "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: test\n    path: data/test-*\n---\n"
-        f"# {bench.manifest['name']}\n\n{len(bench.items)} questions about {bench.manifest['pictures']} pictures; "
-        f"reviewed by physicians: {bench.manifest.get('reviewed', 0)}.\n\n| task | questions |\n|---|---|\n{counts}\n\n"
-        f"## Licences of the pictures\n\n{licences or '- unknown'}\n",
+        f"# {manifest.name}\n\n{len(bench.items)} questions about {manifest.images} images; "
+        f"reviewed by physicians: {manifest.reviewed}.\n\n| task | questions |\n|---|---|\n{counts}\n\n"
+        f"## Licenses of the images\n\n{licenses or '- unknown'}\n",
     )
 
 
@@ -54,7 +59,7 @@ def tsv_rows(bench: Bench) -> list[dict[str, str]]:
     for number, item in enumerate(bench.items):
         other: dict[str, str] = json.loads(item.other) if item.other else {}
         row = {"index": other.pop("index", str(number))}
-        row["image"] = base64.b64encode(bench.picture(item)).decode() if item.image else ""
+        row["image"] = base64.b64encode(bench.image(item)).decode() if item.image else ""
         row["question"] = item.question
         row |= dict(zip(letters, [*item.options, *[""] * len(letters)], strict=False))
         row |= {"answer": item.answer, "category": item.task, "l2-category": item.category, "dataset": item.dataset}
@@ -63,85 +68,30 @@ def tsv_rows(bench: Bench) -> list[dict[str, str]]:
     return rows
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _vlmevalkit(bench: Bench, folder: Path) -> None:
-    choices = Bench(bench.folder, bench.manifest, [i for i in bench.items if i.kind == "choice"], bench.checksum)
-    rows = tsv_rows(choices)
-    text = io.StringIO()
+    rows = tsv_rows(_choices(bench))
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, columns, delimiter="\t", lineterminator="\n", restval="")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(folder / f"{bench.manifest['name']}.tsv", text.getvalue())
-
-
-_TASK_YAML = """# lmms-eval --tasks {name} --include_path THIS_FOLDER
-task: {name}
-dataset_path: parquet
-dataset_kwargs:
-  data_files:
-    test: {parquet}
-test_split: test
-output_type: generate_until
-doc_to_visual: !function utils.doc_to_visual
-doc_to_text: !function utils.doc_to_text
-doc_to_target: answer
-process_results: !function utils.process_results
-generation_kwargs:
-  max_new_tokens: 1024
-  temperature: 0
-  do_sample: false
-metric_list:
-- metric: accuracy
-  aggregation: mean
-  higher_is_better: true
-metadata:
-- version: 1.0
-"""
-
-_UTILS = '''"""What lmms-eval calls for this task. Replies are read strictly: a letter alone, or «Answer: X»."""
-
-import re
-
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-def doc_to_visual(doc):
-    return [doc["image"].convert("RGB")]
-
-
-def doc_to_text(doc, lmms_eval_specific_kwargs=None):
-    options = [f"{letter}. {option}" for letter, option in zip(LETTERS, doc["options"])]
-    ending = "Choose the right answer from the options above. Reply with its letter alone."
-    return "\\n".join([doc["question"], *options, ending])
-
-
-def read_letter(reply, options):
-    found = re.findall(r"answer(?: is)?\\s*:?\\s*\\(?([A-Z])\\b", reply, re.IGNORECASE)
-    alone = re.fullmatch(r"\\W*([A-Za-z])\\W*", reply.strip())
-    letter = found[-1] if found else alone[1] if alone else ""
-    return letter.upper() if letter.upper() in LETTERS[: len(options)] else None
-
-
-def process_results(doc, results):
-    return {"accuracy": float(read_letter(results[0], doc["options"]) == doc["answer"])}
-'''
+    lines = [[row.get(name, "") for name in columns] for row in rows]
+    # VLMEvalKit shows the cells to models as they stand.
+    write_text(folder / f"{bench.manifest.name}.tsv", csv_text(columns, lines, delimiter="\t", verbatim=True))
 
 
 def _lmms_eval(bench: Bench, folder: Path) -> None:
     (folder / "data").mkdir()
-    items = [item for item in bench.items if item.kind == "choice"]
-    write_table(to_table(items, _pictures(bench)), folder / PARQUET)
-    name = "".join(c if c.isalnum() else "_" for c in bench.manifest["name"])
-    write_text(folder / f"{name}.yaml", _TASK_YAML.format(name=name, parquet=PARQUET))
-    write_text(folder / "utils.py", _UTILS)
+    choices = _choices(bench)
+    write_items(choices.items, folder / PARQUET, _images(choices))
+    name = "".join(c if c.isalnum() else "_" for c in bench.manifest.name)
+    texts = read_package_yaml("templates", "lmms_eval.yaml")
+    write_text(folder / f"{name}.yaml", texts["task"].format(name=name, parquet=PARQUET))
+    write_text(folder / "utils.py", texts["utils"])
 
 
 def _jsonl(bench: Bench, folder: Path) -> None:
-    for name, content in sorted(_pictures(bench).items()):
+    for name, content in sorted(_images(bench).items()):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     lines = [json.dumps(asdict(item), ensure_ascii=False) + "\n" for item in bench.items]

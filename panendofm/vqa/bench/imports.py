@@ -1,7 +1,7 @@
 """A bench from a TSV in the style of EndoBench and VLMEvalKit: index, image (base64), question, A, B, …, answer.
 
 Other columns are kept. Which of them hold task, category, scene and so on may be said by `columns.task=…`; where a file
-names no groups, pictures that look alike are one.
+names no groups, images that look alike are one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import hashlib
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,44 +24,45 @@ from panendofm.runtime.csv_files import read_csv
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_directory
 from panendofm.scoring.answers.replies import LETTERS
+from panendofm.vqa.bench.bench_folder import DEFAULT_BENCHMARK, IMAGES, Manifest, write_bench
 from panendofm.vqa.bench.config import ImportConfig
-from panendofm.vqa.bench.items import IMAGES, Draft, Item, question_id, write_bench
-from panendofm.vqa.bench.questions.tasks import SUBTASKS
+from panendofm.vqa.bench.items import Item, question_id
+from panendofm.vqa.benchmark import QuestionType, find_benchmark
 
 _NEAR_DUPLICATE_BITS = 48
 
 
 def import_tsv(path: Path, config: ImportConfig) -> None:
     rows = _read(path)
-    pictures = _pictures(rows, path)
+    images = _images(rows, path)
     letters = [letter for letter in LETTERS if letter in rows[0]]
-    groups = _groups(rows, pictures, config.columns.group)
+    groups = _groups(rows, images, config.columns.group)
     items: dict[str, Item] = {}
     with atomic_directory(config.out) as folder:
         (folder / IMAGES).mkdir()
         for number, (row, group) in enumerate(zip(rows, groups, strict=True), 2):
-            content = pictures[row["index"]]
+            content = images[row["index"]]
             item = _item(row, content, letters, group, config, f"{path}, line {number}")
             if item.id in items:
                 raise UserError(f"{path}, line {number}: the question {item.id} stands there twice; remove one line.")
             (folder / item.image).write_bytes(content)
             items[item.id] = item
         name = config.name or path.stem
-        notes = {"reviewed": 0, "imported_from": hashlib.sha256(path.read_bytes()).hexdigest()}
-        write_bench(folder, Draft(name, list(items.values()), notes))
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        write_bench(folder, list(items.values()), Manifest(name, imported_from=digest))
     say(f"{len(items)} questions from {path} → {config.out}")
 
 
 def _read(path: Path) -> list[dict[str, str]]:
-    csv.field_size_limit(sys.maxsize)  # pictures are fields
+    csv.field_size_limit(sys.maxsize)  # images are fields
     rows = read_csv(path, ("index", "image", "question", "A", "B", "answer"), delimiter="\t")
     if not rows:
         raise UserError(f"{path}: it holds no question.")
     return rows
 
 
-def _pictures(rows: list[dict[str, str]], path: Path) -> dict[str, bytes]:
-    """The picture of each index; instead of a picture a row may name the index of another one."""
+def _images(rows: list[dict[str, str]], path: Path) -> dict[str, bytes]:
+    """The image of each index; instead of an image a row may name the index of another one."""
     by_index = {row["index"]: row["image"] for row in rows}
     if len(by_index) < len(rows):
         raise UserError(f"{path}: an index stands there twice; every question needs its own.")
@@ -76,14 +76,14 @@ def _pictures(rows: list[dict[str, str]], path: Path) -> dict[str, bytes]:
             found[row["index"]] = base64.b64decode(bare, validate=True)
             decode_image(found[row["index"]], f"of line {number}")
         except (binascii.Error, ValueError, UnreadableImageError) as error:
-            raise UserError(f"{path}, line {number}: 'image' is no picture in base64; correct it.") from error
+            raise UserError(f"{path}, line {number}: 'image' is no image in base64; correct it.") from error
     return found
 
 
-def _groups(rows: list[dict[str, str]], pictures: dict[str, bytes], column: str) -> list[str]:
+def _groups(rows: list[dict[str, str]], images: dict[str, bytes], column: str) -> list[str]:
     if column and all(row.get(column) for row in rows):
         return [row[column] for row in rows]
-    hashes = np.stack([field_of_view_hash(decode_image(pictures[row["index"]], "")) for row in rows])
+    hashes = np.stack([field_of_view_hash(decode_image(images[row["index"]], "")) for row in rows])
     return [f"g{number}" for number in near_duplicate_groups(hashes, _NEAR_DUPLICATE_BITS)]
 
 
@@ -104,25 +104,26 @@ def _item(
 
     digest = hashlib.sha256(content).hexdigest()
     kind = "png" if content.startswith(b"\x89PNG") else "jpg"
-    picture = decode_image(content, where)
+    image = decode_image(content, where)
     task = value("task") or "all"
     subtask = value("subtask") or task
-    known: Any = SUBTASKS.get(subtask)
+    declared = {question.code: question for question in find_benchmark(DEFAULT_BENCHMARK).questions}
+    known = declared.get(subtask, QuestionType(subtask, subtask, category="all"))
     taken = {"index", "image", "question", "answer", *letters, *vars(columns).values(), "id", "sha256", "natural_order"}
     other = {name: text for name, text in row.items() if name not in taken}
     return Item(
         id=row.get("id") or question_id(digest, row["question"], *options),
         task=task,
         subtask=subtask,
-        category=value("category") or (known.category if known else "all"),
+        category=value("category") or known.category,
         scene=value("scene") or "unknown",
-        prompt_kind=value("prompt_kind") or (known.prompt_kind if known else "image"),
-        kind="choice",
+        prompt_kind=value("prompt_kind") or known.prompt_kind,
+        kind=known.kind.name,
         sha256=row.get("sha256") or digest,
         group=group,
         image=f"{IMAGES}/{digest[:16]}.{kind}",
-        width=picture.shape[1],
-        height=picture.shape[0],
+        width=image.shape[1],
+        height=image.shape[0],
         question=row["question"],
         options=tuple(options),
         answer=answer,
@@ -130,6 +131,6 @@ def _item(
         benchmark=config.name,
         dataset=value("dataset"),
         question_original=row["question"],
-        natural_order=row.get("natural_order") == "true" or bool(known and known.natural_order),
+        natural_order=row.get("natural_order") == "true" or known.natural_order,
         other=json.dumps({"index": row["index"], **other}, ensure_ascii=False, sort_keys=True),
     )

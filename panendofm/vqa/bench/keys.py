@@ -21,9 +21,5 @@ def shuffled(items: Iterable[T], *key: object) -> list[T]:
     return sorted(items, key=lambda item: (keyed(*key, item), item))
 
 
-def pick(items: list[T], *key: object) -> T:
-    return items[keyed(*key) % len(items)]
-
-
 def generator(*key: object) -> np.random.Generator:
     return np.random.default_rng(keyed(*key))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from panendofm.runtime.console import say, track
 from panendofm.runtime.files import atomic_directory
 from panendofm.scoring.answers.replies import comparable
-from panendofm.vqa.bench.images.draw import COLOURS
-from panendofm.vqa.bench.items import CHECKSUMS, ITEMS, MANIFEST, Bench, Draft, Item, write_bench
+from panendofm.vqa.bench.bench_folder import IMAGES, Bench, RephraseNote, write_bench
+from panendofm.vqa.bench.config import RephraseConfig
+from panendofm.vqa.bench.images.draw import COLORS
+from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.questions.vocabulary import load_vocabulary
-from panendofm.vqa.bench.rephrase_config import RephraseConfig
 from panendofm.vqa.client.chat import ChatClient
 
 _REQUEST = (
@@ -23,7 +24,7 @@ _REQUEST = (
     "Reply with the new wording inside <question> and </question>.\n\n{question}"
 )
 _FOUND = re.compile(r"<question>(.*?)</question>", re.DOTALL)
-_SHORTEST, _LONGEST = 0.5, 3.0
+_SHORTEST, _LONGEST = 0.5, 3.0  # times the length of the original
 
 
 def rephrase_bench(bench: Bench, config: RephraseConfig) -> None:
@@ -37,15 +38,9 @@ def rephrase_bench(bench: Bench, config: RephraseConfig) -> None:
     items = [rephrased(item, ask, reasons) for item in track(bench.items, "rephrasing", len(bench.items), "questions")]
     client.close()
     with atomic_directory(config.out) as folder:
-        for path in bench.folder.rglob("*"):
-            name = path.relative_to(bench.folder)
-            if path.is_file() and name.name not in (ITEMS, MANIFEST, CHECKSUMS):
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (folder / name).write_bytes(path.read_bytes())
-        kept = ("seed", "config", "inputs", "weights", "selection", "left_out", "licences", "reviewed", "review")
-        notes: dict[str, Any] = {key: bench.manifest[key] for key in kept if key in bench.manifest}
-        notes["rephrased"] = {"by": config.api.title, "outcomes": dict(sorted(reasons.items()))}
-        write_bench(folder, Draft(bench.manifest["name"], items, notes))
+        shutil.copytree(bench.folder / IMAGES, folder / IMAGES)
+        note = RephraseNote(config.api.title, dict(sorted(reasons.items())))
+        write_bench(folder, items, replace(bench.manifest, rephrased=note))
     say(f"{reasons['taken']} of {len(items)} questions have a new wording → {Path(config.out)}")
 
 
@@ -66,13 +61,16 @@ def _inside_tags(reply: str) -> str | None:
     return text or None
 
 
+def _colors(text: str) -> set[str]:
+    return {color for color in COLORS if re.search(rf"\b{color}\b", text, re.IGNORECASE)}
+
+
 def refusal_of(original: str, wording: str, item: Item) -> str | None:
     """Why a wording is not taken; None when it asks the same."""
     if sorted(re.findall(r"\d+", original)) != sorted(re.findall(r"\d+", wording)):
         return "numbers changed"
-    colours = [{c for c in COLOURS if re.search(rf"\b{c}\b", text, re.IGNORECASE)} for text in (original, wording)]
-    if colours[0] != colours[1]:
-        return "colours changed"
+    if _colors(original) != _colors(wording):
+        return "colors changed"
     name = comparable(load_vocabulary().name(item.entity)) if item.entity else ""
     if name and name in comparable(original) and name not in comparable(wording):
         return "the entity's name is gone"

@@ -1,19 +1,39 @@
-"""answers.jsonl: one line a request, appended as replies come. Scoring reads nothing but this and the bench."""
+"""answers.jsonl, one line a request, appended as replies come; and run.json, which says what was asked of whom.
+
+Scoring reads nothing but these and the bench.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import read_json_lines, read_json_object
-from panendofm.vqa.bench.items import Bench
-from panendofm.vqa.client.prompts import Variant
+from panendofm.runtime.files import make_directory, read_json_lines, write_text
+from panendofm.vqa.bench.bench_folder import Bench
 
 ANSWERS, RUN = "answers.jsonl", "run.json"
+ENCODER, PEOPLE, MADE_UP = "encoder", "people", "made up"
+
+
+@dataclass(frozen=True, order=True)
+class Variant:
+    """How a question is asked."""
+
+    rotation: int = 0
+    blind: bool = False
+    prompt: str = "direct"
+    perturb: str | None = None
+    repeat: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the question as the bench states it."""
+        return not (self.rotation or self.blind or self.perturb or self.repeat)
 
 
 @dataclass(frozen=True)
@@ -32,24 +52,27 @@ class Answer:
     format_retries: int = 0  # how often it was asked again because the reply could not be read
 
     def to_line(self) -> str:
-        values = {**self.__dict__, "variant": self.variant.to_dict()}
+        values = {**vars(self), "variant": vars(self.variant)}
         return json.dumps(values, ensure_ascii=False) + "\n"
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any], where: str) -> Answer:
-        try:
-            known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
-            return cls(**{**known, "variant": Variant.from_dict(values.get("variant") or {})})
-        except TypeError as error:
-            raise UserError(f"{where}: an answer needs id, model and response; correct or remove the line.") from error
 
 
 def read_answers(path: Path) -> list[Answer]:
-    """All whole lines of the file, failed requests included."""
+    """All whole lines of the file, failed requests included; other programs may have written it."""
     if not path.is_file():
         return []
-    lines = read_json_lines(path)
-    return [Answer.from_dict(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    return [_answer(line, f"{path}, line {number}") for number, line in enumerate(read_json_lines(path), 1)]
+
+
+def _answer(line: dict[str, Any], where: str) -> Answer:
+    try:
+        variant = Variant(**_known(Variant, line.get("variant") or {}))
+        return Answer(**{**_known(Answer, line), "variant": variant})
+    except (TypeError, AttributeError) as error:
+        raise UserError(f"{where}: an answer needs id, model and response; correct or remove the line.") from error
+
+
+def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+    return {item.name: values[item.name] for item in fields(kind) if item.name in values}
 
 
 def cut_torn_line(path: Path) -> None:
@@ -63,14 +86,78 @@ def cut_torn_line(path: Path) -> None:
             stream.truncate(whole)
 
 
+# ------------------------------------------------------------------------------------------ what a run was
+
+
+@dataclass(frozen=True)
+class Decoding:
+    temperature: float | None = None
+    token_key: str = "max_tokens"
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Of a million tokens."""
+
+    input: float | None = None
+    output: float | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What decides the replies, and nothing secret. Files of other programs may leave out all but the checksum."""
+
+    bench_sha256: str = ""
+    name: str = ""
+    kind: str = "model"
+    bench: str = ""
+    endpoint: str = ""
+    model: str = ""
+    model_answered: list[str] = field(default_factory=list)  # ids that the server answered with
+    decoding: Decoding | None = None
+    prompt: str = "direct"
+    prompt_version: int = 0
+    format_retries: int = 0
+    system: str = ""
+    box_convention: str = "pixel"
+    prices_per_million: Prices = Prices()
+    versions: dict[str, str] = field(default_factory=dict)
+    weights_sha256: str = ""  # of an encoder, and how it learned
+    head: str = ""
+    trained_on: dict[str, int] = field(default_factory=dict)
+
+
+def read_run(folder: Path) -> Run | None:
+    """None where a folder holds answers alone."""
+    path = folder / RUN
+    return read_document(Run, path, "the description of a run") if path.is_file() else None
+
+
+def write_run(folder: Path, run: Run) -> None:
+    write_document(folder / RUN, run)
+
+
+def write_answers(folder: Path, run: Run, answers: Sequence[Answer]) -> None:
+    """The answers of a contestant that needs no asking, at once."""
+    make_directory(folder)
+    write_text(folder / ANSWERS, "".join(answer.to_line() for answer in answers))
+    write_run(folder, run)
+
+
 @dataclass(frozen=True)
 class AnswerSet:
     """The answers of one run that were checked against their bench: one for each question and variant."""
 
     name: str
     folder: Path
-    run: dict[str, Any]
+    run: Run
     answers: dict[tuple[str, Variant], Answer]
+
+    @property
+    def prompt(self) -> str:
+        """The one prompt that all were asked with."""
+        return next(iter(self.answers))[1].prompt
 
 
 def read_answer_set(folder: Path, bench: Bench, allow_partial: bool = False) -> AnswerSet:
@@ -78,9 +165,28 @@ def read_answer_set(folder: Path, bench: Bench, allow_partial: bool = False) -> 
     path = folder / ANSWERS if folder.is_dir() else folder
     if not path.is_file():
         raise UserError(f"{folder}: there is no {ANSWERS}; ask first, or check the path.")
-    run = read_json_object(path.parent / RUN) if (path.parent / RUN).is_file() else {}
-    if run and run.get("bench_sha256") != bench.checksum:
+    run = read_run(path.parent)
+    if run is not None and run.bench_sha256 != bench.checksum:
         raise UserError(f"{path} answers another bench, or another version of it, than {bench.folder}; ask again.")
+    run = run or Run()
+    found = _by_question(path, bench)
+    if not found:
+        raise UserError(f"{path}: it holds no answer.")
+    plain = {item_id for item_id, variant in found if variant.plain}
+    # An encoder writes no texts: their columns stay empty.
+    asked = [item for item in bench.items if item.kind != "text" or run.kind != ENCODER]
+    if not allow_partial and len(plain) < len(asked):
+        raise UserError(
+            f"{path} answers {len(plain)} of {len(asked)} questions; finish the run, "
+            "or score what is there with allow_partial=true."
+        )
+    prompts = {variant.prompt for _, variant in found}
+    if len(prompts) > 1:
+        raise UserError(f"{path}: it mixes the prompts {', '.join(sorted(prompts))}; keep one run a folder.")
+    return AnswerSet(run.name or next(iter(found.values())).model, folder, run, found)
+
+
+def _by_question(path: Path, bench: Bench) -> dict[tuple[str, Variant], Answer]:
     found: dict[tuple[str, Variant], Answer] = {}
     for answer in read_answers(path):
         if answer.id not in bench.by_id:
@@ -91,26 +197,21 @@ def read_answer_set(folder: Path, bench: Bench, allow_partial: bool = False) -> 
             raise UserError(f"{path}: question {answer.id} has two answers for one variant; remove one line.")
         if known is None or known.error is not None:
             found[key] = answer
-    if not found:
-        raise UserError(f"{path}: it holds no answer.")
-    prompts = {variant.prompt for _, variant in found}
-    plain = {item_id for item_id, variant in found if variant.plain}
-    # An encoder writes no texts: their columns stay empty.
-    asked = [item for item in bench.items if item.kind != "text" or run.get("kind") != "encoder"]
-    if not allow_partial and len(plain) < len(asked):
-        raise UserError(
-            f"{path} answers {len(plain)} of {len(asked)} questions; finish the run, "
-            "or score what is there with --allow-partial."
-        )
-    if len(prompts) > 1:
-        raise UserError(f"{path}: it mixes the prompts {', '.join(sorted(prompts))}; keep one run a folder.")
-    name = run.get("name") or next(iter(found.values())).model
-    return AnswerSet(str(name), folder, run, found)
+    return found
 
 
-def cost_of(answers: Sequence[Answer], price_input: float | None, price_output: float | None) -> float | None:
-    """What the tokens cost, at prices per million; None without prices."""
-    if price_input is None or price_output is None:
+def unique_names(sets: Sequence[AnswerSet]) -> list[AnswerSet]:
+    """Two runs of one model are told apart by their folders."""
+    names = [one.name for one in sets]
+    return [replace(one, name=f"{one.name} [{one.folder.name}]") if names.count(one.name) > 1 else one for one in sets]
+
+
+def cost_of(answers: Sequence[Answer], prices: Prices) -> float | None:
+    """What the tokens cost; None without prices."""
+    if prices.input is None or prices.output is None:
         return None
-    tokens = [(a.usage.get("prompt_tokens", 0), a.usage.get("completion_tokens", 0)) for a in answers]
-    return sum(p * price_input + c * price_output for p, c in tokens) / 1_000_000
+    total = 0.0
+    for answer in answers:
+        total += answer.usage.get("prompt_tokens", 0) * prices.input
+        total += answer.usage.get("completion_tokens", 0) * prices.output
+    return total / 1_000_000

@@ -13,6 +13,7 @@ import httpx
 from panendofm.runtime.errors import UserError
 from panendofm.vqa.client.config import ApiConfig
 
+Message = dict[str, Any]  # a chat, or a part of one, as such servers take it
 _RETRIED = (408, 409, 425, 429)
 _FATAL = (401, 403, 404)
 _FILTERED = ("content_filter", "content_policy", "responsibleai", "safety")
@@ -46,13 +47,13 @@ class ChatClient:
     def close(self) -> None:
         self._http.close()
 
-    def body(self, messages: list[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self._config.model, "messages": messages, self._config.token_key: max_tokens}
+    def body(self, messages: list[Message], max_tokens: int) -> Message:
+        body: Message = {"model": self._config.model, "messages": messages, self._config.token_key: max_tokens}
         if self._config.temperature is not None:
             body["temperature"] = self._config.temperature
         return body
 
-    def ask(self, body: dict[str, Any]) -> Reply:
+    def ask(self, body: Message) -> Reply:
         """The reply to one chat. Raises `UserError` when no other request would fare better."""
         began = time.monotonic()
         problem = ""
@@ -108,7 +109,7 @@ class ChatClient:
         )  # fmt: skip
 
     def _is_filtered(self, response: httpx.Response) -> bool:
-        """A picture or text that the service declines to look at."""
+        """An image or text that the service declines to look at."""
         return response.status_code == 400 and any(word in response.text.lower() for word in _FILTERED)
 
     def _stop_if_fatal(self, response: httpx.Response, problem: str) -> None:

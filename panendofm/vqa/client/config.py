@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from panendofm.runtime.config import option, required
 from panendofm.runtime.errors import UserError
 
-# Names of endings and of spoiled images; prompts.py says what each of them is.
+# Names of endings and of perturbed images; reply_kinds.py and prompts.py say what each of them is.
 PROMPTS = ("direct", "letter", "cot")
 BOXED = "boxed"
 ORIGINAL_WORDING = "original_wording"
@@ -41,7 +41,7 @@ class ApiConfig:
     price_input: float | None = option("Price of a million prompt tokens.", None)
     price_output: float | None = option("Price of a million reply tokens.", None)
     box_convention: str = option("Coordinates of the model's boxes: pixel, unit, permille or permille_yx.", "pixel")
-    device: str | None = option("Where a local model runs; null takes a GPU when there is one.", None)
+    device: str | None = option("Where a local model runs; auto takes a GPU when there is one.", "auto")
 
     def check(self) -> None:
         from panendofm.scoring.answers.localization import CONVENTIONS  # brings SciPy, which --help does without
@@ -78,11 +78,11 @@ class AskConfig:
 
     prompt: str = option("direct, letter (the letter alone) or cot (chain of thought).", "direct")
     rotations: Literal["none", "all"] = option("all: every question in each rotation of its options.", "none")
-    blind: bool = option("Ask every question a second time without its picture.", False)
-    perturbations: list[str] = option(f"Ask again with spoiled pictures: {', '.join(PERTURBATIONS)}.", [])
+    blind: bool = option("Ask every question a second time without its image.", False)
+    perturbations: list[str] = option(f"Ask again with perturbed images: {', '.join(PERTURBATIONS)}.", [])
     repeats: int = option("Ask the plain question so many times.", 1)
     format_retries: int = option("Ask so many times more when a reply can't be read; how often is stored.", 0)
-    tasks: list[str] = option("Only these tasks or sub-tasks.", [])
+    tasks: list[str] = option("Only these tasks or question types.", [])
     limit: int | None = option("Only so many questions, drawn by hash.", None)
     human_subset: bool = option("Only the questions that people answer too.", False)
     system: str = option("System message, for benches that bring none.", "")
@@ -99,6 +99,8 @@ class AskConfig:
 
 @dataclass
 class RunConfig:
+    """A model that answers a bench."""
+
     out: str = required("Folder for the answers; the same command again goes on where it stopped.")
     api: ApiConfig = field(default_factory=ApiConfig)
     ask: AskConfig = field(default_factory=AskConfig)

@@ -7,14 +7,13 @@ import io
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 from PIL import Image
 
 from panendofm.backbone import device_of, ensure_torchvision
 from panendofm.runtime.errors import UserError
-from panendofm.vqa.client.chat import Reply
+from panendofm.vqa.client.chat import Message, Reply
 from panendofm.vqa.client.config import ApiConfig
 
 
@@ -41,17 +40,17 @@ class LocalModel:
     def close(self) -> None:
         return None
 
-    def body(self, messages: list[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
+    def body(self, messages: list[Message], max_tokens: int) -> Message:
         return {"model": self._config.title, "messages": messages, "max_tokens": max_tokens}
 
-    def ask(self, body: dict[str, Any]) -> Reply:
+    def ask(self, body: Message) -> Reply:
         began = time.monotonic()
-        messages, pictures = _for_processor(body["messages"])
+        messages, images = _for_processor(body["messages"])
         prompt = self._processor.apply_chat_template(messages, add_generation_prompt=True)
         with self._lock, torch.no_grad():
-            inputs = self._processor(text=[prompt], images=pictures or None, return_tensors="pt").to(self._device)
+            inputs = self._processor(text=[prompt], images=images or None, return_tensors="pt").to(self._device)
             length = inputs["input_ids"].shape[1]
-            sampling: dict[str, Any] = {"do_sample": False}
+            sampling: Message = {"do_sample": False}
             if self._config.temperature:
                 sampling = {"do_sample": True, "temperature": self._config.temperature}
             output = self._model.generate(**inputs, max_new_tokens=body["max_tokens"], **sampling)
@@ -62,9 +61,9 @@ class LocalModel:
         return Reply(text, finish, usage, time.monotonic() - began, 1, None, self._config.title)
 
 
-def _for_processor(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Image.Image]]:
-    """Chats as processors take them: a place for each picture, and the pictures in their order."""
-    pictures: list[Image.Image] = []
+def _for_processor(messages: list[Message]) -> tuple[list[Message], list[Image.Image]]:
+    """Chats as processors take them: a place for each image, and the images in their order."""
+    images: list[Image.Image] = []
     result = []
     for message in messages:
         content = message["content"]
@@ -73,10 +72,10 @@ def _for_processor(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]]
             for part in content:
                 if part["type"] == "image_url":
                     data = base64.b64decode(part["image_url"]["url"].partition(",")[2])
-                    pictures.append(Image.open(io.BytesIO(data)).convert("RGB"))
+                    images.append(Image.open(io.BytesIO(data)).convert("RGB"))
                     parts.append({"type": "image"})
                 else:
                     parts.append(part)
             content = parts
         result.append({"role": message["role"], "content": content})
-    return result, pictures
+    return result, images

@@ -8,39 +8,43 @@ import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from panendofm.runtime.console import log_to, progress, say, warn
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import make_directory, read_json_object, write_json
+from panendofm.runtime.files import make_directory
 from panendofm.runtime.locks import directory_lock
-from panendofm.scoring.answers.choices import rotated
-from panendofm.scoring.answers.localization import read_boxes
-from panendofm.scoring.answers.replies import read_choice
-from panendofm.vqa.bench.items import Bench, Item
+from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.keys import keyed
-from panendofm.vqa.client.answers import ANSWERS, RUN, Answer, cost_of, cut_torn_line, read_answers
-from panendofm.vqa.client.chat import ChatClient, Reply
-from panendofm.vqa.client.config import RunConfig
-from panendofm.vqa.client.prompts import (
-    MAX_TOKENS,
-    PROMPT_VERSION,
-    TEXT_MAX_TOKENS,
+from panendofm.vqa.client.answers import (
+    ANSWERS,
+    Answer,
+    Decoding,
+    Prices,
+    Run,
     Variant,
-    messages_of,
-    request_checksum,
-    variants_of,
+    cost_of,
+    cut_torn_line,
+    read_answers,
+    read_run,
+    write_run,
 )
+from panendofm.vqa.client.chat import ChatClient, Message, Reply
+from panendofm.vqa.client.config import RunConfig
+from panendofm.vqa.client.prompts import PROMPT_VERSION, messages_of, request_checksum, variants_of
+from panendofm.vqa.reply_kinds import kind_of
 
 EXIT_UNANSWERED = 1
 
 
 class Model(Protocol):
-    def body(self, messages: list[dict[str, Any]], max_tokens: int) -> dict[str, Any]: ...
+    def body(self, messages: list[Message], max_tokens: int) -> Message: ...
 
-    def ask(self, body: dict[str, Any]) -> Reply: ...
+    def ask(self, body: Message) -> Reply: ...
 
     def close(self) -> None: ...
 
@@ -51,13 +55,15 @@ def ask_bench(bench: Bench, config: RunConfig) -> int:
     with directory_lock(out), log_to(out / "log.txt"):
         wanted = list(requests_of(bench, config))
         cut_torn_line(out / ANSWERS)
-        description = _describe(bench, config)
-        _refuse_other_run(out / RUN, description)
+        before = read_run(out)
+        run = _describe(bench, config, before)
+        if before is not None:
+            _refuse_other_run(out, before, run)
         done = {(a.id, a.variant) for a in read_answers(out / ANSWERS) if a.error is None}
         missing = [(item, variant) for item, variant in wanted if (item.id, variant) not in done]
         say(f"{len(wanted)} requests, {len(wanted) - len(missing)} of them answered before")
         if missing:
-            write_json(out / RUN, {**description, "model_answered": _known_models(out / RUN)})
+            write_run(out, run)
             with contextlib.closing(_open_model(config)) as model:
                 _ask_all(bench, config, model, missing, out)
         return _summary(out, config, len(wanted))
@@ -78,12 +84,8 @@ def requests_of(bench: Bench, config: RunConfig) -> Iterator[tuple[Item, Variant
     if not items:
         raise UserError("ask.tasks, ask.limit and ask.human_subset leave not one question; widen them.")
     for item in items:
-        yield from (
-            (item, variant)
-            for variant in variants_of(
-                item, ask.prompt, ask.rotations == "all", ask.blind, list(ask.perturbations), ask.repeats
-            )
-        )
+        for variant in variants_of(item, ask):
+            yield item, variant
 
 
 def _open_model(config: RunConfig) -> Model:
@@ -96,7 +98,8 @@ def _open_model(config: RunConfig) -> Model:
 
 def _ask_all(bench: Bench, config: RunConfig, model: Model, missing: list[tuple[Item, Variant]], out: Path) -> None:
     """Keep `concurrency` requests under way; lines are appended by this thread alone, as replies come."""
-    failures, models = 0, set[str]()
+    failures = 0
+    models: set[str] = set()
     with (
         (out / ANSWERS).open("a", encoding="utf-8") as stream,
         progress("asking", len(missing), "requests") as bar,
@@ -121,7 +124,7 @@ def _ask_all(bench: Bench, config: RunConfig, model: Model, missing: list[tuple[
                     failures = failures + 1 if answer.error else 0
                     if answered_by and answered_by not in models:
                         models.add(answered_by)
-                        _add_model(out / RUN, answered_by)
+                        _note_model(out, answered_by)
                     if failures >= config.api.give_up_after:
                         raise UserError(
                             f"{failures} questions in a row got no answer (the last: {answer.error}); "
@@ -142,95 +145,89 @@ def _take(queue: Iterator[tuple[Item, Variant]], count: int) -> Iterable[tuple[I
 
 
 def _ask_one(bench: Bench, config: RunConfig, model: Model, item: Item, variant: Variant) -> tuple[Answer, str | None]:
-    picture = bench.picture(item) if item.image and not variant.blind else None
-    room = config.api.max_tokens or (MAX_TOKENS[variant.prompt] if item.kind == "choice" else TEXT_MAX_TOKENS)
-    body = model.body(messages_of(item, variant, picture, config.ask.system), room)
-    reply, usage = model.ask(body), Counter[str]()
-    tries = 0
-    while True:
-        usage.update(reply.usage)
-        if tries == config.ask.format_retries or reply.error is not None or not breaks_format(item, variant, reply):
-            break
-        tries += 1
+    """The answer to one question, and the id of the model that gave it."""
+    kind = kind_of(item)
+    image = bench.image(item) if item.image and not variant.blind else None
+    room = config.api.max_tokens or kind.max_tokens(variant.prompt)
+    body = model.body(messages_of(item, variant, image, config.ask.system), room)
+    usage: Counter[str] = Counter()
+    for tries in range(config.ask.format_retries + 1):
         reply = model.ask(body)
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    answer = Answer(
-        item.id, variant, config.api.title, reply.text, reply.finish_reason, dict(usage),
-        round(reply.latency_seconds, 4), reply.attempts, reply.error, request_checksum(body), now, tries,
-    )  # fmt: skip
+        usage.update(reply.usage)
+        answer = Answer(
+            item.id,
+            variant,
+            config.api.title,
+            reply.text,
+            reply.finish_reason,
+            dict(usage),
+            round(reply.latency_seconds, 4),
+            reply.attempts,
+            reply.error,
+            request_checksum(body),
+            time_now(),
+            tries,
+        )
+        if reply.error is not None or not kind.breaks_format(item, answer):
+            break
     return answer, reply.model
 
 
-def breaks_format(item: Item, variant: Variant, reply: Reply) -> bool:
-    """Whether a reply has not the form that was asked for; a refusal is no matter of form."""
-    finished = reply.finish_reason != "length"
-    if item.kind == "choice":
-        options = rotated(item.options, variant.rotation)
-        return read_choice(reply.text, options, finished).status in ("unparsed", "ambiguous", "invalid_option", "empty")
-    if item.kind == "box":
-        found = read_boxes(reply.text, (item.width, item.height), finished=finished)
-        return found.status in ("unparsed", "invalid_box", "empty")
-    return False
+def time_now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # ------------------------------------------------------------------------------------------ what the run was
 
-
-def _describe(bench: Bench, config: RunConfig) -> dict[str, Any]:
-    """run.json: what decides the replies, and nothing secret. Prices and waiting may change between two starts."""
-    api = config.api
-    address = urlsplit(api.url)
-    endpoint = f"{address.scheme}://{address.hostname}{f':{address.port}' if address.port else ''}{address.path}"
-    return {
-        "name": api.title,
-        "kind": api.kind,
-        "bench": bench.manifest["name"],
-        "bench_sha256": bench.checksum,
-        "endpoint": endpoint if api.url else "local",
-        "model": Path(api.model).name if api.url else Path(api.local).name,
-        "decoding": {"temperature": api.temperature, "token_key": api.token_key, "max_tokens": api.max_tokens},
-        "prompt": config.ask.prompt,
-        "prompt_version": PROMPT_VERSION,
-        "format_retries": config.ask.format_retries,
-        "system": config.ask.system,
-        "box_convention": api.box_convention,
-        "prices_per_million": {"input": api.price_input, "output": api.price_output},
-        "versions": {"python": platform.python_version()},
-    }
-
-
 _MUST_AGREE = ("bench_sha256", "endpoint", "model", "decoding", "prompt", "prompt_version", "system")
 
 
-def _refuse_other_run(path: Path, description: dict[str, Any]) -> None:
-    if not path.is_file():
-        return
-    before = read_json_object(path)
+def _describe(bench: Bench, config: RunConfig, before: Run | None) -> Run:
+    """Prices and waiting may change between two starts."""
+    api = config.api
+    address = urlsplit(api.url)
+    endpoint = f"{address.scheme}://{address.hostname}{f':{address.port}' if address.port else ''}{address.path}"
+    return Run(
+        bench_sha256=bench.checksum,
+        name=api.title,
+        kind=api.kind,
+        bench=bench.manifest.name,
+        endpoint=endpoint if api.url else "local",
+        model=Path(api.model if api.url else api.local).name,
+        model_answered=before.model_answered if before is not None else [],
+        decoding=Decoding(api.temperature, api.token_key, api.max_tokens),
+        prompt=config.ask.prompt,
+        prompt_version=PROMPT_VERSION,
+        format_retries=config.ask.format_retries,
+        system=config.ask.system,
+        box_convention=api.box_convention,
+        prices_per_million=Prices(api.price_input, api.price_output),
+        versions={"python": platform.python_version()},
+    )
+
+
+def _refuse_other_run(out: Path, before: Run, now: Run) -> None:
     for key in _MUST_AGREE:
-        if before.get(key) != description[key]:
+        if getattr(before, key) != getattr(now, key):
             raise UserError(
-                f"{path.parent} holds answers of a run whose {key} was {before.get(key)}, not {description[key]}; "
+                f"{out} holds answers of a run whose {key} was {getattr(before, key)}, not {getattr(now, key)}; "
                 "choose another out."
             )
 
 
-def _known_models(path: Path) -> list[str]:
-    return list(read_json_object(path).get("model_answered", [])) if path.is_file() else []
-
-
-def _add_model(path: Path, name: str) -> None:
+def _note_model(out: Path, name: str) -> None:
     """Note the id that the server answered with; services change what stands behind a name."""
-    run = read_json_object(path)
+    run = read_run(out)
     short = Path(name).name
-    if short not in run["model_answered"]:
-        write_json(path, {**run, "model_answered": [*run["model_answered"], short]})
+    if run is not None and short not in run.model_answered:
+        write_run(out, replace(run, model_answered=[*run.model_answered, short]))
 
 
 def _summary(out: Path, config: RunConfig, wanted: int) -> int:
     answers = read_answers(out / ANSWERS)
     good = {(a.id, a.variant): a for a in answers if a.error is None}
     tokens = [sum(a.usage.get(name, 0) for a in good.values()) for name in ("prompt_tokens", "completion_tokens")]
-    cost = cost_of(list(good.values()), config.api.price_input, config.api.price_output)
+    cost = cost_of(list(good.values()), Prices(config.api.price_input, config.api.price_output))
     price = "" if cost is None else f", cost {cost:.4f}"
     say(f"{len(good)} answers in {out / ANSWERS}; {tokens[0]} + {tokens[1]} tokens{price}")
     left = wanted - len(good) if len(good) < wanted else 0

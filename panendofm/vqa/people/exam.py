@@ -1,26 +1,52 @@
-"""The exam: a reader sees one picture at a time and answers its questions; the box is drawn with the mouse."""
+"""The exam: a reader sees one image at a time and answers its questions; the box is drawn with the mouse."""
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
+from panendofm.reports import render_page
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.locks import directory_lock
 from panendofm.scoring.answers.replies import LETTERS
-from panendofm.vqa.bench.items import Bench, Item
+from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.keys import keyed, shuffled
-from panendofm.vqa.people.local_server import Content, LocalServer, json_content
-from panendofm.vqa.people.readers import ReaderFile, check_code
-from panendofm.vqa.people.wording import question_for_people
+from panendofm.vqa.client.run import time_now
+from panendofm.vqa.people.config import ExamConfig
+from panendofm.vqa.people.local_server import Content, LocalServer, Posted, json_content
+from panendofm.vqa.people.readers import ReaderAnswer, ReaderFile, check_code
+from panendofm.vqa.reply_kinds import kind_of
+
+
+@dataclass(frozen=True)
+class ShownQuestion:
+    """A question as the page gets it: never an answer, a class or a name."""
+
+    id: str
+    kind: str
+    text: str
+    options: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class ExamState:
+    """What the page shows next; no questions: all are answered."""
+
+    done: int
+    total: int
+    locked: bool
+    image: str = ""
+    number: int = 0
+    images: int = 0
+    width: int = 0
+    height: int = 0
+    questions: list[ShownQuestion] | None = None
 
 
 @dataclass
 class Exam:
-    """One reader's way through the pictures of the human subset, in an order of their own."""
+    """One reader's way through the images of the human subset, in an order of their own."""
 
     bench: Bench
     reader: str
@@ -33,63 +59,56 @@ class Exam:
             raise UserError(
                 f"{self.bench.folder}: no question is meant for people; build with lesions.human_per_class."
             )
-        pictures = {item.sha256: item for item in self.items.values()}
-        self.order = sorted(pictures, key=lambda sha256: keyed("exam", self.reader, sha256))
-        self.answered = {row["id"] for row in self.file.rows(self.bench)}
+        images = {item.sha256 for item in self.items.values()}
+        self.order = sorted(images, key=lambda sha256: keyed("exam", self.reader, sha256))
+        self.answered = {row.id for row in self.file.rows(self.bench)}
 
     def questions(self, sha256: str) -> list[Item]:
         ids = [item.id for item in self.items.values() if item.sha256 == sha256]
         return [self.items[id_] for id_ in shuffled(ids, "exam order", self.reader)]
 
-    def state(self) -> dict[str, Any]:
-        """What the page shows next: questions and options, never an answer, a class or a name."""
-        total = len(self.items)
-        progress = {"done": len(self.answered), "total": total, "locked": self.file.locked}
-        for number, sha256 in enumerate(self.order):
-            missing = [item for item in self.questions(sha256) if item.id not in self.answered]
+    def state(self) -> ExamState:
+        done = len(self.answered)
+        for number, sha256 in enumerate(self.order, 1):
+            questions = self.questions(sha256)
+            missing = [item for item in questions if item.id not in self.answered]
             if missing:
-                shown = [
-                    {
-                        "id": item.id,
-                        "kind": item.kind,
-                        "text": question_for_people(self.bench, item),
-                        "options": [[LETTERS[n], option] for n, option in enumerate(item.options)],
-                    }
-                    for item in missing
-                ]
-                first = self.questions(sha256)[0]
-                return {**progress, "picture": first.id, "number": number + 1, "pictures": len(self.order),
-                        "width": first.width, "height": first.height, "questions": shown}  # fmt: skip
-        return progress
+                return ExamState(
+                    done,
+                    len(self.items),
+                    self.file.locked,
+                    questions[0].id,
+                    number,
+                    len(self.order),
+                    questions[0].width,
+                    questions[0].height,
+                    [self._shown(item) for item in missing],
+                )
+        return ExamState(done, len(self.items), self.file.locked)
 
-    def picture(self, id_: str) -> Content:
+    def _shown(self, item: Item) -> ShownQuestion:
+        options = list(zip(LETTERS, item.options, strict=False))
+        return ShownQuestion(item.id, item.kind, self.bench.question_for_people(item), options)
+
+    def image(self, id_: str) -> Content:
         item = self._item(id_)
-        kind = "image/png" if item.image.endswith(".png") else "image/jpeg"
-        return kind, self.bench.picture(item)
+        return item.media_type, self.bench.image(item)
 
-    def answer(self, values: dict[str, Any]) -> dict[str, Any]:
-        item = self._item(str(values.get("id", "")))
-        response = str(values.get("response", "")).strip()
+    def answer(self, posted: Posted) -> ExamState:
+        item = self._item(str(posted.get("id", "")))
+        response = str(posted.get("response", "")).strip()
         if not response:
             raise UserError("the answer is empty.")
-        if item.kind == "choice" and response not in LETTERS[: len(item.options)]:
+        if not kind_of(item).accepts(item, response):
             raise UserError("choose one of the options.")
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        row = {
-            "id": item.id,
-            "reader": self.reader,
-            "group": self.group,
-            "response": response,
-            "seconds": round(float(values.get("seconds") or 0), 1),
-            "order": len(self.answered),
-            "time": now,
-            "bench_sha256": self.bench.checksum,
-        }
+        seconds = round(float(posted.get("seconds") or 0), 1)
+        order = len(self.answered)
+        row = ReaderAnswer(item.id, self.reader, self.group, response, seconds, order, self.bench.checksum, time_now())
         self.file.append(row)
         self.answered.add(item.id)
         return self.state()
 
-    def lock(self) -> dict[str, Any]:
+    def lock(self) -> ExamState:
         missing = len(self.items) - len(self.answered)
         if missing:
             raise UserError(f"{missing} questions are not answered yet.")
@@ -103,32 +122,31 @@ class Exam:
 
 
 def _only_for_models(item: Item) -> bool:
-    """Nobody reads coordinates off a picture."""
+    """Nobody reads coordinates off an image."""
     return item.prompt_kind == "coordinate"
 
 
-def serve_exam(bench: Bench, people: Path, reader: str, group: str, port: int = 0) -> None:
-    check_code(reader, "reader")
-    check_code(group, "group")
-    file = ReaderFile(people, reader)
-    file.open(group, bench)
+def serve_exam(bench: Bench, config: ExamConfig) -> None:
+    check_code(config.reader, "reader")
+    check_code(config.group, "group")
+    people = Path(config.people)
+    file = ReaderFile(people, config.reader)
+    file.open(config.group, bench)
     if file.locked:
-        raise UserError(f"{reader} has finished this exam; the answers are locked in {file.answers}.")
-    with directory_lock(people / f".{reader}"):
-        exam = Exam(bench, reader, group, file)
-        page = (
-            resources.files("panendofm.vqa.people").joinpath("pages", "exam.html").read_text(encoding="utf-8").encode()
-        )
+        raise UserError(f"{config.reader} has finished this exam; the answers are locked in {file.answers}.")
+    with directory_lock(people / f".{config.reader}"):
+        exam = Exam(bench, config.reader, config.group, file)
+        page = render_page("panendofm.vqa", "exam.html", title="Exam").encode()
         server = LocalServer(
             {
-                "/": lambda values: ("text/html", page),
-                "/state": lambda values: json_content(exam.state()),
-                "/picture": lambda values: exam.picture(str(values.get("id", ""))),
+                "/": lambda posted: ("text/html", page),
+                "/state": lambda posted: json_content(exam.state()),
+                "/image": lambda posted: exam.image(str(posted.get("id", ""))),
             },
             {
-                "/answer": lambda values: json_content(exam.answer(values)),
-                "/lock": lambda values: json_content(exam.lock()),
+                "/answer": lambda posted: json_content(exam.answer(posted)),
+                "/lock": lambda posted: json_content(exam.lock()),
             },
-            port,
+            config.port,
         )
         server.serve()

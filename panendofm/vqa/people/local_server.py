@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from panendofm.records.documents import as_document
 from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
 
@@ -18,11 +19,13 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 _POLICY += "connect-src 'self'; frame-ancestors 'none'"
 
 Content = tuple[str, bytes]  # media type, body
-Route = Callable[[dict[str, Any]], Content]
+Posted = dict[str, Any]  # JSON of a page
+Route = Callable[[Posted], Content]
 
 
-def json_content(value: Any) -> Content:
-    return "application/json", json.dumps(value, ensure_ascii=False).encode()
+def json_content(state: object) -> Content:
+    """A dataclass for the page."""
+    return "application/json", json.dumps(as_document(state), ensure_ascii=False).encode()
 
 
 class LocalServer(ThreadingHTTPServer):
@@ -66,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._answer(self.server.post, body)
 
-    def _answer(self, routes: dict[str, Route], body: dict[str, Any]) -> None:
+    def _answer(self, routes: dict[str, Route], body: Posted) -> None:
         address = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(address.query).items()}
         if not self._is_allowed(query.get("token", "")):

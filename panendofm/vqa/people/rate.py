@@ -1,96 +1,91 @@
-"""Blind rating: an expert sees picture, question, reply and reference of one text at a time, and not who wrote it."""
+"""Blind rating: an expert sees image, question, reply and reference of one text at a time, and not who wrote it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from importlib import resources
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.files import make_directory, read_json_lines
+from panendofm.reports import render_page
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import make_directory
 from panendofm.runtime.locks import directory_lock
-from panendofm.vqa.bench.items import Bench
+from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.keys import keyed
-from panendofm.vqa.bench.questions.vocabulary import read_package_yaml
-from panendofm.vqa.client.answers import AnswerSet, cut_torn_line
-from panendofm.vqa.people.local_server import Content, LocalServer, json_content
-from panendofm.vqa.people.ratings import DIMENSIONS, Text, check_values, texts_to_rate
+from panendofm.vqa.client.answers import AnswerSet
+from panendofm.vqa.people.config import RateConfig
+from panendofm.vqa.people.local_server import Content, LocalServer, Posted, json_content
+from panendofm.vqa.people.ratings import Rating, RatingFile, Text, texts_to_rate
 from panendofm.vqa.people.readers import check_code
-from panendofm.vqa.people.wording import question_for_people
+from panendofm.vqa.people.rubric import Dimension, Rubric
+
+_LONGEST_NOTE = 1000
 
 
-class Rating:
+@dataclass(frozen=True)
+class RatingState:
+    """What the page shows next; no key: all texts are rated."""
+
+    done: int
+    total: int
+    key: str = ""
+    question: str = ""
+    reply: str = ""
+    reference: str = ""
+    rubric: tuple[Dimension, ...] = ()
+
+
+class BlindRating:
     """One rater's way through the texts, in an order of their own."""
 
-    def __init__(self, bench: Bench, texts: Sequence[Text], rater: str, file: Path) -> None:
-        self.bench, self.rater, self.file = bench, rater, file
+    def __init__(self, bench: Bench, rubric: Rubric, texts: Sequence[Text], rater: str, file: Path) -> None:
+        self.bench = bench
+        self.rubric = rubric
+        self.rater = rater
+        self.file = RatingFile(file, rubric)
         self.texts = {text.key: text for text in sorted(texts, key=lambda t: keyed("rate", rater, t.key))}
-        self.done = {line["answer"] for line in read_json_lines(file)} if file.is_file() else set()
 
-    def state(self) -> dict[str, Any]:
-        progress = {"done": len(self.done & set(self.texts)), "total": len(self.texts)}
+    def state(self) -> RatingState:
+        done = len(self.file.rated & set(self.texts))
         for key, text in self.texts.items():
-            if key not in self.done:
-                question = question_for_people(self.bench, text.item)
-                shown = {"question": question, "reply": text.reply, "reference": text.item.reference}
-                return {**progress, "key": key, **shown, "rubric": _rubric()}
-        return progress
+            if key not in self.file.rated:
+                question = self.bench.question_for_people(text.item)
+                reference = text.item.reference
+                shown = self.rubric.dimensions
+                return RatingState(done, len(self.texts), key, question, text.reply, reference, shown)
+        return RatingState(done, len(self.texts))
 
-    def picture(self, key: str) -> Content:
+    def image(self, key: str) -> Content:
         if key not in self.texts:
             raise UserError("there is no such text.")
         item = self.texts[key].item
-        return ("image/png" if item.image.endswith(".png") else "image/jpeg"), self.bench.picture(item)
+        return item.media_type, self.bench.image(item)
 
-    def rate(self, values: dict[str, Any]) -> dict[str, Any]:
-        key = str(values.get("key", ""))
-        if key not in self.texts or key in self.done:
+    def rate(self, posted: Posted) -> RatingState:
+        key = str(posted.get("key", ""))
+        if key not in self.texts or key in self.file.rated:
             raise UserError("this text is not to be rated, or was rated before.")
-        missing = [name for name in DIMENSIONS if values.get(name) is None]
+        missing = [name for name in self.rubric.names if posted.get(name) is None]
         if missing:
             raise UserError(f"the rating lacks {', '.join(missing)}.")
-        ratings = check_values(values, "the rating")
-        row = {"answer": key, "rater": self.rater, **ratings, "note": str(values.get("note", ""))[:1000]}
-        with naming_path("write", self.file), self.file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-        self.done.add(key)
+        values = self.rubric.check(posted, "the rating")
+        self.file.append(Rating(key, self.rater, values, note=str(posted.get("note", ""))[:_LONGEST_NOTE]))
         return self.state()
 
 
-def _rubric() -> list[dict[str, Any]]:
-    dimensions = read_package_yaml("judge", "rubric.yaml")["dimensions"]
-    return [{"name": n, "title": d["title"], "anchors": [d[1], d[3], d[5]]} for n, d in dimensions.items()]
-
-
-def serve_rating(
-    bench: Bench,
-    sets: Sequence[AnswerSet],
-    ratings: Path,
-    rater: str,
-    port: int = 0,
-    human_only: bool = False,
-    blind: bool = False,
-) -> None:
-    check_code(rater, "rater")
-    make_directory(ratings)
-    file = ratings / f"{rater}.jsonl"
-    cut_torn_line(file)
-    texts = texts_to_rate(bench, sets, human_only, blind)
-    if not texts:
-        raise UserError("these answers hold no free text to rate.")
-    with directory_lock(ratings / f".{rater}"):
-        rating = Rating(bench, texts, rater, file)
-        page = (
-            resources.files("panendofm.vqa.people").joinpath("pages", "rate.html").read_text(encoding="utf-8").encode()
-        )
+def serve_rating(bench: Bench, rubric: Rubric, sets: Sequence[AnswerSet], config: RateConfig) -> None:
+    check_code(config.rater, "rater")
+    ratings = make_directory(config.ratings)
+    texts = texts_to_rate(bench, sets, config.human_subset, config.blind)
+    with directory_lock(ratings / f".{config.rater}"):
+        rating = BlindRating(bench, rubric, texts, config.rater, ratings / f"{config.rater}.jsonl")
+        page = render_page("panendofm.vqa", "rate.html", title="Rating").encode()
         LocalServer(
             {
-                "/": lambda values: ("text/html", page),
-                "/state": lambda values: json_content(rating.state()),
-                "/picture": lambda values: rating.picture(str(values.get("key", ""))),
+                "/": lambda posted: ("text/html", page),
+                "/state": lambda posted: json_content(rating.state()),
+                "/image": lambda posted: rating.image(str(posted.get("key", ""))),
             },
-            {"/rate": lambda values: json_content(rating.rate(values))},
-            port,
+            {"/rate": lambda posted: json_content(rating.rate(posted))},
+            config.port,
         ).serve()

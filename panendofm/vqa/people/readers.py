@@ -10,24 +10,43 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from panendofm.records.documents import parse_document, read_document, write_document
 from panendofm.runtime.csv_files import csv_text, read_csv
 from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.files import make_directory, read_json, read_json_lines, sha256_of, write_json, write_text
-from panendofm.vqa.bench.items import Bench
-from panendofm.vqa.client.answers import Answer, AnswerSet, cut_torn_line
-from panendofm.vqa.client.prompts import Variant
+from panendofm.runtime.files import make_directory, read_json_lines, sha256_of, write_text
+from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.client.answers import PEOPLE, Answer, AnswerSet, Run, Variant, cut_torn_line
 
 READERS = "readers.csv"
 _COLUMNS = ("reader", "group", "years", "trained_on")
 
 
-def check_code(code: str, what: str) -> str:
+def check_code(code: str, key: str) -> str:
     """A code that can be a file name and is nobody's name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}", code):
-        raise UserError(f"--{what} '{code}': use a code of letters, digits and hyphens such as junior-1, no name.")
+        raise UserError(f"{key} '{code}': use a code of letters, digits and hyphens such as junior-1, no name.")
     return code
+
+
+@dataclass(frozen=True)
+class ReaderAnswer:
+    """One line of a reader's file."""
+
+    id: str
+    reader: str
+    group: str
+    response: str
+    seconds: float = 0.0
+    order: int = 0
+    bench_sha256: str | None = None
+    time: str = ""
+
+
+@dataclass(frozen=True)
+class Lock:
+    sha256: str
+    questions: int
 
 
 @dataclass(frozen=True)
@@ -52,30 +71,32 @@ class ReaderFile:
         make_directory(self.folder)
         cut_torn_line(self.answers)
         _note_reader(self.folder / READERS, self.reader, group)
-        if self.answers.is_file():
-            self.rows(bench)
+        self.rows(bench)
 
-    def rows(self, bench: Bench) -> list[dict[str, Any]]:
-        rows = read_json_lines(self.answers) if self.answers.is_file() else []
-        for number, row in enumerate(rows, 1):
-            if row.get("bench_sha256") not in (None, bench.checksum):
-                raise UserError(f"{self.answers}, line {number}: it answers another bench; keep one folder for each.")
-            if row.get("id") not in bench.by_id:
-                raise UserError(f"{self.answers}, line {number}: the bench has no question {row.get('id')}.")
+    def rows(self, bench: Bench) -> list[ReaderAnswer]:
+        lines = read_json_lines(self.answers) if self.answers.is_file() else []
+        rows = []
+        for number, line in enumerate(lines, 1):
+            where = f"{self.answers}, line {number}"
+            row = parse_document(ReaderAnswer, line, where, "an answer of a reader")
+            if row.bench_sha256 not in (None, bench.checksum):
+                raise UserError(f"{where}: it answers another bench; keep one folder for each.")
+            if row.id not in bench.by_id:
+                raise UserError(f"{where}: the bench has no question {row.id}.")
+            rows.append(row)
         return rows
 
-    def append(self, row: dict[str, Any]) -> None:
+    def append(self, row: ReaderAnswer) -> None:
         if self.locked:
             raise UserError(f"{self.reader} has finished: the answers are locked.")
         with naming_path("write", self.answers), self.answers.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-            stream.flush()
+            stream.write(json.dumps(vars(row), ensure_ascii=False) + "\n")
 
     def lock(self, questions: int) -> None:
-        write_json(self.lock_file, {"sha256": sha256_of(self.answers), "questions": questions})
+        write_document(self.lock_file, Lock(sha256_of(self.answers), questions))
 
     def refuse_changed(self) -> None:
-        if self.locked and read_json(self.lock_file).get("sha256") != sha256_of(self.answers):
+        if self.locked and read_document(Lock, self.lock_file, "a reader's lock").sha256 != sha256_of(self.answers):
             raise UserError(f"{self.answers} was changed after it was locked; restore the file that was locked.")
 
 
@@ -108,13 +129,10 @@ def read_people(folder: Path, bench: Bench, allow_partial: bool) -> list[tuple[s
             continue
         file.refuse_changed()
         if not file.locked and not allow_partial:
-            raise UserError(f"{file.answers}: the exam isn't finished; let it be locked, or use --allow-partial.")
-        last = {line["id"]: line for line in file.rows(bench)}  # a changed mind counts
-        answers = {
-            (id_, Variant()): Answer(
-                id_, Variant(), row["reader"], str(line["response"]), "stop", latency_s=float(line.get("seconds", 0))
-            )
-            for id_, line in last.items()
-        }
-        found.append((row["group"], AnswerSet(row["reader"], folder, {"kind": "people"}, answers)))
+            raise UserError(f"{file.answers}: the exam isn't finished; let it be locked, or set allow_partial=true.")
+        answers = {}
+        for line in file.rows(bench):  # a changed mind counts
+            answer = Answer(line.id, Variant(), file.reader, line.response, "stop", latency_s=line.seconds)
+            answers[line.id, Variant()] = answer
+        found.append((row["group"], AnswerSet(file.reader, folder, Run(kind=PEOPLE), answers)))
     return found

@@ -1,15 +1,14 @@
-"""Could a model have seen the bench's pictures? Each is looked for among shards and folders of pictures.
+"""Could a model have seen the bench's images? Each is looked for among shards and folders of images.
 
-A picture counts as seen when a file is equal to the one it was made from, or when a frame shows the same, whatever was
+An image counts as seen when a file is equal to the one it was made from, or when a frame shows the same, whatever was
 done to it: re-encoded, resized, cropped, another brightness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +17,20 @@ from panendofm.imaging.frame_filters.config import FieldOfViewConfig
 from panendofm.imaging.frame_filters.field_of_view import detect_field_of_view
 from panendofm.imaging.images import UnreadableImageError, decode_image, is_image
 from panendofm.imaging.leakage import Guard, LeakageConfig, Thumbnail, build_guard, guarded_image, thumbnail_of
+from panendofm.records.documents import read_document, write_document
 from panendofm.records.shards import ShardFolder, read_index
 from panendofm.runtime.console import say, track
 from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.files import read_json, sha256_of, write_json
-from panendofm.vqa.bench.items import Bench
+from panendofm.runtime.files import sha256_of
+from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.score.config import ContaminationConfig
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """A picture of the bench that was found elsewhere."""
+    """An image of the bench that was found elsewhere."""
 
     sha256: str
     place: str  # name of the shard set or folder
@@ -38,53 +39,69 @@ class Sighting:
     correlation: float
 
 
-def find_contamination(bench: Bench, shards: Sequence[Path], folders: Sequence[Path], out: Path) -> None:
-    """Look for every picture of the bench, and write what was found."""
+@dataclass(frozen=True)
+class Place:
+    """Where was looked, and how many images there are."""
+
+    name: str
+    images: int
+
+
+@dataclass(frozen=True)
+class ContaminationReport:
+    bench_sha256: str
+    places: list[Place]
+    images: int
+    seen: list[str]
+    sightings: list[Sighting]
+    format: int = FORMAT
+
+
+def find_contamination(bench: Bench, config: ContaminationConfig) -> ContaminationReport:
+    """Look for every image of the bench, and write what was found."""
     guard = _index_of(bench)
     originals = {item.sha256 for item in bench.items}
-    config = LeakageConfig()
-    sightings: list[Sighting] = []
+    leakage = LeakageConfig()
+    sightings: dict[tuple[str, str, str], Sighting] = {}
     places = []
-    for path, total, frames in [_shard_frames(p) for p in shards] + [_folder_frames(p) for p in folders]:
+    for path, total, frames in [
+        *(_shard_frames(Path(folder)) for folder in config.shards),
+        *(_folder_frames(Path(folder)) for folder in config.images),
+    ]:
         looked_at = 0
         for sample, digest, content in track(frames, f"comparing {path.name}", total, "frames"):
             looked_at += 1
+            found = None
             if digest in originals:
-                sightings.append(Sighting(digest, path.name, sample, "equal file", 1.0))
-                continue
-            thumbnail = _thumbnail(content, sample)
-            match = guard.match(thumbnail, config) if thumbnail is not None else None
-            if match is not None:
-                sightings.append(Sighting(match.name, path.name, sample, "looks the same", match.correlation))
-        places.append({"name": path.name, "pictures": looked_at})
-    unique = {(s.sha256, s.place, s.sample): s for s in sightings}
-    found = sorted({s.sha256 for s in unique.values()})
-    write_json(
-        out,
-        {
-            "format": FORMAT,
-            "bench_sha256": bench.checksum,
-            "places": places,
-            "pictures": len(originals),
-            "seen": found,
-            "sightings": [asdict(unique[key]) for key in sorted(unique)],
-        },
-    )
-    names = ", ".join(path.name for path in [*shards, *folders])
-    say(f"{len(found)} of {len(originals)} pictures were found in {names} → {out}")
+                found = Sighting(digest, path.name, sample, "equal file", 1.0)
+            else:
+                thumbnail = _thumbnail(content, sample)
+                match = guard.match(thumbnail, leakage) if thumbnail is not None else None
+                if match is not None:
+                    found = Sighting(match.name, path.name, sample, "looks the same", match.correlation)
+            if found is not None:
+                sightings[found.sha256, found.place, found.sample] = found
+        places.append(Place(path.name, looked_at))
+    seen = sorted({found.sha256 for found in sightings.values()})
+    ordered = [sightings[key] for key in sorted(sightings)]
+    report = ContaminationReport(bench.checksum, places, len(originals), seen, ordered)
+    write_document(config.out, report)
+    names = ", ".join(place.name for place in places)
+    say(f"{len(seen)} of {len(originals)} images were found in {names} → {config.out}")
+    return report
 
 
-def read_contamination(path: Path, bench: Bench) -> dict[str, Any]:
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UserError(f"{path} is no report of 'vqa contamination'; write it anew.")
-    if content["bench_sha256"] != bench.checksum:
+def read_contamination(path: Path, bench: Bench) -> ContaminationReport:
+    report = read_document(ContaminationReport, path, "a report of 'vqa contamination'; write it anew")
+    if report.format != FORMAT:
+        raise UserError(f"{path} is no report of this version of 'vqa contamination'; write it anew.")
+    if report.bench_sha256 != bench.checksum:
         raise UserError(f"{path} was written for another bench; write it anew.")
-    return content
+    return report
 
 
 def _index_of(bench: Bench) -> Guard:
-    """Thumbnails of the bench's pictures; one without drawn marks where there is one."""
+    """Thumbnails of the bench's images; one without drawn marks where there is one."""
     best = {}
     for item in bench.items:
         marked = any(region.color for region in item.regions)
@@ -92,7 +109,7 @@ def _index_of(bench: Bench) -> Guard:
             best[item.sha256] = item
     images = []
     for sha256, item in sorted(best.items()):
-        thumbnail = _thumbnail(bench.picture(item), item.image)
+        thumbnail = _thumbnail(bench.image(item), item.image)
         images.append(guarded_image(sha256, sha256, thumbnail))
     return build_guard(images)
 
@@ -131,7 +148,7 @@ def _shard_frames(path: Path) -> tuple[Path, int, Frames]:
 
 def _folder_frames(path: Path) -> tuple[Path, int, Frames]:
     if not path.is_dir():
-        raise UserError(f"{path} is no folder of pictures; check the path.")
+        raise UserError(f"{path} is no folder of images; check the path.")
     files = [file for file in sorted(path.rglob("*")) if file.is_file() and is_image(file)]
     frames = ((file.relative_to(path).as_posix(), sha256_of(file), file.read_bytes()) for file in files)
     return path, len(files), frames

@@ -27,7 +27,10 @@ class BatchSampler(Sampler[Request]):
     """The requests of one rank, from a step on."""
 
     def __init__(self, order: DataOrder, config: BatchConfig, rank: int, world_size: int, steps: range) -> None:
-        self.order, self.config, self.steps, self.rank = order, config, steps, rank
+        self.order = order
+        self.config = config
+        self.steps = steps
+        self.rank = rank
         self.microgroups = config.microgroups_per_rank(world_size)
         self.microgroups_per_part = self.microgroups * world_size
 

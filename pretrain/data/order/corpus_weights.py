@@ -29,7 +29,9 @@ class CorpusWeights:
     """Weights of corpora [C], whose samples begin at `starts` [C + 1]; runs [R] are of `corpora` and begin likewise."""
 
     def __init__(self, weights: list[float], starts: Ints, corpora: Ints, run_starts: Ints) -> None:
-        self._starts, self._corpora, self._run_starts = starts, corpora, run_starts
+        self._starts = starts
+        self._corpora = corpora
+        self._run_starts = run_starts
         self._sizes = np.diff(starts)
         self.counts = _shares(np.asarray(weights, float), self._sizes)  # [C], samples of an epoch
 

@@ -41,13 +41,16 @@ class EpochPart:
     """
 
     def __init__(self, samples: Samples, corpora: Ints, first_batch: int, edges: Ints, stream: tuple[int, ...]) -> None:
-        self._samples, self.first_batch, self.stream = samples, first_batch, stream
+        self._samples = samples
+        self.first_batch = first_batch
+        self.stream = stream
         self.batches = len(edges) - 1
         counts = samples.counts
         videos = np.flatnonzero(counts)  # a run is numbered as its video
         # The line: runs by corpus, then at random. From here on runs are numbered by their places in it.
         self.videos = videos[np.lexsort((words_of((*stream, 0), videos), corpora[videos]))]
-        self.corpora, self.sizes = corpora[self.videos], counts[self.videos]
+        self.corpora = corpora[self.videos]
+        self.sizes = counts[self.videos]
         self.line_starts = np.concatenate([[0], np.cumsum(self.sizes)])
         self._swapped: tuple[Ints, Ints] = (np.empty(0, np.int64), np.empty(0, np.int64))
         self._prepare_rounds(np.diff(edges))

@@ -84,15 +84,19 @@ class DataOrder:
             )
         if not len(samples.rows):
             raise UserError("there are no samples to train on; check data.shards.")
-        self.seed, self.batch_images, self.microgroup_images = seed, batch_images, microgroup_images
+        self.seed = seed
+        self.batch_images = batch_images
+        self.microgroup_images = microgroup_images
         self._take(samples)
         sizes = np.diff(self._corpus_starts)
-        self._of_corpora, self._of_samples = None, sample_weights
+        self._of_corpora = None
+        self._of_samples = sample_weights
         if sample_weights is None and weights is not None:
             self._of_corpora = CorpusWeights(weights, self._corpus_starts, self._run_corpora, self._run_starts)
         self._counts = sizes if self._of_corpora is None else self._of_corpora.counts
         self.epoch_images = int(self._counts.sum())
-        self._windows, self._shard_count = 1, 0
+        self._windows = 1
+        self._shard_count = 0
         self._shards: NDArray[np.int32] | None = None
         if window_shards is not None:
             assert shards is not None

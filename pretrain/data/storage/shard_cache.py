@@ -41,7 +41,9 @@ class ShardCache:
         assert config.folder is not None
         self.folder = make_directory(config.folder)
         self.budget_bytes = int(config.budget_gb * 1e9)
-        self._source, self._identity, self._checksums = source, identity[:12], checksums
+        self._source = source
+        self._identity = identity[:12]
+        self._checksums = checksums
         self._command = None if config.fetch_command is None else shlex.split(config.fetch_command)
         if self._command is None and isinstance(source, str):  # an address
             self._command = command_for(source, SHARD_PLACEHOLDER)

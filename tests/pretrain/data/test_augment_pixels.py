@@ -23,7 +23,7 @@ from pretrain.data.augment import AugmentConfig, AugmentParams, augment_jpeg, cr
 from pretrain.data.augment.cpu import cut, spare_resolution
 from pretrain.data.augment.field_of_view import find_field_of_view
 from pretrain.data.augment.params import BRIGHTNESS, CONTRAST, HUE, SATURATION
-from pretrain.data.augment.photometric import coloured, plan_of
+from pretrain.data.augment.photometric import colored, plan_of
 from pretrain.data.batch import collate
 
 SMALL = {"global_px": 84, "local_px": 42, "local_crops": 3}
@@ -88,7 +88,7 @@ def in_batches(
     masks = np.zeros((2 * len(images), 1), dtype=bool)
     batch = collate(samples, masks, config.local_px)
     plans = [plan_of(params, crops, config) for crops in (slice(0, 2), slice(2, None))]
-    return coloured(batch.global_crops, plans[0]), coloured(batch.local_crops, plans[1])
+    return colored(batch.global_crops, plans[0]), colored(batch.local_crops, plans[1])
 
 
 @pytest.mark.parametrize("path", ["cpu", "tensor"])
@@ -227,7 +227,7 @@ def finished(data: bytes, config: AugmentConfig, key: int) -> list[np.ndarray]:
     kinds = [torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2) for crops in (global_crops, local_crops)]
     plans = [plan_of([drawn], crops, config) for crops in (slice(0, 2), slice(2, None))]
     return [
-        crop.permute(1, 2, 0).numpy() for kind, plan in zip(kinds, plans, strict=True) for crop in coloured(kind, plan)
+        crop.permute(1, 2, 0).numpy() for kind, plan in zip(kinds, plans, strict=True) for crop in colored(kind, plan)
     ]
 
 

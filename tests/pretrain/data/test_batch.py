@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from panendofm.backbone import Preprocessing
 from panendofm.runtime.errors import UserError
-from pretrain.data.batch import IMAGENET_MEAN, IMAGENET_STD, collate, make_batch, normalize
+from pretrain.data.batch import collate, make_batch, normalize
 
 
 def sample(image: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -41,7 +42,7 @@ def test_masked_positions_and_weights() -> None:
 
 def test_normalised_on_the_device() -> None:
     batch = collate([sample(1), sample(2)], np.zeros((4, 4), dtype=bool)).to("cpu")
-    expected = (10 / 255 - np.array(IMAGENET_MEAN)) / np.array(IMAGENET_STD)
+    expected = (10 / 255 - np.array(Preprocessing.mean)) / np.array(Preprocessing.std)
     np.testing.assert_allclose(batch.global_crops[0, :, 0, 0].numpy(), expected, rtol=1e-5)
     assert batch.global_crops.dtype == torch.float32
     assert torch.equal(normalize(batch.global_crops), batch.global_crops)  # floats are taken as normalized

@@ -100,7 +100,7 @@ def test_a_weighted_corpus_runs_through_all_its_samples_before_it_repeats_one() 
     uses = Counter(row for row, _ in seen)
     assert {uses[row] for row in range(30, 40)} == {12}
     assert {uses[row] for row in range(30)} <= {1, 2}
-    with pytest.raises(UserError, match=r"data\.weights"):
+    with pytest.raises(UserError, match=r"data\.sampling_weights"):
         DataOrder(sort_samples(of_corpus, videos), 7, 8, 4, [0.0, 0.0])
 
 

@@ -161,7 +161,7 @@ def test_weights_are_read_once_for_all_ranks_and_made_anew_when_damaged(
 
 def test_other_words_are_refused() -> None:
     for word in ("curation.csv", "{ers: many}", "3"):
-        with pytest.raises(UserError, match=r"data\.weights"):
+        with pytest.raises(UserError, match=r"data\.sampling_weights"):
             load_config(PretrainConfig, None, ["run.dir=a", "data.shards=b", f"data.sampling_weights={word}"])
 
 

@@ -69,6 +69,15 @@ def test_a_rise_that_is_vetoed_is_no_gain() -> None:
     assert not should_stop(recovered, CONFIG).stop, "the witness has recovered, and the score is a gain"
 
 
+def test_a_history_in_which_all_is_vetoed_has_no_choice() -> None:
+    """The start was scored on the witness alone: somebody has removed its result on the selecting set."""
+    vetoed = with_vetoes(RISING[1:], *range(5))
+    assert must_stay(vetoed, CONFIG) == must_stay([], CONFIG) == set()
+    assert good_steps(vetoed, 0.02, CONFIG) == ()
+    with pytest.raises(UserError, match="every evaluated checkpoint is vetoed"):
+        select(vetoed, CONFIG)
+
+
 def test_a_run_is_not_rolled_back_to_what_is_vetoed() -> None:
     history = with_vetoes(recorded([0.70, 0.75, 0.78, 0.50]), 2)
     cause = find_regression(history, 0.02, CONFIG)
@@ -206,8 +215,9 @@ def test_a_watcher_scores_all_sets_and_selects_as_the_training_does(
     watched = RunFolder(tmp_path / "run")
     run_ranks(words(watched.path, shards, data, monitor__mode="watch", checkpoint__every_steps=2), 1)
     assert watched.steps() == [6, 4, 2, 0] and not watched.evaluations.exists()
-    overrides = [f"watch.{name.replace('__', '.')}={value}" for name, value in sets_of(data).items()]
-    watch(watched.path, load_config(EvalConfig, None, [*overrides, "watch.idle_seconds=0", "watch.poll_seconds=0.1"]))
+    overrides = [f"watcher.{name.replace('__', '.')}={value}" for name, value in sets_of(data).items()]
+    overrides += ["watcher.idle_seconds=0", "watcher.poll_seconds=0.1"]
+    watch(watched.path, load_config(EvalConfig, None, overrides))
     ours, theirs = read_selection(watched), read_selection(run)
     assert ours is not None and theirs is not None
     assert (ours.checkpoint, list(ours.vetoed)) == (theirs.checkpoint, list(theirs.vetoed))

@@ -26,6 +26,7 @@ from guard_faults import (
 from eval_knn import EvalConfig, Evaluation, SelectionConfig, claim
 from launch.report.collect import collect
 from panendofm.backbone import load_backbone
+from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.release import export_release
 from panendofm.records.evaluation import encode_ranks, images_folder
 from panendofm.records.run import RunFolder, patch_image, patch_images, step_name
@@ -313,12 +314,15 @@ def test_what_is_worse_than_its_start_is_not_exported(shards: Path, classes: Pat
     run_ranks(words(run, shards, classes, **changes), 1)
     worst = run / "checkpoints" / "step_0000004"
     with pytest.raises(UserError, match=r"step_0000004 of .* is worse than the weights that it began with: top1_k3 -0"):
-        export_release(worst, to, ("hub",))
+        export_release(worst, ExportConfig(str(to), formats=["hub"]))
     assert not to.exists()
-    export_release(worst, to, ("hub",), allow_worse_than_start=True)
-    best = export_release(run / "best", tmp_path / "best", ("hub",))
+    export_release(worst, ExportConfig(str(to), formats=["hub"], allow_worse_than_start=True))
+    best = export_release(run / "best", ExportConfig(str(tmp_path / "best"), formats=["hub"]))
     assert (best.source.step or 0) < 4
-    mixed = export_release(worst, tmp_path / "mixed", ("hub",), start_share=0.25, allow_worse_than_start=True)
+    mixed = export_release(
+        worst,
+        ExportConfig(str(tmp_path / "mixed"), formats=["hub"], average_with_start=0.25, allow_worse_than_start=True),
+    )
     assert mixed.source.start_share == 0.25
     ours, there, first = (
         load_backbone(path).model.state_dict()
@@ -327,4 +331,7 @@ def test_what_is_worse_than_its_start_is_not_exported(shards: Path, classes: Pat
     for name, tensor in ours.items():
         torch.testing.assert_close(tensor, 0.75 * there[name] + 0.25 * first[name])
     with pytest.raises(UserError, match="lies between 0 and 1"):
-        export_release(worst, tmp_path / "none", ("hub",), start_share=1.5, allow_worse_than_start=True)
+        export_release(
+            worst,
+            ExportConfig(str(tmp_path / "none"), formats=["hub"], average_with_start=1.5, allow_worse_than_start=True),
+        )

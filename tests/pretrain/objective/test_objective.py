@@ -172,7 +172,7 @@ def test_options_are_off_by_default(step: GoldenStep) -> None:
     assert step.objective().anchor_backbone is None
 
 
-def test_gram_anchor_is_zero_at_the_start_and_pulls_back_later() -> None:
+def test_anchor_backbone_is_zero_at_the_start_and_pulls_back_later() -> None:
     objective = small_objective(gram_weight=2.0, koleo_weight=0.0)
     batch = batch_of(3, masked=0)
     assert objective(batch, TEMPERATURE)["gram"].item() < 1e-9

@@ -182,7 +182,7 @@ def test_the_teacher_is_the_start_bit_by_bit_until_the_heads_are_ready(
     for name in backbone:
         student = name.replace("teacher", "student")
         assert torch.equal(at[4][name], start[name]), name
-        assert torch.equal(at[4][name.replace("teacher.backbone", "gram_anchor")], start[name]), name
+        assert torch.equal(at[4][name.replace("teacher.backbone", "anchor_backbone")], start[name]), name
         frozen = name != "teacher.backbone.mask_token"
         assert torch.equal(at[4][student], start[name]) == frozen, name
         assert not torch.equal(at[5][student], start[name]), name

@@ -155,7 +155,7 @@ def test_logs_of_a_resumed_run_go_on_where_they_were(shards: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_watcher_in_another_process_stops_the_run(shards: Path, tmp_path: Path) -> None:
-    """`python -m eval_knn --watch` scores checkpoints as they come; the trainer reads its results and ends early."""
+    """`python -m eval_knn RUN watch=true` scores checkpoints as they come; the trainer reads the results and ends."""
     classes, run = write_classes(tmp_path / "classes"), tmp_path / "run"
     patience = {
         "monitor__mode": "watch",
@@ -168,9 +168,9 @@ def test_a_watcher_in_another_process_stops_the_run(shards: Path, tmp_path: Path
     evaluation = [word.removeprefix(prefix) for word in words if word.startswith(prefix)]
     while not run.is_dir():
         time.sleep(0.05)
-    command = [sys.executable, "-m", "eval_knn", "--watch", str(run), *evaluation]
+    command = [sys.executable, "-m", "eval_knn", str(run), "watch=true", *evaluation]
     watcher = subprocess.run(
-        [*command, "watch.poll_seconds=0.2", "watch.idle_seconds=10"],
+        [*command, "watcher.poll_seconds=0.2", "watcher.idle_seconds=10"],
         cwd=Path(__file__).parents[3],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -120,11 +120,11 @@ def test_bf16_parameters_keep_fp32_shards(golden: Path, two_ranks: list[dict[str
         assert all(tensor.dtype == torch.float32 for tensor in result["state"].values())
 
 
-def test_gram_anchor_is_sharded_and_never_moves(golden: Path, two_ranks: list[dict[str, Any]]) -> None:
+def test_anchor_backbone_is_sharded_and_never_moves(golden: Path, two_ranks: list[dict[str, Any]]) -> None:
     start = load_golden(golden, "step_sinkhorn_2ranks").tensors("init/teacher/backbone.")
     for results in two_ranks:
         assert results["gram_and_registers"]["losses"][0]["gram"] > 0
-        assert_close(prefixed(results["gram_and_registers"]["state"], "gram_anchor."), start, 0)
+        assert_close(prefixed(results["gram_and_registers"]["state"], "anchor_backbone."), start, 0)
 
 
 def test_state_dict_keys(two_ranks: list[dict[str, Any]]) -> None:

@@ -6,12 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from panendofm.records.metrics import MetricsFile, read_metrics
+from panendofm.records.run import CheckpointInfo, RunFolder
 from panendofm.runtime.config import config_to_yaml, load_config
 from panendofm.runtime.errors import UserError
-from pretrain.config import PretrainConfig, changed_key
-from pretrain.parallel.world import ProcessPlace, device_index, first_host, place_of_process
+from pretrain.config import CheckpointConfig, PretrainConfig, changed_key
+from pretrain.parallel.world import ProcessPlace, device_index, first_host, joined_world, place_of_process
+from pretrain.run.checkpoints import CheckpointStore
+from pretrain.run.retention import Retention
 from pretrain.schedules import resolve_schedule, steps_of
 
 CONFIGS = sorted((Path(__file__).parents[3] / "configs" / "pretrain").glob("*.yaml"))
@@ -147,3 +151,27 @@ def test_metrics_have_no_step_twice_after_a_resume(tmp_path: Path) -> None:
     second.close()
     assert [line["step"] for line in read_metrics(path)] == [0, 1, 2, 3]
     assert [json.loads(line)["total"] for line in path.read_text().splitlines()] == [0.0, None, 0.2, 9.0]
+
+
+def test_keys_of_before_are_read_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    earlier = ["data.weights={ers: 2.0}", "augment.solarise_probability=0.1", "augment.solarise_threshold=100"]
+    config = load_config(PretrainConfig, None, [*REQUIRED, *earlier])
+    assert config.data.sampling_weights == {"ers": 2.0}
+    assert (config.augment.solarize_probability, config.augment.solarize_threshold) == (0.1, 100)
+    said = capsys.readouterr().out
+    assert "the key 'data.weights' is called 'data.sampling_weights' now" in said
+    now = [*REQUIRED, "data.sampling_weights={ers: 2.0}", "augment.solarize_probability=0.1"]
+    assert changed_key(config, load_config(PretrainConfig, None, [*now, "augment.solarize_threshold=100"])) is None
+
+
+def test_a_checkpoint_whose_anchor_has_its_earlier_name_is_loaded(tmp_path: Path) -> None:
+    run, config = RunFolder(tmp_path), CheckpointConfig(asynchronous=False)
+    with joined_world("cpu", 60) as world:
+        store = CheckpointStore(run, world, config, Retention(run, config))
+        stored = {"gram_anchor.norm.bias": torch.arange(4.0), "student.backbone.norm.bias": torch.ones(4)}
+        store.save(stored, CheckpointInfo(step=7, vit={}))
+        state = {name: torch.zeros(4) for name in ("anchor_backbone.norm.bias", "student.backbone.norm.bias")}
+        info = store.load_latest(state, {})
+    assert info is not None and info.step == 7
+    assert state["anchor_backbone.norm.bias"].tolist() == [0, 1, 2, 3]
+    assert state["student.backbone.norm.bias"].tolist() == [1, 1, 1, 1]

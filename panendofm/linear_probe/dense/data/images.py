@@ -1,4 +1,4 @@
-"""Pictures with masks or boxes: from folders of the public datasets, a folder with images/ and masks/, or an atlas."""
+"""Images with masks or boxes: from folders of the public datasets, a folder with images/ and masks/, or an atlas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from panendofm.atlas import (
     box_file,
     boxes_fit,
     build_atlas,
-    content_groups,
     has_regions,
     listed_boxes,
     load_atlas,
@@ -29,6 +28,7 @@ from panendofm.atlas import (
     read_mask,
     read_regions,
 )
+from panendofm.imaging.groups import content_groups
 from panendofm.runtime.console import warn
 from panendofm.runtime.errors import UserError
 
@@ -42,8 +42,8 @@ _PLAIN_FOLDERS = (("images", "masks"), ("image", "mask"))
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture and where its truth is. Without masks and boxes there is nothing to find in it."""
+class DenseImage:
+    """An image and where its truth is. Without masks and boxes there is nothing to find in it."""
 
     path: str
     sha256: str
@@ -51,8 +51,8 @@ class Picture:
     dataset: str
     width: int
     height: int
-    centre: str | None
-    links: tuple[str, ...]  # patients, videos, contents; pictures that share one stay together
+    center: str | None
+    links: tuple[str, ...]  # patients, videos, contents; images that share one stay together
     masked: bool = False  # the dataset gives masks, so that a segmentation can be scored
     masks: tuple[tuple[str, Path], ...] = ()  # class, file; empty ones are left out
     boxes: tuple[tuple[str, Box], ...] = ()  # class, (x1, y1, x2, y2); else they come from the masks
@@ -65,7 +65,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Truth:
-    """What is to be found in a picture, class by class."""
+    """What is to be found in an image, class by class."""
 
     masks: NDArray[np.bool_]  # [K, H, W]; filled boxes where the dataset gives no masks
     boxes: list[list[tuple[float, float, float, float]]]  # [K]: x, y, w, h; the dataset's own, else of each part
@@ -78,14 +78,16 @@ def class_of(finding: str, classes: str) -> str | None:
     return POLYP if finding in _POLYP_FINDINGS else None
 
 
-def read_pictures(words: Sequence[str], classes: str = POLYP, unusable: Unusable = "refuse") -> list[Picture]:
-    """All pictures of some datasets whose masks or boxes are known, every content once."""
+def read_dense_images(
+    sources: Sequence[str], classes: str = POLYP, unusable: Unusable = "refuse", bits: int = NEAR_DUPLICATE_BITS
+) -> list[DenseImage]:
+    """All images of some datasets whose masks or boxes are known, every content once."""
     mappings = load_mappings()
-    pictures: dict[str, Picture] = {}
+    images: dict[str, DenseImage] = {}
     problems: Counter[str] = Counter()
     misfits: dict[Path, list[str]] = defaultdict(list)
-    for word in words:
-        rows = read_rows(word)
+    for source in sources:
+        rows = read_rows(source)
         found = 0
         for row in rows:
             mapping = mappings.get(row.dataset) or mappings[_PLAIN_LAYOUT]
@@ -93,56 +95,56 @@ def read_pictures(words: Sequence[str], classes: str = POLYP, unusable: Unusable
                 continue
             found += 1
             try:
-                picture = _picture(row, mapping, classes, misfits)
+                image = _dense_image(row, mapping, classes, misfits)
             except UserError as problem:
                 if unusable == "refuse":
                     raise
                 problems[str(problem)] += 1
                 continue
-            pictures.setdefault(row.sha256, picture)
+            images.setdefault(row.sha256, image)
         if not found:
             raise UserError(
-                f"{word}: none of its pictures has masks or boxes that are known here; name another folder."
+                f"{source}: none of its images has masks or boxes that are known here; name another folder."
             )
     for file, names in misfits.items():
         warn(
-            f"{file}: the boxes of {len(names)} pictures do not fit their masks, {names[0]} first; detection is scored "
+            f"{file}: the boxes of {len(names)} images do not fit their masks, {names[0]} first; detection is scored "
             "by the boxes where it lists any, else by the parts of the masks."
         )
     if problems:
-        warn(f"{sum(problems.values())} pictures are left out; the first: {next(iter(problems))}")
-    if not pictures:
-        raise UserError(f"{', '.join(words)}: no picture is usable; see what is said above.")
-    return with_contents(list(pictures.values()))
+        warn(f"{sum(problems.values())} images are left out; the first: {next(iter(problems))}")
+    if not images:
+        raise UserError(f"{', '.join(sources)}: no image is usable; see what is said above.")
+    return with_contents(list(images.values()), bits)
 
 
-def read_rows(word: str) -> list[Row]:
-    path = Path(word)
+def read_rows(source: str) -> list[Row]:
+    path = Path(source)
     if path.suffix == ".parquet":
         return load_atlas(path).rows
     plain = path.is_dir() and any((path / one).is_dir() and (path / other).is_dir() for one, other in _PLAIN_FOLDERS)
     try:
-        return build_atlas([word], NEAR_DUPLICATE_BITS).rows
+        return build_atlas([source], NEAR_DUPLICATE_BITS).rows
     except UserError:
         if not plain:
             raise
-    rows = build_atlas([f"{_PLAIN_LAYOUT}:{word}"], NEAR_DUPLICATE_BITS).rows
+    rows = build_atlas([f"{_PLAIN_LAYOUT}:{source}"], NEAR_DUPLICATE_BITS).rows
     return [replace(row, dataset=path.resolve().name) for row in rows]
 
 
-def _picture(row: Row, mapping: Mapping, classes: str, misfits: dict[Path, list[str]]) -> Picture:
+def _dense_image(row: Row, mapping: Mapping, classes: str, misfits: dict[Path, list[str]]) -> DenseImage:
     links = [f"{kind} {value}" for kind, value in (("patient", row.patient), ("video", row.video)) if value]
-    picture = Picture(
-        row.path, row.sha256, row.perceptual_hash, row.dataset, row.width, row.height, row.centre, tuple(links)
+    image = DenseImage(
+        row.path, row.sha256, row.perceptual_hash, row.dataset, row.width, row.height, row.center, tuple(links)
     )
     if "masks" not in mapping.regions:
         regions = read_regions([row])
         boxes = [(name, r.box) for r in regions.of[row.sha256] if (name := class_of(r.label.finding, classes))]
-        return replace(picture, boxes=tuple(boxes))
+        return replace(image, boxes=tuple(boxes))
     files = mask_files(row, mapping)
     if not files and any(label.category == "pathological-findings" for label in row.labels):
         looked = " or ".join(pattern.replace("{stem}", Path(row.path).stem) for pattern in mapping.regions["masks"])
-        raise UserError(f"{row.path}: it has no mask ({looked}); add the mask or remove the picture.")
+        raise UserError(f"{row.path}: it has no mask ({looked}); add the mask or remove the image.")
     masks, union = [], np.zeros((row.height, row.width), bool)
     for _, meaning, file in files:
         name = class_of(meaning.finding, classes) if meaning is not None else None
@@ -153,8 +155,8 @@ def _picture(row: Row, mapping: Mapping, classes: str, misfits: dict[Path, list[
             raise UserError(f"cannot read the mask {file}; replace it.")
         if mask.shape != (row.height, row.width):
             raise UserError(
-                f"{file}: the mask is {mask.shape[1]} × {mask.shape[0]}, its picture {row.width} × {row.height}; "
-                "give it the picture's size or remove both."
+                f"{file}: the mask is {mask.shape[1]} × {mask.shape[0]}, its image {row.width} × {row.height}; "
+                "give it the image's size or remove both."
             )
         union |= mask
         if mask.any():
@@ -164,42 +166,42 @@ def _picture(row: Row, mapping: Mapping, classes: str, misfits: dict[Path, list[
     if file_of_boxes is not None and not boxes_fit(listed or [], union):
         misfits[file_of_boxes].append(Path(row.path).stem)
     own = [(name, r.box) for r in listed or () if (name := class_of(r.label.finding, classes))]
-    return replace(picture, masks=tuple(masks), boxes=tuple(own), masked=True)
+    return replace(image, masks=tuple(masks), boxes=tuple(own), masked=True)
 
 
-def with_contents(pictures: list[Picture]) -> list[Picture]:
-    """Near-duplicates over all pictures together, and names that differ."""
-    contents = content_groups([p.sha256 for p in pictures], [p.perceptual_hash for p in pictures], NEAR_DUPLICATE_BITS)
-    stems = Counter((p.dataset, Path(p.path).stem) for p in pictures)
+def with_contents(images: list[DenseImage], bits: int = NEAR_DUPLICATE_BITS) -> list[DenseImage]:
+    """Near-duplicates over all images together, and names that differ."""
+    contents = content_groups([p.sha256 for p in images], [p.perceptual_hash for p in images], bits)
+    stems = Counter((p.dataset, Path(p.path).stem) for p in images)
     result = []
-    for picture, content in zip(pictures, contents.tolist(), strict=True):
-        stem, suffix = Path(picture.path).stem, Path(picture.path).suffix
-        name = f"{stem}{suffix}" if stems[picture.dataset, stem] == 1 else f"{stem}_{picture.sha256[:8]}{suffix}"
-        links = (*(link for link in picture.links if not link.startswith("content ")), f"content {content}")
-        result.append(replace(picture, links=links, name=f"{picture.dataset}/{name}"))
+    for image, content in zip(images, contents.tolist(), strict=True):
+        stem, suffix = Path(image.path).stem, Path(image.path).suffix
+        name = f"{stem}{suffix}" if stems[image.dataset, stem] == 1 else f"{stem}_{image.sha256[:8]}{suffix}"
+        links = (*(link for link in image.links if not link.startswith("content ")), f"content {content}")
+        result.append(replace(image, links=links, name=f"{image.dataset}/{name}"))
     return result
 
 
-def read_truth(picture: Picture, classes: Sequence[str]) -> Truth:
-    masks = np.zeros((len(classes), picture.height, picture.width), bool)
+def read_truth(image: DenseImage, classes: Sequence[str]) -> Truth:
+    masks = np.zeros((len(classes), image.height, image.width), bool)
     boxes: list[list[tuple[float, float, float, float]]] = [[] for _ in classes]
-    for name, file in picture.masks:
+    for name, file in image.masks:
         if name in classes:
             mask = read_mask(file)
-            assert mask is not None, file  # it was read when the pictures were listed
+            assert mask is not None, file  # it was read when the images were listed
             masks[list(classes).index(name)] |= mask
-    for name, (x1, y1, x2, y2) in picture.boxes:
+    for name, (x1, y1, x2, y2) in image.boxes:
         if name in classes:
             number = list(classes).index(name)
-            if not picture.masked:
+            if not image.masked:
                 masks[number, round(y1) : round(y2), round(x1) : round(x2)] = True
             boxes[number].append((x1, y1, x2 - x1, y2 - y1))
-    if picture.masks and not picture.boxes:
+    if image.masks and not image.boxes:
         for number in range(len(classes)):
             parts = mask_components(masks[number])
             boxes[number] = [(p.box[0], p.box[1], p.box[2] - p.box[0], p.box[3] - p.box[1]) for p in parts]
     return Truth(masks, boxes)
 
 
-def classes_in(pictures: Sequence[Picture]) -> tuple[str, ...]:
-    return tuple(sorted({name for p in pictures for name, _ in (*p.masks, *p.boxes)}))
+def classes_in(images: Sequence[DenseImage]) -> tuple[str, ...]:
+    return tuple(sorted({name for p in images for name, _ in (*p.masks, *p.boxes)}))

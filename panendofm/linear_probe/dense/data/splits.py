@@ -1,4 +1,4 @@
-"""Which pictures train, choose and test. No patient, video, centre or near-duplicate crosses, unless asked for."""
+"""Which images train, choose and test. No patient, video, center or near-duplicate crosses, unless asked for."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.atlas import TEST, TRAIN, VALIDATION, Sample, SplitConfig, group_numbers, make_split
 from panendofm.linear_probe.dense.config import DenseConfig
-from panendofm.linear_probe.dense.data.images import Picture, read_pictures, with_contents
+from panendofm.linear_probe.dense.data.images import DenseImage, read_dense_images, with_contents
 from panendofm.runtime.console import say, warn
 from panendofm.runtime.errors import UserError
 
 Rows = NDArray[np.int64]
-_MIN_CENTRES = 2
+_MIN_CENTERS = 2
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One training: which pictures (rows of all) train and choose, and the test sets by name."""
+    """One training: which images (rows of all) train and choose, and the test sets by name."""
 
     name: str
     train: Rows
@@ -33,28 +32,28 @@ class Fold:
 
 @dataclass(frozen=True)
 class Plan:
-    """All pictures, their groups, and the folds. `notes` must be read beside the figures."""
+    """All images, their groups, and the folds. `notes` must be read beside the metrics."""
 
-    pictures: list[Picture]
+    images: list[DenseImage]
     groups: Rows  # [N]
     folds: list[Fold]
     notes: list[str] = field(default_factory=list)
-    report: dict[str, Any] = field(default_factory=dict)
+    leaks: dict[str, int] | None = None  # test images with a near-duplicate in training, of a split that leaks
 
 
 def make_plan(config: DenseConfig) -> Plan:
     if not config.data:
-        raise UserError("data is empty; name a folder of pictures with masks, such as --data /data/Kvasir-SEG.")
+        raise UserError("data is empty; name a folder of images with masks, such as data=[/data/Kvasir-SEG].")
     if config.split_by == "pranet":
         plan = _pranet(config)
-    elif config.split_by == "leave-one-centre-out":
-        plan = _by_centre(config)
+    elif config.split_by == "leave-one-center-out":
+        plan = _by_center(config)
     else:
         plan = _by_groups(config)
     for fold in plan.folds:
         for name, side in (("train", fold.train), ("validation", fold.validation), *fold.tests.items()):
             if not len(side):
-                raise UserError(f"{fold.name}: no pictures are left for {name}; more data or other shares are needed.")
+                raise UserError(f"{fold.name}: no images are left for {name}; more data or other shares are needed.")
         sizes = ", ".join(f"{len(rows)} test ({name})" for name, rows in fold.tests.items())
         say(f"{fold.name}: {len(fold.train)} train, {len(fold.validation)} validation, {sizes}")
     for note in plan.notes:
@@ -62,74 +61,78 @@ def make_plan(config: DenseConfig) -> Plan:
     return plan
 
 
-def _sample(picture: Picture) -> Sample:
-    finding = "with a finding" if picture.has_finding else "without"
-    return Sample(picture.sha256, picture.path, (picture.dataset,), (), (finding,), picture.links)
+def _read(sources: Sequence[str], config: DenseConfig) -> list[DenseImage]:
+    return read_dense_images(sources, config.classes, config.unusable, config.split.near_duplicate_bits)
 
 
-def _sides(pictures: Sequence[Picture], rows: Rows, config: SplitConfig) -> tuple[Rows, Rows, Rows]:
+def _sample(image: DenseImage) -> Sample:
+    finding = "with a finding" if image.has_finding else "without"
+    return Sample(image.sha256, image.path, (image.dataset,), (), (finding,), image.links)
+
+
+def _sides(images: Sequence[DenseImage], rows: Rows, config: SplitConfig) -> tuple[Rows, Rows, Rows]:
     """Train, validation and test among some rows, groups whole."""
-    split = make_split([_sample(pictures[i]) for i in rows.tolist()], config)
+    split = make_split([_sample(images[i]) for i in rows.tolist()], config)
     return rows[split.sides == TRAIN], rows[split.sides == VALIDATION], rows[split.sides == TEST]
 
 
-def _two_sides(pictures: Sequence[Picture], rows: Rows, config: SplitConfig) -> tuple[Rows, Rows]:
+def _two_sides(images: Sequence[DenseImage], rows: Rows, config: SplitConfig) -> tuple[Rows, Rows]:
     """Where the test is fixed: training and validation in their shares, groups whole."""
     share = config.validation / (config.train + config.validation)
     rest = 1e-9  # nothing is tested here; what falls there by rounding trains
-    train, validation, test = _sides(pictures, rows, SplitConfig(1 - share - rest, share, rest, config.seed))
+    train, validation, test = _sides(images, rows, SplitConfig(1 - share - rest, share, rest, config.seed))
     return np.sort(np.concatenate([train, test])), validation
 
 
 def _by_groups(config: DenseConfig) -> Plan:
-    pictures = read_pictures(config.data, config.classes, config.unusable)
-    own = len(pictures)
-    datasets = sorted({p.dataset for p in pictures})
+    images = _read(config.data, config)
+    own = len(images)
+    datasets = sorted({p.dataset for p in images})
     notes = []
     if config.test:
-        pictures = read_pictures([*config.data, *config.test], config.classes, config.unusable)
-    groups = group_numbers([_sample(p) for p in pictures])
-    inside = np.array([i for i, p in enumerate(pictures) if p.dataset in datasets], np.int64)
+        images = _read([*config.data, *config.test], config)
+    groups = group_numbers([_sample(p) for p in images])
+    inside = np.array([i for i, p in enumerate(images) if p.dataset in datasets], np.int64)
     assert len(inside) == own or config.test
-    train, validation, test = _sides(pictures, inside, config.split)
+    train, validation, test = _sides(images, inside, config.split)
     tests = {" + ".join(datasets): test}
     seen = set(groups[np.concatenate([train, validation])].tolist())
-    for dataset in sorted({p.dataset for p in pictures} - set(datasets)):
-        rows = np.array([i for i, p in enumerate(pictures) if p.dataset == dataset], np.int64)
+    for dataset in sorted({p.dataset for p in images} - set(datasets)):
+        rows = np.array([i for i, p in enumerate(images) if p.dataset == dataset], np.int64)
         known = np.array([int(g) in seen for g in groups[rows]])
         if known.any():
             notes.append(
-                f"{dataset}: {int(known.sum())} of {len(rows)} pictures are left out, being near-duplicates of "
-                "training pictures."
+                f"{dataset}: {int(known.sum())} of {len(rows)} images are left out, being near-duplicates of "
+                "training images."
             )
         tests[dataset] = rows[~known]
-    return Plan(pictures, groups, [Fold(" + ".join(datasets), train, validation, tests)], notes)
+    return Plan(images, groups, [Fold(" + ".join(datasets), train, validation, tests)], notes)
 
 
-def _by_centre(config: DenseConfig) -> Plan:
-    """Each centre in turn is the test; pictures of other centres that are linked to it are left out of training."""
-    pictures = read_pictures(config.data, config.classes, config.unusable)
-    centres = sorted({p.centre for p in pictures if p.centre})
-    if len(centres) < _MIN_CENTRES:
+def _by_center(config: DenseConfig) -> Plan:
+    """Each center in turn is the test; images of other centers that are linked to it are left out of training."""
+    images = _read(config.data, config)
+    centers = sorted({p.center for p in images if p.center})
+    if len(centers) < _MIN_CENTERS:
         raise UserError(
-            f"{', '.join(config.data)}: the pictures tell of {len(centres)} centres; leave-one-centre-out needs two or "
+            f"{', '.join(config.data)}: the images tell of {len(centers)} centers; leave-one-center-out needs two or "
             "more, as PolypGen's folders data_C1 … data_C6 have."
         )
-    groups = group_numbers([_sample(p) for p in pictures])
+    groups = group_numbers([_sample(p) for p in images])
     folds, notes = [], []
-    without = sum(p.centre is None for p in pictures)
+    without = sum(p.center is None for p in images)
     if without:
-        notes.append(f"{without} pictures name no centre; they take no part.")
-    for centre in centres:
-        test = np.array([i for i, p in enumerate(pictures) if p.centre == centre], np.int64)
-        rest = np.array([i for i, p in enumerate(pictures) if p.centre not in (centre, None)], np.int64)
+        notes.append(f"{without} images name no center; they take no part.")
+    for center in centers:
+        test = np.array([i for i, p in enumerate(images) if p.center == center], np.int64)
+        rest = np.array([i for i, p in enumerate(images) if p.center not in (center, None)], np.int64)
         there = set(groups[test].tolist())
         linked = np.array([int(g) in there for g in groups[rest]])
         if linked.any():
-            notes.append(f"{int(linked.sum())} pictures are tied to centre {centre} and don't train its fold.")
-        train, validation = _two_sides(pictures, rest[~linked], config.split)
-        folds.append(Fold(f"without centre {centre}", train, validation, {f"centre {centre}": test}))
-    return Plan(pictures, groups, folds, notes)
+            notes.append(f"{int(linked.sum())} images are tied to center {center} and don't train its fold.")
+        train, validation = _two_sides(images, rest[~linked], config.split)
+        folds.append(Fold(f"without center {center}", train, validation, {f"center {center}": test}))
+    return Plan(images, groups, folds, notes)
 
 
 def _pranet(config: DenseConfig) -> Plan:
@@ -140,13 +143,13 @@ def _pranet(config: DenseConfig) -> Plan:
         raise UserError(f"{root}: split_by=pranet needs one folder with TrainDataset and TestDataset in it.")
     tested = {f.name: f for f in sorted(folders["TestDataset"].iterdir()) if f.is_dir()}
     named = {"train": folders["TrainDataset"]} | tested
-    pictures: list[Picture] = []
+    images: list[DenseImage] = []
     part: list[str] = []
     for name, folder in named.items():
-        found = read_pictures([str(folder)], config.classes, config.unusable)
-        pictures += found
+        found = _read([str(folder)], config)
+        images += found
         part += [name] * len(found)
-    contents = with_contents(pictures)
+    contents = with_contents(images, config.split.near_duplicate_bits)
     where = np.array(part)
     train, validation = _two_sides(contents, np.flatnonzero(where == "train"), config.split)
     tests = {name: np.flatnonzero(where == name) for name in named if name != "train"}
@@ -155,8 +158,8 @@ def _pranet(config: DenseConfig) -> Plan:
     leaks = Counter(name for name, rows in tests.items() for g in groups[rows].tolist() if g in seen)
     told = ", ".join(f"{name} {leaks[name]} of {len(rows)}" for name, rows in tests.items())
     note = (
-        "PraNet's split parts frames of one sequence at random between training and test: figures of sets that also "
-        f"train are too high. Test pictures with a near-duplicate in training: {told}."
+        "PraNet's split parts frames of one sequence at random between training and test: metrics of sets that also "
+        f"train are too high. Test images with a near-duplicate in training: {told}."
     )
     fold = Fold("PraNet's split (leaks)", train, validation, tests)
-    return Plan(contents, groups, [fold], [note], {"leaks": dict(leaks)})
+    return Plan(contents, groups, [fold], [note], dict(leaks))

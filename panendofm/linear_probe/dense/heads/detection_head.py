@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from panendofm.linear_probe.dense.config import FitConfig
-from panendofm.linear_probe.dense.heads.layers import LinearHead, folded, standardisation
+from panendofm.linear_probe.dense.heads.layers import LinearHead, folded, standardization
 from panendofm.linear_probe.dense.heads.segmentation import sampled_fields
 from panendofm.linear_probe.dense.maps import Maps
 from panendofm.linear_probe.heads.logistic import fit_logistic
-from panendofm.scoring.detection.average_precision import BOX_PROFILES, average_precision, match_class
+from panendofm.scoring.detection.average_precision import COCO, average_precision, match_class
 from panendofm.scoring.detection.boxes import Boxes, box_iou
 
 Floats = NDArray[np.float64]
-COLUMNS = 5  # objectness, middle x and y from the field, log width and height; in shares of the picture
+COLUMNS = 5  # objectness, middle x and y from the field, log width and height; in shares of the image
 # A field counts as the middle of a box by a bell of this share of the box's half sides.
 _BELL = 0.45
 _NEAR = 0.3  # fields with so much of the bell teach where the sides are
@@ -35,8 +35,8 @@ _RIDGE_STRENGTHS = (0.1, 0.3, 1.0, 3.0)
 _LARGEST_LOG_SIZE = 0.5
 
 
-def centre_targets(boxes: Floats, grid: tuple[int, int]) -> tuple[Floats, Floats]:
-    """Objectness [P] and box [P, 4] of each field; boxes [n, 4] are x, y, w, h in shares of the picture."""
+def center_targets(boxes: Floats, grid: tuple[int, int]) -> tuple[Floats, Floats]:
+    """Objectness [P] and box [P, 4] of each field; boxes [n, 4] are x, y, w, h in shares of the image."""
     rows, columns = grid
     x, y = np.meshgrid((np.arange(columns) + 0.5) / columns, (np.arange(rows) + 0.5) / rows)
     px, py = x.ravel(), y.ravel()
@@ -86,17 +86,17 @@ def suppress(boxes: Floats, confidence: Floats, iou: float = SUPPRESS_IOU) -> li
     return found
 
 
-def train_centre(
+def train_center(
     maps: Maps,
     train: NDArray[np.int64],
     validation: NDArray[np.int64],
     boxes: Sequence[Sequence[Floats]],
     config: FitConfig,
 ) -> tuple[LinearHead, float, str]:
-    """The head with the best boxes on validation, its mAP50 there, and its name. boxes[picture][class]: [n, 4]."""
+    """The head with the best boxes on validation, its mAP50 there, and its name. boxes[image][class]: [n, 4]."""
     grid, classes = maps.layout.grid, len(boxes[0])
     x, numbers = sampled_fields(maps, train, None, config.max_fields, config.seed)
-    mean, scale = standardisation(x)
+    mean, scale = standardization(x)
     x = (x - mean) * scale
     per_class = [_targets(boxes, train, number, grid, numbers) for number in range(classes)]
     y = torch.stack([torch.from_numpy(o) for o, _ in per_class], dim=1).float()  # [n, K]
@@ -112,7 +112,7 @@ def train_centre(
             weights = [part for c, k in enumerate(columns) for part in (logistic.weights[:, k : k + 1], sides[c][0])]
             biases = [part for c, k in enumerate(columns) for part in (logistic.biases[k : k + 1], sides[c][1])]
             head = folded(torch.cat(weights, dim=1), torch.cat(biases), mean, scale, None)
-            description = f"centre, λ = {strength:g}, sides {ridge:g}"
+            description = f"center, λ = {strength:g}, sides {ridge:g}"
             tried.append((head, *validation_map(head, maps, validation, boxes), description))
     head, at_half, _, description = max(tried, key=lambda t: t[2])
     return head, at_half, description
@@ -125,7 +125,7 @@ def _targets(
     grid: tuple[int, int],
     fields: NDArray[np.int64],
 ) -> tuple[Floats, Floats]:
-    parts = [centre_targets(boxes[row][number], grid) for row in rows.tolist()]
+    parts = [center_targets(boxes[row][number], grid) for row in rows.tolist()]
     return np.concatenate([o for o, _ in parts])[fields], np.concatenate([b for _, b in parts])[fields]
 
 
@@ -150,7 +150,7 @@ def _ridge(x: Tensor, objectness: Tensor, target: Tensor, strength: float) -> tu
 def validation_map(
     head: LinearHead, maps: Maps, rows: NDArray[np.int64], boxes: Sequence[Sequence[Floats]]
 ) -> tuple[float, float]:
-    """mAP50 (COCO) over classes on some pictures, and the mean over thresholds up to 0.75, a finer yardstick."""
+    """mAP50 (COCO) over classes on some images, and the mean over thresholds up to 0.75, a finer yardstick."""
     classes = len(boxes[0])
     found: list[list[tuple[int, Floats, float]]] = [[] for _ in range(classes)]
     true: list[list[tuple[int, Floats, float]]] = [[] for _ in range(classes)]
@@ -159,7 +159,7 @@ def validation_map(
         for c in range(classes):
             found[c] += [(place, b, s) for b, s in decode(outputs[c * COLUMNS : (c + 1) * COLUMNS], maps.layout.grid)]
             true[c] += [(place, b, 1.0) for b in boxes[row][c]]
-    profile = BOX_PROFILES["coco"]
+    profile = COCO
     values = []
     for c in range(classes):
         matches = match_class(_boxes(true[c]), _boxes(found[c]), profile)
@@ -172,4 +172,4 @@ def validation_map(
 
 
 def _boxes(rows: list[tuple[int, Floats, float]]) -> Boxes:
-    return Boxes.of([(picture, box.tolist(), confidence) for picture, box, confidence in rows])
+    return Boxes.of([(image, box.tolist(), confidence) for image, box, confidence in rows])

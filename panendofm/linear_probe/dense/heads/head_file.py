@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from torch import Tensor
 
 from panendofm.backbone import Preprocessing
 from panendofm.backbone.networks import Network
+from panendofm.linear_probe.dense.config import CENTER
 from panendofm.linear_probe.dense.heads.layers import Decoder, DecoderHead, Head, LinearHead
 from panendofm.linear_probe.dense.maps import Block, MapLayout
 from panendofm.linear_probe.dense.predictor import DenseHeads
@@ -19,69 +20,72 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.names import without_folders
 
 _KEY = "dense_head"
-FORMAT = 1
+
+
+@dataclass(frozen=True)
+class DenseHeadInfo:
+    """What the file of dense heads says of them."""
+
+    kind: str
+    classes: list[str]
+    thresholds: list[float]
+    detect_with: str
+    block: Block | None  # of a linear head; None: all channels
+    preprocessing: Preprocessing
+    grid: tuple[int, int]
+    blocks: list[Block]
+    channels: int
+    word: str  # the spec of the network, without folders: a head is given to others
+    weights_sha256: str
+    architecture: str
+    format: Literal[1] = 1
+
+    @property
+    def layout(self) -> MapLayout:
+        return MapLayout(self.preprocessing, self.grid, tuple(self.blocks), self.channels)
 
 
 @dataclass(frozen=True)
 class StoredHeads:
+    info: DenseHeadInfo
     heads: DenseHeads
-    classes: tuple[str, ...]
-    layout: MapLayout
-    word: str  # how the network was named
-    weights_sha256: str
-    architecture: str
 
 
 def save_dense_head(path: Path, heads: DenseHeads, classes: Sequence[str], network: Network, layout: MapLayout) -> None:
     segmentation = heads.segmentation
-    block = segmentation.block if isinstance(segmentation, LinearHead) else None
-    about = {
-        "format": FORMAT,
-        "kind": heads.kind,
-        "classes": list(classes),
-        "thresholds": list(heads.thresholds),
-        "detect_with": heads.detect_with,
-        "block": asdict(block) if block is not None else None,
-        "preprocessing": layout.preprocessing.to_dict(),
-        "grid": list(layout.grid),
-        "blocks": [asdict(b) for b in layout.blocks],
-        "channels": layout.channels,
-        "word": without_folders(network.word),  # a head is given to others
-        "weights_sha256": network.weights_sha256,
-        "architecture": network.architecture,
-    }
+    info = DenseHeadInfo(
+        kind=heads.kind,
+        classes=list(classes),
+        thresholds=list(heads.thresholds),
+        detect_with=heads.detect_with,
+        block=segmentation.block if isinstance(segmentation, LinearHead) else None,
+        preprocessing=layout.preprocessing,
+        grid=layout.grid,
+        blocks=list(layout.blocks),
+        channels=layout.channels,
+        word=without_folders(network.word),
+        weights_sha256=network.weights_sha256,
+        architecture=network.architecture,
+    )
     tensors = {f"segmentation.{name}": tensor for name, tensor in segmentation.tensors().items()}
-    if heads.centre is not None:
-        tensors |= {f"centre.{name}": tensor for name, tensor in heads.centre.tensors().items()}
-    write_head_file(path, _KEY, about, tensors)
+    if heads.detection is not None:
+        tensors |= {f"{CENTER}.{name}": tensor for name, tensor in heads.detection.tensors().items()}
+    write_head_file(path, _KEY, info, tensors)
 
 
 def load_dense_head(path: Path) -> StoredHeads:
-    about, tensors = read_head_file(path, _KEY, FORMAT, "`linear_probe dense`")
+    info, tensors = read_head_file(DenseHeadInfo, path, _KEY, "`panendofm dense`")
+    own = {name.partition(".")[2]: t for name, t in tensors.items() if name.startswith("segmentation.")}
+    detection = None
+    for prefix in (CENTER, "centre"):  # the second in files of before
+        if f"{prefix}.weight" in tensors:
+            detection = LinearHead(None, tensors[f"{prefix}.weight"], tensors[f"{prefix}.bias"])
+    detect_with = CENTER if info.detect_with == "centre" else info.detect_with
     try:
-        return _stored(about, tensors)
-    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
-        raise UserError(f"cannot read {path}: what it says of itself is damaged; train the head again.") from error
-
-
-def _stored(about: dict[str, Any], tensors: dict[str, Tensor]) -> StoredHeads:
-    block = Block(**about["block"]) if about["block"] is not None else None
-    segmentation = _segmentation(
-        {n.partition(".")[2]: t for n, t in tensors.items() if n.startswith("segmentation.")}, block
-    )
-    centre = None
-    if "centre.weight" in tensors:
-        centre = LinearHead(None, tensors["centre.weight"], tensors["centre.bias"])
-    heads = DenseHeads(about["kind"], segmentation, tuple(about["thresholds"]), centre, about["detect_with"])
-    layout = MapLayout(
-        Preprocessing.from_dict(about["preprocessing"]),
-        (about["grid"][0], about["grid"][1]),
-        tuple(Block(**b) for b in about["blocks"]),
-        about["channels"],
-    )
-    return StoredHeads(
-        heads, tuple(about["classes"]), layout, about["word"], about["weights_sha256"], about["architecture"]
-    )
+        segmentation = _segmentation(own, info.block)
+    except (KeyError, IndexError, RuntimeError) as error:
+        raise UserError(f"cannot read {path}: its weights are not those of a head; train the head again.") from error
+    return StoredHeads(info, DenseHeads(info.kind, segmentation, tuple(info.thresholds), detection, detect_with))
 
 
 def _segmentation(tensors: dict[str, Tensor], block: Block | None) -> Head:

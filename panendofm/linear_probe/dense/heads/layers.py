@@ -4,9 +4,9 @@ linear      logistic regression on one block; which block is chosen on validatio
 linear-4    logistic regression on all blocks together
 decoder     1×1 to 64 channels, twice enlarged ×2 with a 3×3 convolution; about 0.1 M parameters
 published   DINOv2's recipe: batch norm and 1×1 on all blocks, AdamW with a decaying learning rate
-centre      boxes: per field an objectness, and where the box's middle and sides lie
+center      boxes: per field an objectness, and where the box's middle and sides lie
 
-Linear heads carry the standardisation of features in their weights.
+Linear heads carry the standardization of features in their weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DECODER_WIDTH = 64
 
 @dataclass(frozen=True)
 class LinearHead:
-    """x·W + b on the channels of a block. A centre head has five columns a class: objectness, offsets, log sizes."""
+    """x·W + b on the channels of a block. A center head has five columns a class: objectness, offsets, log sizes."""
 
     block: Block | None  # None: all channels
     weight: Tensor  # [D, O]
@@ -61,7 +61,7 @@ class Decoder(nn.Module):
 
 @dataclass(frozen=True)
 class DecoderHead:
-    """A decoder on standardised features."""
+    """A decoder on standardized features."""
 
     mean: Tensor  # [C]
     scale: Tensor  # [C]
@@ -80,7 +80,7 @@ class DecoderHead:
 Head = LinearHead | DecoderHead
 
 
-def standardisation(x: Tensor) -> tuple[Tensor, Tensor]:
+def standardization(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and one over the deviation of each column of x [n, D]; columns that don't vary count for nothing."""
     mean, deviation = x.mean(0), x.std(0)
     usable = deviation > 1e-6 * deviation.max().clamp_min(1e-12)
@@ -88,6 +88,6 @@ def standardisation(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def folded(weight: Tensor, bias: Tensor, mean: Tensor, scale: Tensor, block: Block | None) -> LinearHead:
-    """A head on raw features that does what weight [D, O] and bias [O] do on standardised ones."""
+    """A head on raw features that does what weight [D, O] and bias [O] do on standardized ones."""
     own = scale[:, None] * weight
     return LinearHead(block, own, bias - mean @ own)

@@ -1,4 +1,4 @@
-"""Train segmentation heads and choose among them on validation: head, block, regularisation and thresholds."""
+"""Train segmentation heads and choose among them on validation: head, block, regularization and thresholds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from panendofm.linear_probe.dense.config import FitConfig
-from panendofm.linear_probe.dense.heads.layers import Decoder, DecoderHead, Head, LinearHead, folded, standardisation
+from panendofm.linear_probe.dense.heads.layers import Decoder, DecoderHead, Head, LinearHead, folded, standardization
 from panendofm.linear_probe.dense.maps import Block, Maps
 from panendofm.linear_probe.heads.logistic import fit_logistic
 from panendofm.runtime.console import track
 
 THRESHOLDS = np.round(np.arange(0.10, 0.91, 0.05), 2)
-# Choices are made on maps enlarged by this much; figures on pictures of their own size.
+# Choices are made on maps enlarged by this much; metrics on images of their own size.
 ENLARGED = 4
 _DICE_SMOOTH = 1.0
 
@@ -34,7 +34,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Sides:
-    """Which pictures train and which choose, and the truth on the grid and enlarged."""
+    """Which images train and which choose, and the truth on the grid and enlarged."""
 
     train: NDArray[np.int64]
     validation: NDArray[np.int64]
@@ -72,8 +72,8 @@ def _judge(kind: str, head: Head, description: str, maps: Maps, sides: Sides) ->
 def iou_by_threshold(probability: NDArray[np.float32], truth: NDArray[np.bool_]) -> NDArray[np.float64]:
     """What thresholds are chosen by [T, K]; probability and truth [V, K, h, w].
 
-    The mean of two readings: IoU over the pictures with a finding, and IoU of all pixels together, which false alarms
-    in clean pictures lower. (Counting a correct «nothing» as 1 would make weak networks say nothing at all.)
+    The mean of two readings: IoU over the images with a finding, and IoU of all pixels together, which false alarms
+    in clean images lower. (Counting a correct «nothing» as 1 would make weak networks say nothing at all.)
     """
     result = np.zeros((len(THRESHOLDS), probability.shape[1]))
     size = truth.sum((2, 3))  # [V, K]
@@ -93,12 +93,12 @@ def iou_by_threshold(probability: NDArray[np.float32], truth: NDArray[np.bool_])
 def sampled_fields(
     maps: Maps, rows: NDArray[np.int64], block: Block | None, limit: int, seed: int
 ) -> tuple[Tensor, NDArray[np.int64]]:
-    """At most `limit` fields of the given pictures as x [n, D], and which they are among all [len(rows) · P]."""
+    """At most `limit` fields of the given images as x [n, D], and which they are among all [len(rows) · P]."""
     fields = maps.values.shape[1]
     total = len(rows) * fields
     if total <= limit:
         return maps.of(rows, block).flatten(0, 1), np.arange(total)
-    # As many from each picture, so that maps are read picture by picture.
+    # As many from each image, so that maps are read image by image.
     each = max(1, limit // len(rows))
     random = np.random.default_rng(seed)
     parts, numbers = [], []
@@ -115,7 +115,7 @@ def _linear(maps: Maps, sides: Sides, config: FitConfig, blocks: Sequence[Block 
     targets = torch.from_numpy(sides.shares[sides.train]).flatten(2).mT.reshape(-1, classes)  # [n·P, K]
     for block in blocks:
         x, numbers = sampled_fields(maps, sides.train, block, config.max_fields, config.seed)
-        mean, scale = standardisation(x)
+        mean, scale = standardization(x)
         x = (x - mean) * scale
         y = targets[torch.from_numpy(numbers)].repeat(1, len(strengths))  # [n, S·K]
         every = torch.tensor(strengths).repeat_interleave(classes)
@@ -139,25 +139,25 @@ def _loss(logits: Tensor, target: Tensor) -> Tensor:
 
 def _decoder(maps: Maps, sides: Sides, config: FitConfig) -> Iterator[tuple[Head, str]]:
     x, _ = sampled_fields(maps, sides.train, None, config.max_fields, config.seed)
-    mean, scale = standardisation(x)
+    mean, scale = standardization(x)
     random = torch.Generator().manual_seed(config.seed)
     classes, grid = sides.shares.shape[1], maps.layout.grid
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         decoder = Decoder(maps.layout.channels, classes)
-    optimiser = torch.optim.AdamW(decoder.parameters(), lr=config.decoder_learning_rate, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.decoder_steps)
+    optimizer = torch.optim.AdamW(decoder.parameters(), lr=config.decoder_learning_rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.decoder_steps)
     truth = sides.enlarged.astype(np.float32)
     for step in track(range(config.decoder_steps), "decoder", config.decoder_steps, "steps"):
-        chosen = sides.train[torch.randint(len(sides.train), (config.batch_pictures,), generator=random).numpy()]
+        chosen = sides.train[torch.randint(len(sides.train), (config.batch_images,), generator=random).numpy()]
         x = ((maps.of(chosen) - mean) * scale).mT.reshape(len(chosen), -1, *grid)
         y = torch.from_numpy(truth[chosen])
         if step % 2:  # mirrored every other time
             x, y = x.flip(-1), y.flip(-1)
         loss = _loss(decoder(x), y)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         torch.autograd.backward(loss)
-        optimiser.step()
+        optimizer.step()
         schedule.step()
     yield DecoderHead(mean, scale, decoder.eval()), f"decoder, {config.decoder_steps} steps"
 
@@ -171,21 +171,21 @@ def _published(maps: Maps, sides: Sides, config: FitConfig) -> Iterator[tuple[He
         head = torch.nn.Sequential(torch.nn.BatchNorm2d(channels), torch.nn.Conv2d(channels, classes, 1))
     torch.nn.init.normal_(head[1].weight, std=0.01, generator=random)  # type: ignore[arg-type]
     torch.nn.init.zeros_(head[1].bias)  # type: ignore[arg-type]
-    optimiser = torch.optim.AdamW(head.parameters(), lr=1e-3, weight_decay=1e-4)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=1e-3, weight_decay=1e-4)
     steps, warm_up = config.published_steps, max(1, round(config.published_steps * 1500 / 40000))
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda s: min((s + 1) / warm_up, max(0.0, (steps - s) / max(1, steps - warm_up)))
+        optimizer, lambda s: min((s + 1) / warm_up, max(0.0, (steps - s) / max(1, steps - warm_up)))
     )
     truth = sides.enlarged.astype(np.float32)
     for _ in track(range(steps), "published head", steps, "steps"):
-        chosen = sides.train[torch.randint(len(sides.train), (config.batch_pictures,), generator=random).numpy()]
+        chosen = sides.train[torch.randint(len(sides.train), (config.batch_images,), generator=random).numpy()]
         x = maps.of(chosen).mT.reshape(len(chosen), -1, *grid)
         y = torch.from_numpy(truth[chosen])
         logits = F.interpolate(head(x), y.shape[-2:], mode="bilinear", align_corners=False)
         loss = F.binary_cross_entropy_with_logits(logits, y)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         torch.autograd.backward(loss)
-        optimiser.step()
+        optimizer.step()
         schedule.step()
     norm, last = head[0], head[1]
     assert isinstance(norm, torch.nn.BatchNorm2d) and isinstance(last, torch.nn.Conv2d)

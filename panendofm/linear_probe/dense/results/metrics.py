@@ -1,36 +1,39 @@
-"""Figures of a network on one test set: overlaps and distances of masks, average precision of boxes, with intervals."""
+"""Metrics of a network on one test set: overlaps and distances of masks, average precision of boxes, with intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from panendofm.linear_probe.dense.results.document import BoxResults, ClassBoxes, ClassMasks, MaskResults, SetResults
+from panendofm.linear_probe.results.evaluate import estimate
 from panendofm.scoring.detection.average_precision import (
-    BOX_PROFILES,
+    COCO,
     average_precision,
     average_precision_replicates,
     match_class,
     mean_of_classes,
 )
 from panendofm.scoring.detection.boxes import Boxes
-from panendofm.scoring.masks import MaskFigures, pooled
-from panendofm.scoring.statistics.intervals import group_weights, percentile_interval
+from panendofm.scoring.masks import MaskMetrics, pooled
+from panendofm.scoring.statistics.config import BootstrapConfig
+from panendofm.scoring.statistics.estimates import Estimate, defined
+from panendofm.scoring.statistics.intervals import group_weights
 
 Floats = NDArray[np.float64]
-MASK_FIGURES = ("iou", "dice", "precision", "recall", "f2", "accuracy", "hausdorff_95")
+MASK_METRICS = ("iou", "dice", "precision", "recall", "f2", "accuracy", "hausdorff_95")
 
 
 @dataclass
 class Collected:
-    """What is kept of each test picture while they are worked through."""
+    """What is kept of each test image while they are worked through."""
 
     classes: tuple[str, ...]
-    masks: list[list[MaskFigures]] = field(default_factory=list)  # [n][K]; only pictures whose dataset gives masks
-    masked_rows: list[int] = field(default_factory=list)  # which of the test pictures those are
+    masks: list[list[MaskMetrics]] = field(default_factory=list)  # [n][K]; only images whose dataset gives masks
+    masked_rows: list[int] = field(default_factory=list)  # which of the test images those are
     true_boxes: list[list[tuple[int, Sequence[float], float]]] = field(default_factory=list)  # [K]
     found_boxes: dict[str, list[list[tuple[int, Sequence[float], float]]]] = field(default_factory=dict)
 
@@ -38,63 +41,56 @@ class Collected:
         self.true_boxes = [[] for _ in self.classes]
 
 
-def figure(value: float, draws: Floats | None = None) -> dict[str, float | None]:
-    interval = percentile_interval(draws) if draws is not None and len(draws) else None
-    return {
-        "value": None if np.isnan(value) else float(value),
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
-    }
-
-
 @dataclass(frozen=True)
-class SetFigures:
-    """`draws`: bootstrap replicates of the main figures, for paired tests."""
+class ScoredSet:
+    """`iou_draws`: bootstrap replicates of the mean IoU, for paired tests; None without masks."""
 
-    values: dict[str, Any]
-    draws: dict[str, Floats]
+    results: SetResults
+    iou_draws: Floats | None
 
 
-def figures_of(collected: Collected, groups: NDArray[np.int64], replicates: int, seed: int) -> SetFigures:
-    """groups [n]: of every test picture; whole groups are drawn."""
-    weights = group_weights(groups, replicates, seed)
-    values: dict[str, Any] = {"pictures": len(groups), "groups": len(np.unique(groups))}
-    draws: dict[str, Floats] = {}
+def score_set(collected: Collected, groups: NDArray[np.int64], bootstrap: BootstrapConfig) -> ScoredSet:
+    """groups [n]: of every test image; whole groups are drawn."""
+    weights = group_weights(groups, bootstrap.replicates, bootstrap.seed)
+    confidence = bootstrap.confidence
+    masks = None
+    draws = None
     if collected.masks:
-        values["segmentation"], draws["iou"] = _segmentation(collected, weights[:, collected.masked_rows])
-    values["detection"] = {}
-    for detector, found in collected.found_boxes.items():
-        values["detection"][detector], draws[f"{detector} map_50"] = _detection(collected, found, weights)
-    return SetFigures(values, draws)
+        masks, draws = _segmentation(collected, weights[:, collected.masked_rows], confidence)
+    boxes = {name: _detection(collected, found, weights, confidence) for name, found in collected.found_boxes.items()}
+    return ScoredSet(SetResults(len(groups), len(np.unique(groups)), boxes, masks), draws)
 
 
-def _segmentation(collected: Collected, weights: Floats) -> tuple[dict[str, Any], Floats]:
-    result: dict[str, Any] = {"per_class": {}}
-    columns = list(zip(*collected.masks, strict=True))
-    main = []
-    for name, found in zip(collected.classes, columns, strict=True):
-        with_finding = np.array([f.has_finding for f in found])
-        table = {key: np.array([f.values()[key] for f in found]) for key in MASK_FIGURES}
-        clean = [f for f in found if not f.has_finding]
-        result["per_class"][name] = {
-            "pictures": len(found),
-            "with_finding": int(with_finding.sum()),
-            "mean_over_pictures": {k: _mean(v, weights) for k, v in table.items()},
-            "mean_over_pictures_with_a_finding": {
-                k: _mean(np.where(with_finding, v, np.nan), weights) for k, v in table.items()
+def _segmentation(collected: Collected, weights: Floats, confidence: float) -> tuple[MaskResults, Floats]:
+    """The results, and the replicates of the mean IoU."""
+    per_class = {}
+    ious, dices = [], []
+    for name, found in zip(collected.classes, zip(*collected.masks, strict=True), strict=True):
+        with_finding = np.array([one.has_finding for one in found])
+        values = {metric: np.array([one.values()[metric] for one in found]) for metric in MASK_METRICS}
+        shown = {metric: np.where(with_finding, value, np.nan) for metric, value in values.items()}
+        clean = [one for one in found if not one.has_finding]
+        per_class[name] = ClassMasks(
+            images=len(found),
+            with_finding=int(with_finding.sum()),
+            mean_over_images={metric: _mean(value, weights, confidence) for metric, value in values.items()},
+            mean_over_images_with_a_finding={
+                metric: _mean(value, weights, confidence) for metric, value in shown.items()
             },
-            "pooled_pixels": {k: figure(float(v))["value"] for k, v in pooled(list(found)).items()},
-            "left_empty": sum(not f.reports_finding for f in clean) / len(clean) if clean else None,
-        }
-        main.append(np.where(with_finding, table["iou"], np.nan))
-    draws = mean_of_classes([_weighted_means(values, weights) for values in main])
-    shown = [v for v in (_plain_mean(values) for values in main) if not np.isnan(v)]
-    result["iou"] = figure(float(np.mean(shown)) if shown else float("nan"), draws)
-    dice = [np.where([f.has_finding for f in found], [f.dice for f in found], np.nan) for found in columns]
-    known = [v for v in (_plain_mean(values) for values in dice) if not np.isnan(v)]
-    dice_draws = mean_of_classes([_weighted_means(values, weights) for values in dice])
-    result["dice"] = figure(float(np.mean(known)) if known else float("nan"), dice_draws)
-    return result, draws
+            pooled_pixels={metric: defined(float(value)) for metric, value in pooled(list(found)).items()},
+            left_empty=sum(not one.reports_finding for one in clean) / len(clean) if clean else None,
+        )
+        ious.append(shown["iou"])
+        dices.append(shown["dice"])
+    iou, draws = _mean_over_classes(ious, weights, confidence)
+    dice, _ = _mean_over_classes(dices, weights, confidence)
+    return MaskResults(iou, dice, per_class), draws
+
+
+def _mean_over_classes(by_class: list[Floats], weights: Floats, confidence: float) -> tuple[Estimate, Floats]:
+    known = [mean for mean in (_plain_mean(values) for values in by_class) if not np.isnan(mean)]
+    draws = mean_of_classes([_weighted_means(values, weights) for values in by_class])
+    return estimate(float(np.mean(known)) if known else float("nan"), draws, confidence), draws
 
 
 def _plain_mean(values: Floats) -> float:
@@ -109,29 +105,24 @@ def _weighted_means(values: Floats, weights: Floats) -> Floats:
     return np.asarray(np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0))
 
 
-def _mean(values: Floats, weights: Floats) -> dict[str, float | None]:
-    return figure(_plain_mean(values), _weighted_means(values, weights))
+def _mean(values: Floats, weights: Floats, confidence: float) -> Estimate:
+    return estimate(_plain_mean(values), _weighted_means(values, weights), confidence)
 
 
 def _detection(
-    collected: Collected, found: list[list[tuple[int, Sequence[float], float]]], weights: Floats
-) -> tuple[dict[str, Any], Floats]:
-    profile = BOX_PROFILES["coco"]
-    per_class, drawn = {}, []
-    means: list[float] = []
+    collected: Collected, found: list[list[tuple[int, Sequence[float], float]]], weights: Floats, confidence: float
+) -> BoxResults:
+    per_class = {}
+    drawn = []
     for name, true, own in zip(collected.classes, collected.true_boxes, found, strict=True):
-        matches = match_class(Boxes.of(true), Boxes.of(own), profile)
-        values = {t: average_precision(m, profile.curve) for t, m in matches.items()}
+        matches = match_class(Boxes.of(true), Boxes.of(own), COCO)
+        values = {t: average_precision(m, COCO.curve) for t, m in matches.items()}
         if np.isnan(values[0.5]):
             continue
-        per_class[name] = {"map": float(np.mean(list(values.values()))), "map_50": values[0.5], "map_75": values[0.75]}
-        means.append(per_class[name]["map"])
-        drawn.append(average_precision_replicates(matches[0.5], profile.curve, weights))
-    at_half = mean_of_classes(drawn) if drawn else np.zeros(0)
-    return {
-        "map_50": figure(
-            float(np.mean([c["map_50"] for c in per_class.values()])) if per_class else float("nan"), at_half
-        ),
-        "map": figure(float(np.mean(means)) if means else float("nan")),
-        "per_class": per_class,
-    }, at_half
+        per_class[name] = ClassBoxes(float(np.mean(list(values.values()))), values[0.5], values[0.75])
+        drawn.append(average_precision_replicates(matches[0.5], COCO.curve, weights))
+    if not per_class:
+        return BoxResults(Estimate(None), Estimate(None), {})
+    at_half = float(np.mean([boxes.map_50 for boxes in per_class.values()]))
+    over_thresholds = float(np.mean([boxes.map for boxes in per_class.values()]))
+    return BoxResults(estimate(at_half, mean_of_classes(drawn), confidence), Estimate(over_thresholds), per_class)

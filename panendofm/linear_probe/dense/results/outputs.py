@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.imaging.images import is_image
-from panendofm.linear_probe.dense.data.images import Picture, Truth
+from panendofm.linear_probe.dense.data.images import DenseImage, Truth
 from panendofm.linear_probe.dense.predictor import Found
+from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_bytes, write_text
 
-MASKS_NAME, DETECTIONS_NAME = "masks.csv", "detections.csv"
-_OF_TRUTH = ("group", "centre", "width", "height")
+MASKS_NAME = "masks.csv"
+DETECTIONS_NAME = "detections.csv"
+_OF_TRUTH = ("group", "center", "width", "height")
 
 
 def png_of(mask: NDArray[np.bool_]) -> bytes:
@@ -30,16 +30,18 @@ def png_of(mask: NDArray[np.bool_]) -> bytes:
 
 
 def mask_name(name: str, class_mark: str = "") -> str:
-    """Where the mask of a picture lies; the picture's ending is left out."""
+    """Where the mask of an image lies; the image's ending is left out."""
     stem = PurePosixPath(name).with_suffix("") if is_image(name) else PurePosixPath(name)
     return f"masks/{stem}{class_mark}.png"
 
 
 class FindingsWriter:
-    """Collects the findings of pictures and writes them into one folder; a mask lies there as soon as it is known."""
+    """Collects the findings of images and writes them into one folder; a mask lies there as soon as it is known."""
 
     def __init__(self, folder: Path, classes: Sequence[str], truth: bool = False) -> None:
-        self.folder, self.classes, self.truth = folder, tuple(classes), truth
+        self.folder = folder
+        self.classes = tuple(classes)
+        self.truth = truth
         self._masks: list[list[Any]] = []
         self._boxes: list[list[Any]] = []
 
@@ -51,7 +53,7 @@ class FindingsWriter:
         extra: Sequence[Any] = (),
         frame: int = 0,
     ) -> None:
-        """`name` is the picture's, unique; `masks` [K, H, W], None where no segmentation is known."""
+        """`name` is the image's, unique; `masks` [K, H, W], None where no segmentation is known."""
         tail = list(extra) if self.truth else []
         if masks is not None:
             shown = [number for number in range(len(self.classes)) if masks[number].any()]
@@ -73,23 +75,16 @@ class FindingsWriter:
         tail = _OF_TRUTH if self.truth else ()
         confidence = () if self.truth else ("confidence",)
         if self._masks:
-            _write(self.folder / MASKS_NAME, ("file", "frame", "category", "mask", "polygon", *tail), self._masks)
-        head = ("file", "frame", "category", *confidence, "x", "y", "w", "h", *tail)
-        _write(self.folder / DETECTIONS_NAME, head, self._boxes)
-
-
-def _write(path: Path, head: Sequence[str], rows: list[list[Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
+            columns = ("file", "frame", "category", "mask", "polygon", *tail)
+            write_text(self.folder / MASKS_NAME, csv_text(columns, self._masks))
+        columns = ("file", "frame", "category", *confidence, "x", "y", "w", "h", *tail)
+        write_text(self.folder / DETECTIONS_NAME, csv_text(columns, self._boxes))
 
 
 def truth_findings(truth: Truth) -> list[Found]:
     return [(number, box, 1.0) for number, boxes in enumerate(truth.boxes) for box in boxes]
 
 
-def truth_extra(picture: Picture, group: int) -> list[Any]:
+def truth_extra(image: DenseImage, group: int) -> list[Any]:
     # Padded, so that groups sort as their numbers do and are drawn by the same random numbers.
-    return [f"g{group:06d}", picture.centre or "", picture.width, picture.height]
+    return [f"g{group:06d}", image.center or "", image.width, image.height]

@@ -1,172 +1,165 @@
-"""Results of `dense` as tables and a page: figures, the cross-dataset table, and the pictures worth looking at."""
+"""Results of `dense` as tables and a page: metrics, the cross-dataset table, and the images worth looking at."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from panendofm.imaging.images import open_image
 from panendofm.linear_probe.dense.data.images import read_truth
+from panendofm.linear_probe.dense.results.document import (
+    DenseResults,
+    MaskResults,
+    NetworkResults,
+    SetResults,
+    write_dense_results,
+)
 from panendofm.linear_probe.dense.results.outputs import mask_name
 from panendofm.linear_probe.dense.results.overlays import TOLD, TRUE, outlined, thumbnail
-from panendofm.linear_probe.dense.run import DenseBenchmark, Outcome, PictureResult
-from panendofm.reports import pages
-from panendofm.runtime.files import safe_name, write_json, write_text
-from panendofm.scoring.statistics.intervals import with_interval
+from panendofm.linear_probe.dense.run import DenseBenchmark, ImageResult, Outcome, shown
+from panendofm.linear_probe.results.tables import TextTable, markdown_table
+from panendofm.records.probe import ProbeFolder
+from panendofm.reports import PageImage, Table, render_page
+from panendofm.reports.charts import ForestRow, forest_chart
+from panendofm.reports.numbers import MISSING, estimate, number
+from panendofm.runtime.files import safe_name, write_text
 
-SHOWN = 6  # pictures of each kind
-_STYLE = """
-.gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: 0.75rem; }
-.note { background: #fff8e1; border-left: 4px solid #e0a800; padding: 0.5rem 0.75rem; margin: 0.75rem 0; }
-"""
-
-
-def shown(figure: dict[str, Any] | None) -> str:
-    if figure is None or figure["value"] is None:
-        return "–"
-    return with_interval(figure["value"], figure["low"], figure["high"])
+SHOWN = 6  # images of each kind
 
 
-def main_table(benchmark: DenseBenchmark) -> tuple[list[str], list[list[str]]]:
+@dataclass(frozen=True)
+class TestPart:
+    """What the page shows of a network on a test set."""
+
+    __test__ = False  # no test class, whatever pytest thinks of its name
+
+    name: str
+    masks: Table | None
+    boxes: Table
+    galleries: dict[str, list[PageImage]]
+
+
+@dataclass(frozen=True)
+class OutcomePart:
+    title: str
+    results: NetworkResults
+    tests: list[TestPart]
+
+
+def main_table(results: DenseResults) -> TextTable:
     """One row a network, one block of columns a test set: mean Dice and IoU, as polyp papers print them, and mAP50."""
-    tests = [test for fold in benchmark.plan.folds for test in fold.tests]
-    head = ["network"] + [f"{test}: {what}" for test in tests for what in ("mDice", "mIoU", "mAP50")]
+    columns = ["network"]
+    for fold in results.folds:
+        columns += [f"{test}: {what}" for test in fold.tests for what in ("mDice", "mIoU", "mAP50")]
     rows = []
-    for network in benchmark.networks:
-        cells = [network["name"]]
-        for fold in benchmark.plan.folds:
-            outcome = next(o for o in benchmark.outcomes if (o.network, o.fold) == (network["name"], fold.name))
+    for network in results.networks:
+        cells = [network.name]
+        for fold in results.folds:
+            found = results.of(network.name, fold.name)
             for test in fold.tests:
-                values = outcome.figures[test].values
-                masks = values.get("segmentation")
-                detection = values["detection"].get(outcome.heads.detect_with)
-                cells += [shown(masks["dice"]) if masks else "–", shown(masks["iou"]) if masks else "–"]
-                cells.append(shown(detection["map_50"]) if detection else "–")
+                cells += _cells(found.tests[test], found.detect_with)
         rows.append(cells)
-    return head, rows
+    return TextTable(columns, rows)
 
 
-def as_json(benchmark: DenseBenchmark) -> dict[str, Any]:
-    return {
-        "format": 1,
-        "classes": list(benchmark.classes),
-        "networks": benchmark.networks,
-        "notes": benchmark.plan.notes,
-        "folds": [
-            {
-                "name": fold.name,
-                "train": len(fold.train),
-                "validation": len(fold.validation),
-                "tests": {n: len(r) for n, r in fold.tests.items()},
-            }
-            for fold in benchmark.plan.folds
-        ],
-        "results": [
-            {
-                "network": o.network,
-                "fold": o.fold,
-                "head": o.heads.kind,
-                "thresholds": list(o.heads.thresholds),
-                "detect_with": o.heads.detect_with,
-                "centre": o.centre,
-                "tried": [{"head": c.kind, "settings": c.description, "validation": c.validation_iou} for c in o.tried],
-                "tests": {name: figures.values for name, figures in o.figures.items()},
-            }
-            for o in benchmark.outcomes
-        ],
-        "paired_tests": [{k: _finite(v) for k, v in test.items()} for test in benchmark.paired],
-    }
+def _cells(found: SetResults, detector: str) -> list[str]:
+    masks = found.segmentation
+    boxes = found.detection.get(detector)
+    return [
+        MISSING if masks is None else shown(masks.dice),
+        MISSING if masks is None else shown(masks.iou),
+        MISSING if boxes is None else shown(boxes.map_50),
+    ]
 
 
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+def write_results(benchmark: DenseBenchmark, files: ProbeFolder) -> None:
+    results = benchmark.results
+    lines = [*markdown_table(main_table(results)), "", _about(results), *results.notes]
+    write_text(files.table, "\n".join(lines) + "\n")
+    write_dense_results(files.results, results)
+    write_text(files.page, page(benchmark, files.path))
 
 
-def write_results(benchmark: DenseBenchmark, out: Path) -> None:
-    head, rows = main_table(benchmark)
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    about = "Mean over test pictures with a finding, 95% bootstrap intervals over groups; mAP50 by COCO's rule."
-    write_text(out / "table.md", "\n".join([*lines, "", about, *benchmark.plan.notes]) + "\n")
-    write_json(out / "results.json", as_json(benchmark))
-    write_text(out / "index.html", page(benchmark, out))
+def _about(results: DenseResults) -> str:
+    confidence = f"{100 * results.confidence:g}%"
+    return f"Mean over test images with a finding, {confidence} bootstrap intervals over groups; mAP50 by COCO's rule."
 
 
 def page(benchmark: DenseBenchmark, out: Path) -> str:
-    head, rows = main_table(benchmark)
-    folds = "; ".join(
-        f"{fold.name}: {len(fold.train)} pictures train, {len(fold.validation)} choose" for fold in benchmark.plan.folds
+    results = benchmark.results
+    main = main_table(results)
+    return render_page(
+        "panendofm.linear_probe",
+        "dense.html",
+        title="Dense tasks",
+        results=results,
+        about=_about(results),
+        main=Table(main.columns, main.rows),
+        forest=_forest(results),
+        paired=_paired(results),
+        outcomes=[_outcome(benchmark, outcome, out) for outcome in benchmark.outcomes],
     )
-    leaks = "leaks" in benchmark.plan.report
-    apart = "" if leaks else "No patient, video or near-duplicate is on two sides. "
-    parts = [
-        "<h1>Segmentation and detection on frozen features</h1>",
-        f'<p class="quiet">{pages.text(folds)}. {apart}Means over test '
-        "pictures with a finding, 95% bootstrap intervals over groups; mAP50 by COCO's rule.</p>",
-        *(f'<p class="note">{pages.text(note)}</p>' for note in benchmark.plan.notes),
-        pages.section("Networks", pages.table(head, rows, numbers=True)),
+
+
+def _forest(results: DenseResults) -> Markup:
+    rows = [
+        ForestRow(f"{test}: {found.network}", masks.iou.value, masks.iou.low, masks.iou.high)
+        for found in results.results
+        for test, scored in found.tests.items()
+        if (masks := scored.segmentation) is not None and masks.iou.value is not None
     ]
-    if benchmark.paired:
-        tests = [
-            [
-                *(t["test"], f"{t['a']} − {t['b']}", with_interval(t["difference"], t["low"], t["high"])),
-                f"{t['p_corrected']:.4f}",
-            ]
-            for t in benchmark.paired
+    return forest_chart("IoU of every network and test set", rows, x_label="mean IoU")
+
+
+def _paired(results: DenseResults) -> Table:
+    rows = [
+        [
+            test.test,
+            f"{test.a} − {test.b}",
+            estimate(test.difference, test.low, test.high),
+            number(test.p_corrected, 4),
         ]
-        table = pages.table(["test set", "networks", "difference of IoU", "p (Holm)"], tests, numbers=True)
-        parts.append(pages.section("Differences", table))
-    parts += [_outcome(benchmark, outcome, out) for outcome in benchmark.outcomes]
-    return pages.page("Dense tasks", "\n".join(parts), _STYLE)
+        for test in results.paired_tests
+    ]
+    return Table(["test set", "networks", "difference of IoU", "p (Holm)"], rows)
 
 
-def _outcome(benchmark: DenseBenchmark, outcome: Outcome, out: Path) -> str:
-    parts = [
-        '<p class="quiet">'
-        + pages.text(
-            f"Head {outcome.heads.kind}, threshold {', '.join(f'{t:g}' for t in outcome.heads.thresholds)}; tried: "
-            + "; ".join(f"{c.kind} ({c.description}) {c.validation_iou:.3f}" for c in outcome.tried)
-            + (f". Boxes: {outcome.centre}." if outcome.centre else ".")
+def _outcome(benchmark: DenseBenchmark, outcome: Outcome, out: Path) -> OutcomePart:
+    results = outcome.results
+    title = results.network if len(benchmark.plan.folds) == 1 else f"{results.network}, {results.fold}"
+    tests = []
+    for test, found in results.tests.items():
+        boxes = []
+        for name, precision in found.detection.items():
+            chosen = " (chosen on validation)" if name == results.detect_with else ""
+            boxes.append([f"{name}{chosen}", shown(precision.map_50), shown(precision.map)])
+        tests.append(
+            TestPart(
+                test,
+                None if found.segmentation is None else _class_table(found.segmentation),
+                Table(["boxes by", "mAP50", "mAP"], boxes),
+                _galleries(benchmark, outcome, test, out),
+            )
         )
-        + "</p>"
-    ]
-    for test, figures in outcome.figures.items():
-        parts.append(f"<h3>{pages.text(test)}</h3>")
-        masks = figures.values.get("segmentation")
-        if masks:
-            parts.append(_class_table(masks))
-        detection = [
-            [
-                name + (" (chosen on validation)" if name == outcome.heads.detect_with else ""),
-                *(shown(d["map_50"]), shown(d["map"])),
-            ]
-            for name, d in figures.values["detection"].items()
-        ]
-        parts.append(pages.table(["boxes by", "mAP50", "mAP"], detection, numbers=True))
-        parts.append(_galleries(benchmark, outcome, test, out))
-    title = outcome.network if len(benchmark.plan.folds) == 1 else f"{outcome.network}, {outcome.fold}"
-    return pages.section(title, "".join(parts))
+    return OutcomePart(title, results, tests)
 
 
-def _class_table(masks: dict[str, Any]) -> str:
+def _class_table(masks: MaskResults) -> Table:
     rows = []
-    for name, values in masks["per_class"].items():
-        for title, key in (
-            ("all pictures", "mean_over_pictures"),
-            ("with a finding", "mean_over_pictures_with_a_finding"),
-        ):
-            rows.append([f"{name}, {title}", *(shown(figure) for figure in values[key].values())])
-        empty = values["left_empty"]
-        rows[-2][0] += "" if empty is None else f" (left empty where clean: {empty:.0%})"
-    columns = list(next(iter(masks["per_class"].values()))["mean_over_pictures"])
-    return pages.table(["class", *columns], rows, numbers=True)
+    for name, found in masks.per_class.items():
+        empty = "" if found.left_empty is None else f" (left empty where clean: {found.left_empty:.0%})"
+        rows.append([f"{name}, all images{empty}", *map(shown, found.mean_over_images.values())])
+        rows.append([f"{name}, with a finding", *map(shown, found.mean_over_images_with_a_finding.values())])
+    columns = list(next(iter(masks.per_class.values())).mean_over_images)
+    return Table(["class", *columns], rows)
 
 
-def _galleries(benchmark: DenseBenchmark, outcome: Outcome, test: str, out: Path) -> str:
-    """Best, median and worst of the pictures with a finding; misses; false alarms."""
-    results = outcome.pictures[test]
+def _galleries(benchmark: DenseBenchmark, outcome: Outcome, test: str, out: Path) -> dict[str, list[PageImage]]:
+    """Best, median and worst of the images with a finding; misses; false alarms."""
+    results = outcome.images[test]
     ranked = sorted((r for r in results if r.has_finding and r.iou is not None), key=lambda r: -(r.iou or 0.0))
     middle = max(0, len(ranked) // 2 - SHOWN // 2)
     kinds = {
@@ -177,26 +170,21 @@ def _galleries(benchmark: DenseBenchmark, outcome: Outcome, test: str, out: Path
         "Misses": [r for r in results if r.has_finding and (r.iou == 0 or not r.reports_finding)][:SHOWN],
         "False alarms": [r for r in results if not r.has_finding and r.reports_finding][:SHOWN],
     }
-    folder = out / "predictions" / safe_name(outcome.network) / safe_name(test)
-    parts = []
-    for title, chosen in kinds.items():
-        if chosen:
-            figures = "".join(_figure(benchmark, result, folder) for result in chosen)
-            parts.append(f"<h4>{title}</h4><div class=gallery>{figures}</div>")
-    legend = '<p class="quiet">Truth green, found red.</p>'
-    return pages.details(f"pictures of {test}", legend + "".join(parts))
+    folder = out / "predictions" / safe_name(outcome.results.network) / safe_name(test)
+    shown_kinds = {title: chosen for title, chosen in kinds.items() if chosen}
+    return {title: [_image(benchmark, one, folder) for one in chosen] for title, chosen in shown_kinds.items()}
 
 
-def _figure(benchmark: DenseBenchmark, result: PictureResult, folder: Path) -> str:
-    picture = benchmark.plan.pictures[result.row]
-    pixels = np.asarray(open_image(picture.path))
-    own = np.zeros((len(benchmark.classes), picture.height, picture.width), bool)
-    for number, name in enumerate(benchmark.classes):
-        several = f".{name}" if len(benchmark.classes) > 1 else ""
-        file = folder / mask_name(picture.name, several)
+def _image(benchmark: DenseBenchmark, result: ImageResult, folder: Path) -> PageImage:
+    classes = benchmark.results.classes
+    image = benchmark.plan.images[result.row]
+    pixels = np.asarray(open_image(image.path))
+    own = np.zeros((len(classes), image.height, image.width), bool)
+    for position, name in enumerate(classes):
+        several = f".{name}" if len(classes) > 1 else ""
+        file = folder / mask_name(image.name, several)
         if file.is_file():
-            own[number] = np.asarray(open_image(file))[..., 0] > 127
-    drawn = outlined(outlined(pixels, read_truth(picture, benchmark.classes).masks, TRUE), own, TOLD)
-    caption = picture.name if result.iou is None else f"{picture.name}: IoU {result.iou:.3f}"
-    image = pages.image(thumbnail(drawn), caption, "jpeg")
-    return f"<figure>{image}<figcaption>{pages.text(caption)}</figcaption></figure>"
+            own[position] = np.asarray(open_image(file))[..., 0] > 127
+    drawn = outlined(outlined(pixels, read_truth(image, classes).masks, TRUE), own, TOLD)
+    caption = image.name if result.iou is None else f"{image.name}: IoU {result.iou:.3f}"
+    return PageImage(thumbnail(drawn), caption)

@@ -1,4 +1,4 @@
-"""Visual prompts: outlines around regions, in colours that show on mucosa."""
+"""Visual prompts: outlines around regions, in colors that show on mucosa."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from panendofm.vqa.bench.items import MarkedRegion
 
-COLOURS = {"red": (230, 25, 25), "green": (25, 200, 25), "blue": (40, 80, 255), "yellow": (250, 220, 20)}
+COLORS = {"red": (230, 25, 25), "green": (25, 200, 25), "blue": (40, 80, 255), "yellow": (250, 220, 20)}
 SINGLE = "green"
 _DARK = (20, 20, 20)
 
@@ -21,7 +21,7 @@ def line_px(width: int, height: int) -> int:
 
 
 def draw_marks(image: NDArray[np.uint8], regions: Sequence[MarkedRegion], outline: bool = False) -> NDArray[np.uint8]:
-    """The picture [H, W, 3] with every coloured region outlined: along its polygon with `outline`, else along its box.
+    """The image [H, W, 3] with every colored region outlined: along its polygon with `outline`, else along its box.
 
     Lines run outside the region, so that they hide nothing of it, and have a dark edge of one pixel on both sides.
     """
@@ -40,8 +40,8 @@ def draw_marks(image: NDArray[np.uint8], regions: Sequence[MarkedRegion], outlin
             inner[y1:y2, x1:x2] = 1
             shape = cv2.MORPH_RECT
         rings = [inner] + [_grown(inner, by, shape) for by in (1, 1 + line, 2 + line)]
-        for (low, high), colour in zip(pairwise(rings), (_DARK, COLOURS[region.color], _DARK), strict=True):
-            result[(high > 0) & (low == 0)] = colour
+        for (low, high), color in zip(pairwise(rings), (_DARK, COLORS[region.color], _DARK), strict=True):
+            result[(high > 0) & (low == 0)] = color
     return result
 
 
@@ -50,7 +50,7 @@ def _grown(mask: NDArray[np.uint8], by: int, shape: int) -> NDArray[np.uint8]:
 
 
 def encode_png(image: NDArray[np.uint8]) -> bytes:
-    """Without loss, so that lines keep their colours."""
+    """Without loss, so that lines keep their colors."""
     return _encode(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 3])
 
 
@@ -61,5 +61,5 @@ def encode_jpeg(image: NDArray[np.uint8], quality: int = 95) -> bytes:
 def _encode(kind: str, image: NDArray[np.uint8], settings: list[int]) -> bytes:
     done, content = cv2.imencode(kind, cv2.cvtColor(image, cv2.COLOR_RGB2BGR), settings)
     if not done:
-        raise RuntimeError(f"OpenCV could not encode a picture of shape {image.shape} as {kind}")
+        raise RuntimeError(f"OpenCV could not encode an image of shape {image.shape} as {kind}")
     return bytes(content)

@@ -1,4 +1,4 @@
-"""A picture as it is sent: cropped to its field of view and scaled, with boxes and outlines that follow."""
+"""An image as it is sent: cropped to its field of view and scaled, with boxes and outlines that follow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from panendofm.imaging.frame_filters.field_of_view import FieldOfView, detect_field_of_view
 from panendofm.imaging.frame_filters.quality import drop_reason, measure
 from panendofm.imaging.images import UnreadableImageError, open_image
-from panendofm.vqa.bench.config import PictureConfig
+from panendofm.vqa.bench.config import ImageConfig
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 Box = tuple[int, int, int, int]
@@ -25,14 +25,14 @@ _MIN_LEFT = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Where the sent picture lies in its original, and its field of view (None: all of it).
+    """Where the sent image lies in its original, and its field of view (None: all of it).
 
     Many of these are kept at once, so that masks are made when they are needed.
     """
 
     crop: Box
     size: tuple[int, int]  # width, height as sent
-    outline: FieldOfView | None = None  # in pixels of the sent picture
+    outline: FieldOfView | None = None  # in pixels of the sent image
 
     @property
     def view(self) -> NDArray[np.uint8]:
@@ -63,7 +63,7 @@ class Prepared:
         )
 
     def render(self, image: Image) -> Image:
-        """The picture as it is sent; black outside the field of view, where dates and names may stand."""
+        """The image as it is sent; black outside the field of view, where dates and names may stand."""
         x1, y1, x2, y2 = self.crop
         part = image[y1:y2, x1:x2]
         if (x2 - x1, y2 - y1) != self.size:
@@ -73,12 +73,12 @@ class Prepared:
 
 @lru_cache(maxsize=8)
 def _sums(prepared: Prepared) -> NDArray[np.int64]:
-    """Pixels inside the field of view above and left of each corner [h + 1, w + 1]; asked often for one picture."""
+    """Pixels inside the field of view above and left of each corner [h + 1, w + 1]; asked often for one image."""
     return np.asarray(cv2.integral((prepared.view > 0).astype(np.uint8)), np.int64)
 
 
 def box_as_sent(box: Sequence[float], crop: Box, size: tuple[int, int]) -> Box | None:
-    """A box of the original in pixels of the sent picture; None when the crop leaves less than half of it."""
+    """A box of the original in pixels of the sent image; None when the crop leaves less than half of it."""
     x1, y1, x2, y2 = (float(v) for v in box)
     left, top = max(x1, crop[0]), max(y1, crop[1])
     right, bottom = min(x2, crop[2]), min(y2, crop[3])
@@ -94,15 +94,15 @@ def box_as_sent(box: Sequence[float], crop: Box, size: tuple[int, int]) -> Box |
     return (max(corners[0], 0), max(corners[1], 0), min(corners[2], size[0]), min(corners[3], size[1]))
 
 
-def prepare(path: Path, config: PictureConfig) -> Prepared | str:
-    """How the picture would be sent, or the reason why it is left out."""
+def prepare(path: Path, config: ImageConfig) -> Prepared | str:
+    """How the image would be sent, or the reason why it is left out."""
     try:
         image = np.asarray(open_image(path))  # [H, W, 3]
     except UnreadableImageError:
-        return "picture can't be read"
+        return "image can't be read"
     height, width = image.shape[:2]
     if min(height, width) < config.min_short_side_px:
-        return "picture is too small"
+        return "image is too small"
     crop, outline = (0, 0, width, height), None
     if config.crop:
         outline = detect_field_of_view([image], config.field_of_view)
@@ -113,4 +113,4 @@ def prepare(path: Path, config: PictureConfig) -> Prepared | str:
     size = (max(1, round((crop[2] - crop[0]) * scale)), max(1, round((crop[3] - crop[1]) * scale)))
     prepared = Prepared(crop, size, None if outline is None else outline.cropped_to(size))
     reason = drop_reason(measure(prepared.render(image), prepared.view), config.quality)
-    return prepared if reason is None else f"picture is {reason.replace('_', ' ')}"
+    return prepared if reason is None else f"image is {reason.replace('_', ' ')}"

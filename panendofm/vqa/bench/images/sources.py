@@ -1,4 +1,4 @@
-"""Pictures that questions can be made from: rows of an atlas, their regions, and annotations of operations."""
+"""Images that questions can be made from: rows of an atlas, their regions, and annotations of operations."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Annotation:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One content of the atlas: equal files are one picture."""
+class SourceImage:
+    """One content of the atlas: equal files are one image."""
 
     sha256: str
     path: Path
@@ -55,14 +55,14 @@ class Picture:
 
 @dataclass
 class Sources:
-    pictures: list[Picture]
+    images: list[SourceImage]
     left_out: Counter[str] = field(default_factory=Counter)
 
 
 def read_sources(
     atlas: Path, regions: Path | None, annotations: Path | None, all_regions_listed: bool = False
 ) -> Sources:
-    """All pictures of the atlas that don't contradict themselves."""
+    """All images of the atlas that don't contradict themselves."""
     rows = load_atlas(atlas).rows
     missing = [row for row in rows if not Path(row.path).is_file()]
     left_out = Counter({"file is missing": len(missing)}) if missing else Counter[str]()
@@ -78,27 +78,27 @@ def read_sources(
     by_content: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_content[row.sha256].append(row)
-    pictures = []
+    images = []
     for sha256, same in sorted(by_content.items()):
         if any(contradict(a.labels, b.labels) for a, b in combinations(same, 2)):
-            left_out["equal files are labelled differently"] += 1
+            left_out["equal files are labeled differently"] += 1
             continue
-        pictures.append(_picture(sha256, same, names[sha256], known, operations))
-    return Sources(pictures, left_out)
+        images.append(_image(sha256, same, names[sha256], known, operations))
+    return Sources(images, left_out)
 
 
-def with_one_annotator(picture: Picture) -> Picture:
+def with_one_annotator(image: SourceImage) -> SourceImage:
     """The regions that one person marked, where several marked the same: the consensus, or the first name's."""
-    names = sorted({region.annotator for region in picture.regions} - {""})
+    names = sorted({region.annotator for region in image.regions} - {""})
     if len(names) < 2:
-        return picture
+        return image
     chosen = CONSENSUS if CONSENSUS in names else names[0]
-    return replace(picture, regions=tuple(r for r in picture.regions if r.annotator in ("", chosen)))
+    return replace(image, regions=tuple(r for r in image.regions if r.annotator in ("", chosen)))
 
 
-def _picture(sha256: str, same: list[Row], group: str, known: Regions, operations: dict[str, Annotation]) -> Picture:
+def _image(sha256: str, same: list[Row], group: str, known: Regions, operations: dict[str, Annotation]) -> SourceImage:
     first = min(same, key=lambda row: row.path)
-    return Picture(
+    return SourceImage(
         sha256=sha256,
         path=Path(first.path),
         datasets=tuple(sorted({row.dataset for row in same})),
@@ -106,12 +106,12 @@ def _picture(sha256: str, same: list[Row], group: str, known: Regions, operation
         own_labels=tuple(sorted({label for row in same for label in row.own_labels})),
         group=group,
         regions=tuple(known.of.get(sha256, ())),
-        all_marked=sha256 in known.complete and not _one_a_picture(same),
+        all_marked=sha256 in known.complete and not _one_an_image(same),
         annotation=next((operations[row.path] for row in same if row.path in operations), None),
     )
 
 
-def _one_a_picture(rows: Sequence[Row]) -> bool:
+def _one_an_image(rows: Sequence[Row]) -> bool:
     mappings = load_mappings()
     return any(row.dataset in mappings and mappings[row.dataset].regions.get("one_a_picture") for row in rows)
 

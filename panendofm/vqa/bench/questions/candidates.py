@@ -1,4 +1,4 @@
-"""What could be asked about each picture: its entities, task by task."""
+"""What could be asked about images: their entities, found by the labels, regions and annotations of an atlas."""
 
 from __future__ import annotations
 
@@ -6,150 +6,160 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from panendofm.atlas import AMBIGUOUS, Label, Region
-from panendofm.vqa.bench.images.sources import Picture
+from panendofm.atlas import AMBIGUOUS, Label
+from panendofm.vqa.bench.images.sources import Annotation, SourceImage
 from panendofm.vqa.bench.keys import shuffled
-from panendofm.vqa.bench.questions.tasks import COUNTS
 from panendofm.vqa.bench.questions.vocabulary import Vocabulary
 
 NORMAL = "normal"
+COUNTS = ("0", "1", "2", "3", "4", "More than 4")
+YES_NO = ("Yes", "No")
+_SURGERY = "SE"
 _NOT_HISTOLOGY = ("sessile", AMBIGUOUS)
 _BETWEEN_GRADES = re.compile(r"(\d)-(\d)$")
-_POLYP = re.compile(r"polyp")
-REGION_TASK = "regions"  # one choice of pictures for all spatial sub-tasks
+_PREPARATION = {"BBPS-0-1", "BBPS-2-3"}
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A question that could be made: a picture and the true answer, or a picture and one of its regions."""
+    """A question that could be made: an image and the true answer, or an image and one of its regions."""
 
-    subtask: str  # REGION_TASK for regions
+    pool: str  # its entities are the possible answers
     scene: str
     entity: str
-    picture: Picture
+    image: SourceImage
     place: str = ""  # organ, to prefer distractors of the same one
     category: str = ""
-    region: int | None = None  # number among the picture's regions
+    region: int | None = None  # number among the image's regions
     detail: str = ""  # the instrument that is asked for
 
     @property
     def key(self) -> str:
-        where = "" if self.region is None else ",".join(str(v) for v in self.picture.regions[self.region].box)
-        return "|".join([self.picture.sha256, self.subtask, self.entity, self.detail, where])
+        where = "" if self.region is None else ",".join(str(v) for v in self.image.regions[self.region].box)
+        return "|".join([self.image.sha256, self.pool, self.entity, self.detail, where])
 
 
-def all_candidates(pictures: Sequence[Picture], vocabulary: Vocabulary) -> list[Candidate]:
-    """What may be asked about each picture; of each kind of question about instruments there is one a picture."""
-    instruments = sorted({x for p in pictures if p.annotation for x in p.annotation.instruments or ()})
-    found: list[Candidate] = []
-    for picture in pictures:
-        found += candidates_of(picture, vocabulary)
-        if picture.annotation is not None and picture.annotation.instruments is not None:
-            there = picture.annotation.instruments
-            for answer, names in (("Yes", there), ("No", [x for x in instruments if x not in there])):
-                if names:
-                    named = shuffled(names, picture.sha256, "instrument")[0]
-                    found.append(
-                        Candidate("IP", "SE", answer, picture, picture.annotation.operation, "IP", detail=named)
-                    )
-    return found
+Finder = Callable[[str, Sequence[SourceImage], Vocabulary], Iterator[Candidate]]  # pool, images → candidates
+Labeled = Callable[[SourceImage], tuple[Label, str] | None]  # the label that tells the entity, and the entity
 
 
-def candidates_of(picture: Picture, vocabulary: Vocabulary) -> Iterator[Candidate]:
-    """Everything that may be asked about a picture, whole and region by region."""
-    if picture.labels:
-        yield from _labels(picture, vocabulary)
-        yield from _counts(picture, vocabulary)
-    if picture.annotation is not None:
-        yield from _operation(picture)
-    for number, region in enumerate(picture.regions):
-        label = region.label
-        yield Candidate(
-            REGION_TASK,
-            vocabulary.scene(label, picture.datasets),
-            label.finding,
-            picture,
-            label.region,
-            label.category,
-            number,
-        )
+def by_label(entity_of: Labeled) -> Finder:
+    """One candidate for each image that has exactly one such entity."""
+
+    def find(pool: str, images: Sequence[SourceImage], vocabulary: Vocabulary) -> Iterator[Candidate]:
+        for image in images:
+            found = entity_of(image) if image.labels else None
+            if found is not None:
+                label, entity = found
+                scene = vocabulary.scene(label, image.datasets)
+                yield Candidate(pool, scene, entity, image, label.region, label.category)
+
+    return find
 
 
-def _labels(picture: Picture, vocabulary: Vocabulary) -> Iterator[Candidate]:
-    def ask(subtask: str, label: Label, entity: str) -> Candidate:
-        scene = vocabulary.scene(label, picture.datasets)
-        return Candidate(subtask, scene, entity, picture, label.region, label.category)
+def by_annotation(entity_of: Callable[[Annotation], str]) -> Finder:
+    """One candidate for each moment of an operation of which this is known."""
 
-    by_category = {category: [x for x in picture.labels if x.category == category] for category in _CATEGORIES}
-    organs = {label.region for label in picture.labels} - {"unknown"}
-    if len(organs) == 1 and all(label.region != "unknown" for label in picture.labels):
-        organ = next(iter(organs))
-        whole = Label(organ, picture.labels[0].category, picture.labels[0].finding)
-        yield ask("OI", whole, organ)
-    # What shows two things of one kind has no single answer.
-    for subtask, category in (("LI", "anatomical-landmarks"), ("TI", "therapeutic-procedures")):
-        if len({label.finding for label in by_category[category]}) == 1:
-            yield ask(subtask, by_category[category][0], by_category[category][0].finding)
-    lesions, normal = by_category["pathological-findings"], by_category["normal-findings"]
+    def find(pool: str, images: Sequence[SourceImage], vocabulary: Vocabulary) -> Iterator[Candidate]:
+        for image in images:
+            if image.annotation is not None and (entity := entity_of(image.annotation)):
+                yield Candidate(pool, _SURGERY, entity, image, image.annotation.operation, pool)
+
+    return find
+
+
+def _of_category(image: SourceImage, category: str) -> list[Label]:
+    return [label for label in image.labels if label.category == category]
+
+
+def organ(image: SourceImage) -> tuple[Label, str] | None:
+    organs = {label.region for label in image.labels}
+    if len(organs) != 1 or "unknown" in organs:
+        return None
+    first = image.labels[0]
+    return Label(first.region, first.category, first.finding), first.region
+
+
+def single_finding(category: str) -> Labeled:
+    """What shows two things of one kind has no single answer."""
+
+    def find(image: SourceImage) -> tuple[Label, str] | None:
+        labels = _of_category(image, category)
+        return (labels[0], labels[0].finding) if len({label.finding for label in labels}) == 1 else None
+
+    return find
+
+
+def lesion(image: SourceImage) -> tuple[Label, str] | None:
+    """The one lesion of an image, or «normal»."""
+    lesions = _of_category(image, "pathological-findings")
+    normal = _of_category(image, "normal-findings")
     if len({label.finding for label in lesions}) == 1 and not normal:
-        yield ask("LC", lesions[0], lesions[0].finding)
-        yield from _grades(picture, lesions, ask)
-    elif normal and not lesions:
-        yield ask("LC", normal[0], NORMAL)
-    preparation = {label.finding for label in by_category["quality-control"]} & {"BBPS-0-1", "BBPS-2-3"}
-    if len(preparation) == 1:
-        label = next(x for x in by_category["quality-control"] if x.finding in preparation)
-        yield ask("PA", label, label.finding)
+        return lesions[0], lesions[0].finding
+    return (normal[0], NORMAL) if normal and not lesions else None
 
 
-_CATEGORIES = (
-    "anatomical-landmarks", "therapeutic-procedures", "pathological-findings", "normal-findings", "quality-control",
-)  # fmt: skip
+def _grade(image: SourceImage, finding: str) -> tuple[Label, str] | None:
+    """The one grade of an image whose one lesion is this."""
+    found = lesion(image)
+    if found is None or found[1] != finding:
+        return None
+    graded = [label for label in _of_category(image, "pathological-findings") if label.grade]
+    grades = {label.grade for label in graded}
+    return (graded[0], graded[0].grade or "") if len(grades) == 1 else None
 
 
-def _grades(picture: Picture, lesions: list[Label], ask: Callable[[str, Label, str], Candidate]) -> Iterator[Candidate]:
-    """Histology of a polyp, severity of a colitis; a grade between two steps is an answer of its own."""
-    grades = {label.grade for label in lesions if label.grade}
-    if len(grades) != 1:
-        return
-    grade, finding = next(iter(grades)), lesions[0].finding
-    label = next(x for x in lesions if x.grade == grade)
-    if finding == "colon-polyp" and grade not in _NOT_HISTOLOGY:
-        yield ask("PT", label, grade)
-    if finding == "ulcerative-colitis":
-        if grade == AMBIGUOUS:
-            between = [match for own in picture.own_labels if (match := _BETWEEN_GRADES.search(own))]
-            if len(between) != 1:
-                return
-            grade = f"MAYO-{between[0][1]}-{between[0][2]}"
-        yield ask("LS", label, grade)
+def histology(image: SourceImage) -> tuple[Label, str] | None:
+    found = _grade(image, "colon-polyp")
+    return found if found is not None and found[1] not in _NOT_HISTOLOGY else None
 
 
-def _counts(picture: Picture, vocabulary: Vocabulary) -> Iterator[Candidate]:
-    """Polyps are counted where masks show all of them; none are there where the picture is called normal."""
-    findings = picture.findings("pathological-findings")
-    normal = [label for label in picture.labels if label.category == "normal-findings"]
-    polyps = [region for region in picture.regions if _is_polyp(region)]
-    if picture.all_marked and polyps:
-        label = polyps[0].label
-        entity = COUNTS[min(len(polyps), len(COUNTS) - 1)]
-    elif normal and not findings and not picture.regions:
-        label, entity = normal[0], COUNTS[0]
-    else:
-        return
-    yield Candidate("LQ", vocabulary.scene(label, picture.datasets), entity, picture, label.region, label.category)
+def severity(image: SourceImage) -> tuple[Label, str] | None:
+    """The grade of a colitis; one between two steps is an answer of its own."""
+    found = _grade(image, "ulcerative-colitis")
+    if found is None or found[1] != AMBIGUOUS:
+        return found
+    between = [match for own in image.own_labels if (match := _BETWEEN_GRADES.search(own))]
+    return (found[0], f"MAYO-{between[0][1]}-{between[0][2]}") if len(between) == 1 else None
 
 
-def _is_polyp(region: Region) -> bool:
-    return _POLYP.search(region.label.finding) is not None
+def preparation(image: SourceImage) -> tuple[Label, str] | None:
+    labels = [label for label in _of_category(image, "quality-control") if label.finding in _PREPARATION]
+    return (labels[0], labels[0].finding) if len({label.finding for label in labels}) == 1 else None
 
 
-def _operation(picture: Picture) -> Iterator[Candidate]:
-    annotation = picture.annotation
-    assert annotation is not None
-    place = annotation.operation
-    for subtask, entity in (("SP", annotation.phase), ("SS", annotation.step), ("SA", annotation.action)):
-        if entity:
-            yield Candidate(subtask, "SE", entity, picture, place, subtask)
-    if annotation.instruments is not None:
-        yield Candidate("IC", "SE", str(len(annotation.instruments)), picture, place, "IC")
+def polyp_count(image: SourceImage) -> tuple[Label, str] | None:
+    """Polyps are counted where masks show all of them; none are there where the image is called normal."""
+    normal = _of_category(image, "normal-findings")
+    polyps = [region for region in image.regions if "polyp" in region.label.finding]
+    if image.all_marked and polyps:
+        return polyps[0].label, COUNTS[min(len(polyps), len(COUNTS) - 1)]
+    if normal and not image.findings("pathological-findings") and not image.regions:
+        return normal[0], COUNTS[0]
+    return None
+
+
+def instrument_count(annotation: Annotation) -> str:
+    return "" if annotation.instruments is None else str(len(annotation.instruments))
+
+
+def instrument_presence(pool: str, images: Sequence[SourceImage], vocabulary: Vocabulary) -> Iterator[Candidate]:
+    """Of each image one instrument that is there, and one that is not."""
+    known = sorted({name for image in images if image.annotation for name in image.annotation.instruments or ()})
+    for image in images:
+        if image.annotation is None or image.annotation.instruments is None:
+            continue
+        there = image.annotation.instruments
+        absent = [name for name in known if name not in there]
+        for answer, names in zip(YES_NO, (there, absent), strict=True):
+            if names:
+                named = shuffled(names, image.sha256, "instrument")[0]
+                yield Candidate(pool, _SURGERY, answer, image, image.annotation.operation, pool, detail=named)
+
+
+def regions(pool: str, images: Sequence[SourceImage], vocabulary: Vocabulary) -> Iterator[Candidate]:
+    for image in images:
+        for number, region in enumerate(image.regions):
+            label = region.label
+            scene = vocabulary.scene(label, image.datasets)
+            yield Candidate(pool, scene, label.finding, image, label.region, label.category, number)

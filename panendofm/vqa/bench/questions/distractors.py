@@ -46,7 +46,7 @@ def draw_distractors(
     config: DistractorConfig,
     random: np.random.Generator,
 ) -> list[Box] | None:
-    """`count` wrong boxes in a picture of `size` (width, height), or None when there is no room."""
+    """`count` wrong boxes in an image of `size` (width, height), or None when there is no room."""
     accepted: list[Box] = []
     # Truth and distractors are drawn from one range of sizes, of which the truth's place is drawn first: so it is the
     # largest, the smallest or in the middle equally often, and sizes tell nothing.
@@ -75,7 +75,7 @@ def draw_distractors(
 def _proposals(
     truth: Box, size: tuple[int, int], factors: NDArray[np.float64], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Boxes [tries, 4] anywhere in the picture, so many times as wide and high as the truth."""
+    """Boxes [tries, 4] anywhere in the image, so many times as wide and high as the truth."""
     sides = np.rint(factors * [truth[2] - truth[0], truth[3] - truth[1]]).astype(np.int64)
     sides = np.minimum(np.maximum(sides, 1), np.array(size))
     low = np.floor(random.uniform(0, 1, (len(factors), 2)) * (np.array(size) - sides + 1)).astype(np.int64)

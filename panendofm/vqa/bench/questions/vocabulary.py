@@ -1,4 +1,4 @@
-"""How entities are called, which of them may both be true, and which examination a picture comes from."""
+"""How entities are called, which of them may both be true, and which examination an image comes from."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""The labelled set of an evaluation: images, split, leakage."""

@@ -1,0 +1,93 @@
+"""The keys of the verbs of `panendofm challenge`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from panendofm.runtime.config import option, required
+from panendofm.scoring.statistics.config import BootstrapConfig
+
+TimeUnit = Literal["ms", "s"]
+
+
+@dataclass
+class ScoreConfig:
+    truth: str = required("The gold standard, in the same form as the submission.")
+    out: str = option("Folder for the results.", "challenge_results")
+    profile: str | None = option(
+        "Whose averages, such as medico2018, coco or endotect; null takes the default of the task.", None
+    )
+    team: str | None = option("Who answers; null takes it from PREFIX_TEAM_TASK_RUN.csv.", None)
+    task: str | None = option("classification, efficiency or hardware; null takes it from the file's name.", None)
+    run: str | None = option("Which of the team's runs; null takes it from the file's name.", None)
+    classes: list[str] = option("All classes; empty takes those of the truth.", [])
+    separator: str = option("What parts the columns: comma, semicolon, tab or pipe.", "comma")
+    time_unit: TimeUnit | None = option("Unit of the times in a file without a header.", None)
+    missing: Literal["refuse", "wrong"] = option("What a missing answer is.", "refuse")
+    match: Literal["stem", "path"] = option("Compare names without folder and ending, or paths.", "stem")
+    images: str | None = option("Folder of the images, for the errors on the page.", None)
+    without: str | None = option(
+        "File of names: also give the score without these images, such as near-duplicates of training images.", None
+    )
+    timing: str | None = option("FILE.timing.json of 'challenge time'.", None)
+    metric: str | None = option("Print this metric only; refused when it does not fit the task.", None)
+    confidence: float = option("Boxes from this confidence on are shown to the doctor.", 0.5, low=0, high=1)
+    fps: float | None = option("Frames per second of the videos, for seconds and alarms per minute.", None, above=0)
+    unseen_center: str | None = option("Center that was not in training: how much worse it is than the others.", None)
+    mm_per_px: float | None = option("Scale of the images; without it sizes are in pixels.", None, above=0)
+    training_images: int | None = option("How many the system was trained on; decides ties.", None, low=0)
+    organizer: bool = option("Show the row without a rank.", False)
+    bootstrap: BootstrapConfig = option("", BootstrapConfig())
+
+
+@dataclass
+class RankConfig:
+    task: Literal["efficiency", "hardware", "clinical"] | None = option(
+        "Another ranking of classification than that by quality.", None
+    )
+    reading: Literal["A", "B"] = option(
+        "Efficiency: A ranks the fastest above 85%, B the best above 45 images a second.", "A"
+    )
+    published: str | None = option("Show a published table beside ours, such as medico2018_efficiency.", None)
+    out: str | None = option("Folder for ranking.json, ranking.csv and the page; null prints only.", None)
+
+
+@dataclass
+class TimeConfig:
+    images: str = required("Folder of test images; its place in the command is {images}.")
+    out: str = option("Where the program's lines go.", "submission.csv")
+    repeats: int = option("How often it is run; the quickest counts.", 1, low=1)
+    time_unit: TimeUnit | None = option("Unit of the times in lines without a header.", None)
+    timeout_seconds: float | None = option("A run that takes longer is stopped.", None, above=0)
+
+
+@dataclass
+class CheckDataConfig:
+    out: str = option("Report to write.", "data_check.json")
+    text: bool = option("Read the images for burned-in text, which is slow.", True)
+
+
+@dataclass
+class MergeConfig:
+    out: str = option("Folder for gold.csv and gold.json.", "gold")
+    date: str | None = option("Date of the merging, YYYY-MM-DD; null is today.", None)
+
+
+@dataclass
+class ConvertConfig:
+    out: str = required("File to write; a folder for yolo.")
+    source_format: Literal["voc", "coco", "yolo", "csv", "json"] = required("What is read.")
+    target_format: Literal["csv", "json", "coco", "yolo"] = option("What is written.", "csv")
+    images: str | None = option("Folder of the images: yolo holds shares of their size.", None)
+    classes: list[str] = option("Classes in their order: yolo holds numbers.", [])
+
+
+@dataclass
+class RecordConfig:
+    plan: str | None = option("plan.yaml: who, what, when, consent, ethics, retention.", None)
+    shards: str | None = option("Shard set of the network's training, for its leakage certificate.", None)
+    data_check: str | None = option("Report of 'challenge check-data'.", None)
+    gold: str | None = option("gold.json of 'challenge merge'.", None)
+    evidence: list[str] = option("Files with evidence maps of best and worst cases.", [])
+    out: str = option("Folder for record.json and record.md.", "record")

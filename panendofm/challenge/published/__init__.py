@@ -1,1 +1,0 @@
-"""Published rows: data files that are shown beside ours and never mixed with them."""

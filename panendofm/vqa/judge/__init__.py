@@ -1,1 +1,0 @@
-"""A language model that rates texts by a rubric."""

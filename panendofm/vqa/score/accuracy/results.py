@@ -1,0 +1,133 @@
+"""results.json of a leaderboard of multiple-choice questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from panendofm.records.documents import read_document, write_document
+from panendofm.scoring.answers.choices import Accuracy, Robustness, RotationMetrics
+from panendofm.scoring.statistics.config import BootstrapConfig
+from panendofm.scoring.statistics.intervals import Interval
+from panendofm.vqa.score.contamination import Place
+from panendofm.vqa.score.published import Published
+from panendofm.vqa.score.sheets import Accounting
+
+FORMAT = 2
+RESULTS = "results.json"
+
+
+@dataclass(frozen=True)
+class BlindAccuracy:
+    """Without the image, and what the image adds."""
+
+    n: int
+    accuracy: float
+    chance: float
+    image_gain: float
+    image_gain_interval: Interval | None
+    above_chance: float
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    n: int
+    robustness: Robustness
+
+
+@dataclass(frozen=True)
+class Repeats:
+    accuracies: list[float]
+    standard_deviation: float
+
+
+@dataclass(frozen=True)
+class ContestantResult:
+    """Everything about one contestant that needs no other."""
+
+    kind: str
+    prompt: str
+    all: Accuracy
+    wilson: Interval | None  # where every image is a group of its own
+    axes: dict[str, dict[str, Accuracy]]  # by task, scene, …
+    macro_over_tasks: float
+    statuses: dict[str, int]
+    rotation: RotationMetrics | None
+    rotation_of_natural_order: RotationMetrics | None
+    blind: BlindAccuracy | None
+    perturbed: dict[str, Perturbed]
+    repeats: Repeats | None
+    accounting: Accounting
+
+    @property
+    def unreadable(self) -> int:
+        return sum(count for status, count in self.statuses.items() if status != "ok")
+
+
+@dataclass(frozen=True)
+class PairTest:
+    """Two contestants: difference with interval, the exact test, and both corrections over all pairs."""
+
+    a: str
+    b: str
+    difference: float
+    interval: Interval | None
+    test: str
+    p: float
+    p_holm: float
+    p_benjamini_hochberg: float
+
+
+@dataclass(frozen=True)
+class ShortcutResult:
+    """What can be scored without looking; `flagged` when it is certainly above what is tolerated."""
+
+    shortcut: str
+    task: str
+    flagged: bool
+    accuracy: Accuracy
+
+
+@dataclass(frozen=True)
+class ContaminationResult:
+    places: list[Place]
+    images_seen: int
+    questions_seen: int
+    seen_ids: list[str]
+    accuracy: dict[str, dict[str, Accuracy]]  # of each contestant, on what was seen and on the rest
+
+
+@dataclass(frozen=True)
+class AccuracyResults:
+    bench: str
+    bench_sha256: str
+    benchmark: str
+    reviewed: int
+    questions: int
+    questions_in_bench: int
+    groups: int
+    bootstrap: BootstrapConfig
+    parser: str
+    contestants: dict[str, ContestantResult]
+    pairs: list[PairTest]
+    shortcuts: list[ShortcutResult]
+    published: Published
+    contamination: ContaminationResult | None = None
+    format: int = FORMAT
+
+    @property
+    def ranked(self) -> list[tuple[str, ContestantResult]]:
+        """Best first."""
+        return sorted(self.contestants.items(), key=lambda pair: (-pair[1].all.accuracy, pair[0]))
+
+    @property
+    def chance(self) -> float:
+        return next(iter(self.contestants.values())).all.chance
+
+
+def write_results(out: Path, results: AccuracyResults) -> None:
+    write_document(out / RESULTS, results)
+
+
+def read_results(out: Path) -> AccuracyResults:
+    return read_document(AccuracyResults, out / RESULTS, "the results of 'vqa score'")

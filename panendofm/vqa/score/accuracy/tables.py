@@ -1,0 +1,162 @@
+"""The tables of the page, of table.md and of table.tex."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from panendofm.reports import Table
+from panendofm.reports.numbers import number
+from panendofm.runtime.csv_files import csv_text
+from panendofm.scoring.statistics.intervals import Interval, with_interval
+from panendofm.vqa.score.accuracy.metrics import AXES
+from panendofm.vqa.score.accuracy.results import AccuracyResults, ShortcutResult
+
+
+def leaderboard_table(results: AccuracyResults) -> Table:
+    """The main table, best first."""
+    accuracy = f"accuracy ({results.bootstrap.confidence:.0%})"
+    head = ["contestant", "n", accuracy, "above chance", "macro", "rotation", "circular", "blind", "unreadable"]
+    rows = []
+    for name, own in results.ranked:
+        low, high = own.all.interval or (None, None)
+        rows.append(
+            [
+                name,
+                str(own.all.n),
+                with_interval(own.all.accuracy, low, high),
+                number(own.all.chance_corrected),
+                number(own.macro_over_tasks),
+                number(own.rotation.rotation_accuracy if own.rotation else None),
+                number(own.rotation.circular_accuracy if own.rotation else None),
+                number(own.blind.accuracy if own.blind else None),
+                str(own.unreadable),
+                number(own.accounting.cost_per_1000),
+                number(own.accounting.median_latency_s, 2),
+            ]
+        )
+    return Table([*head, "cost/1000", "seconds"], rows)
+
+
+def axis_table(results: AccuracyResults, axis: str) -> Table:
+    """Accuracy on each part of the bench; the best is bold."""
+    ranked = results.ranked
+    first = ranked[0][1].axes[axis]
+    names = sorted(first)
+    rows = [
+        ["questions", *(str(first[name].n) for name in names)],
+        ["chance", *(number(first[name].chance) for name in names)],
+    ]
+    best = set()
+    tops = [max(own.axes[axis][name].accuracy for _, own in ranked) for name in names]
+    for contestant, own in ranked:
+        for column, (name, top) in enumerate(zip(names, tops, strict=True), 1):
+            if own.axes[axis][name].accuracy == top:
+                best.add((len(rows), column))
+        rows.append([contestant, *(number(own.axes[axis][name].accuracy) for name in names)])
+    return Table(["contestant", *names], rows, best=frozenset(best))
+
+
+def status_table(results: AccuracyResults) -> Table:
+    ranked = results.ranked
+    names = [status for status in ranked[0][1].statuses if any(own.statuses[status] for _, own in ranked)]
+    rows = [[contestant, *(str(own.statuses[status]) for status in names)] for contestant, own in ranked]
+    return Table(["contestant", *names], rows)
+
+
+def pair_table(results: AccuracyResults) -> Table:
+    rows = [
+        [
+            f"{pair.a} − {pair.b}",
+            f"{pair.difference:+.3f}",
+            _limits(pair.interval),
+            pair.test,
+            _p(pair.p),
+            _p(pair.p_holm),
+        ]
+        for pair in results.pairs
+    ]
+    return Table(["pair", "difference", f"{results.bootstrap.confidence:.0%}", "test", "p", "p (Holm)"], rows)
+
+
+def _p(value: float) -> str:
+    return "<0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def _limits(interval: Interval | None) -> str:
+    return "–" if interval is None else f"{interval.low:.3f} to {interval.high:.3f}"
+
+
+def perturbed_table(results: AccuracyResults) -> Table:
+    rows = []
+    for contestant, own in results.ranked:
+        for kind, found in own.perturbed.items():
+            metrics = found.robustness
+            values = [metrics.clean_accuracy, metrics.perturbed_accuracy, metrics.retention, metrics.flip_rate]
+            rows.append([contestant, kind, str(found.n), *(number(value) for value in values)])
+    head = ["contestant", "how", "n", "clean", "perturbed", "kept above chance", "answers changed"]
+    return Table(head, rows)
+
+
+def shortcut_table(shortcuts: list[ShortcutResult]) -> Table:
+    rows = [
+        [
+            row.shortcut,
+            row.task,
+            str(row.accuracy.n),
+            number(row.accuracy.accuracy),
+            number(row.accuracy.chance),
+            "flagged" if row.flagged else "",
+        ]
+        for row in shortcuts
+    ]
+    return Table(["shortcut", "task", "n", "accuracy", "chance", ""], rows)
+
+
+def contamination_table(results: AccuracyResults) -> Table:
+    found = results.contamination.accuracy if results.contamination is not None else {}
+    rows = []
+    for contestant, own in found.items():
+        shares = [own[part].accuracy if part in own else None for part in ("seen", "not_seen")]
+        rows.append([contestant, *(number(share) for share in shares)])
+    return Table(["contestant", "accuracy on seen", "on the others"], rows)
+
+
+# ------------------------------------------------------------------------------------------ other forms
+
+
+def markdown(table: Table) -> str:
+    lines = [table.columns, ["---"] * len(table.columns), *table.rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def latex(table: Table, caption: str) -> str:
+    lines = [
+        "% " + caption.replace("_", r"\_"),
+        rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}",
+        r"\hline",
+        _latex_cells(table.columns),
+        r"\hline",
+        *(_latex_cells(row) for row in table.rows),
+        r"\hline",
+        r"\end{tabular}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _latex_cells(cells: Sequence[object]) -> str:
+    return " & ".join(str(c).replace("&", r"\&").replace("_", r"\_").replace("%", r"\%") for c in cells) + r" \\"
+
+
+def summary_csv(results: AccuracyResults) -> str:
+    """One line for each contestant and part of the bench."""
+    head = ["contestant", "axis", "value", "n", "accuracy", "low", "high", "chance", "chance_corrected"]
+    rows: list[list[object]] = []
+    for contestant, own in results.contestants.items():
+        parts = [("all", "all", own.all)]
+        parts += [(axis, value, found) for axis in AXES for value, found in own.axes[axis].items()]
+        for axis, value, found in parts:
+            low, high = found.interval or ("", "")
+            shares = [found.accuracy, low, high, found.chance, found.chance_corrected]
+            rows.append([contestant, axis, value, found.n, *shares])
+    return csv_text(head, rows)

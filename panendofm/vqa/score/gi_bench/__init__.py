@@ -1,1 +1,0 @@
-"""GI-Bench's scores: models, readers and groups in one leaderboard."""
