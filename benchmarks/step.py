@@ -27,8 +27,8 @@ from pretrain.data.config import MaskConfig
 from pretrain.data.loader import LoadedBatch
 from pretrain.data.masking import masks_of_step
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.objective.drop_path import DropPath
-from pretrain.objective.objective import Objective
 from pretrain.objective.prototype_loss import STUDENT_TEMPERATURE, LossTargets
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.config import OptimizerConfig
@@ -60,7 +60,7 @@ ATTENTION_FLOPS = {
 }
 
 
-class PlainObjective(Objective):
+class PlainObjective(DinoObjective):
     """The same losses, computed crop size by crop size and crop by crop."""
 
     def _student_tokens(self, batch: Batch, drop_path: list[Tensor] | None) -> tuple[Tokens, Tensor]:
@@ -137,7 +137,7 @@ def batch_of(case: Case) -> Batch:
     )
 
 
-def objective_of(kind: type[Objective], case: Case) -> Objective:
+def objective_of(kind: type[DinoObjective], case: Case) -> DinoObjective:
     torch.manual_seed(0)
     head = HeadConfig(prototypes=case.prototypes, bottleneck=256, hidden=2048)
     return kind(vit_config_with(case.vit), ObjectiveConfig(dino_head=head, ibot_head=head))
@@ -145,7 +145,7 @@ def objective_of(kind: type[Objective], case: Case) -> Objective:
 
 def our_step(case: Case, batch: Batch, world: World) -> Callable[[], object]:
     """The step of a run: sharded, fused AdamW, checked on all ranks."""
-    objective = objective_of(Objective, case)
+    objective = objective_of(DinoObjective, case)
     shard_objective(objective, make_mesh(ShardingConfig(), 1, 1, "cpu"))
     optimizer = build_optimizer(objective.student, OptimizerConfig())
     drop_path = DropPath(vit_config_with(case.vit), case.images, LOCAL_CROPS, seed=0)

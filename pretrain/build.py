@@ -13,6 +13,7 @@ from panendofm.backbone import Execution, ViTConfig, load_backbone
 from panendofm.runtime.console import say
 from pretrain.config import PretrainConfig
 from pretrain.objective.config import ObjectiveConfig
+from pretrain.objective.kinds import make_objective
 from pretrain.objective.objective import Objective
 from pretrain.objective.starting_weights import start_from
 from pretrain.parallel.config import ShardingConfig
@@ -23,11 +24,17 @@ from pretrain.sharding import make_mesh, shard_objective, torch_type_of
 
 
 def sharded_on_meta(
-    vit: ViTConfig, config: ObjectiveConfig, execution: Execution, sharding: ShardingConfig, mesh: DeviceMesh
+    vit: ViTConfig,
+    config: ObjectiveConfig,
+    execution: Execution,
+    sharding: ShardingConfig,
+    mesh: DeviceMesh,
+    trainable: str = "all",
+    corpus_images: int = 1,
 ) -> Objective:
     """The objective without memory for its tensors, sharded."""
     with torch.device("meta"):
-        objective = Objective(vit, config, execution)
+        objective = make_objective(vit, config, execution, trainable, corpus_images)
     shard_objective(objective, mesh, torch_type_of(sharding), sharding.reshard_after_forward)
     return objective
 
@@ -42,17 +49,19 @@ def build_objective(
     seed: int,
     weights: dict[str, Tensor] | None = None,
     new_registers: bool = False,
+    trainable: str = "all",
+    corpus_images: int = 1,
 ) -> Objective:
     """A sharded objective on `device`. `weights`: a backbone to start from, under its official names.
 
     The whole objective is drawn once on the host, from the seed alone, and each rank takes its shards of it: the start
     is the same on any number of ranks, and no device ever holds more than its share.
     """
-    objective = sharded_on_meta(vit, config, execution, sharding, mesh)
+    objective = sharded_on_meta(vit, config, execution, sharding, mesh, trainable, corpus_images)
     objective.to_empty(device=device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "weights"))
-        whole = Objective(vit, config)
+        whole = make_objective(vit, config, None, trainable, corpus_images)
     if weights is not None:
         start_from(whole, weights, new_registers)
     _fill_with_nan(objective)
@@ -61,7 +70,7 @@ def build_objective(
     return objective
 
 
-def starting_objective(config: PretrainConfig, world: World, is_new: bool) -> Objective:
+def starting_objective(config: PretrainConfig, world: World, is_new: bool, corpus_images: int) -> Objective:
     """The objective of step 0. A run that is resumed has its own weights and needs none to start from."""
     mesh = make_mesh(config.sharding, world.size, world.local_size, world.device.type)
     weights = None
@@ -79,6 +88,8 @@ def starting_objective(config: PretrainConfig, world: World, is_new: bool) -> Ob
         config.run.seed,
         weights,
         config.init.new_registers,
+        config.model.trainable,
+        corpus_images,
     )
 
 

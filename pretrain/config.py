@@ -11,6 +11,7 @@ from panendofm.runtime.config import option, required
 from pretrain.data.augment import AugmentConfig
 from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
 from pretrain.objective.config import ObjectiveConfig
+from pretrain.objective.trainable import parse_trainable
 from pretrain.optimizer.config import OptimizerConfig, WarmStartConfig
 from pretrain.parallel.config import ShardingConfig
 from pretrain.schedules import ScheduleConfig, parse_duration, steps_of
@@ -40,6 +41,11 @@ class ModelConfig:
     """The backbone: a name, and what differs from it."""
 
     name: str = option("Size, such as vit_large_patch14 or vit_small_patch14_reg4.", "vit_large_patch14")
+    trainable: str = option(
+        "What trains of the backbone: all; last:K, the last K blocks and the final norm; lora:R, adapters of rank R in "
+        "every block, merged into plain weights wherever the backbone is used. The heads train in any case.",
+        "all",
+    )
     drop_path: float = option("Share of the samples that skip a residual branch.", 0.4, low=0, below=1)
     image_px: int | None = option("Side of the image that positions are stored for; null: the name's.", None, low=1)
     width: int | None = option("Length of a token; null: the name's.", None, low=1)
@@ -48,7 +54,8 @@ class ModelConfig:
     layerscale_init: float | None = option("First value of the LayerScale factors; null: the name's.", None, low=0)
 
     def vit(self) -> ViTConfig:
-        changes = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
+        changes = {item.name: getattr(self, item.name) for item in fields(self)}
+        del changes["name"], changes["trainable"]
         changes["heads"] = changes.pop("attention_heads")
         return vit_config(self.name, **{name: value for name, value in changes.items() if value is not None})
 
@@ -192,7 +199,7 @@ class PretrainConfig:
         return min(total, steps_of("run.stop_at", self.run.stop_at, self.batch.images, corpus_images))
 
     def check(self) -> None:
-        self.model.vit()
+        parse_trainable(self.model.trainable, self.model.vit().depth)
         if self.run.stop_at is not None:
             parse_duration("run.stop_at", self.run.stop_at)
 

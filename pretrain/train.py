@@ -15,6 +15,7 @@ from pretrain.build import starting_objective
 from pretrain.config import PretrainConfig
 from pretrain.data.loader import LoadedBatch, Loader, RankBatches, order_of, shards_of
 from pretrain.data.order.batch_sampler import BatchSampler
+from pretrain.data.order.video_pairs import VideoPairs
 from pretrain.monitoring.health import SkippedSteps, collapse_metrics
 from pretrain.monitoring.monitor import Monitor, Verdict
 from pretrain.monitoring.regression_guard import RollbackCause
@@ -86,7 +87,7 @@ class Trainer:
         config = self.config
         self.vit = config.model.vit()
         self.preprocessing = Preprocessing().at_crop(config.augment.global_px)
-        self.objective = starting_objective(config, self.world, is_new)
+        self.objective = starting_objective(config, self.world, is_new, len(self.shards))
         self.optimizer = build_optimizer(self.objective.student, config.optimizer)
         drop_path = DropPath(self.vit, config.batch.microgroup_images, config.augment.local_crops, config.run.seed)
         self.stepper = Stepper(self.objective, self.optimizer, config.optimizer.clip_norm, drop_path, self.world)
@@ -306,6 +307,8 @@ class Trainer:
             self.vit.patch_px,
             config.batch.microgroup_images,
             config.run.seed,
+            config.objective.sampled_from(len(self.shards)),
+            VideoPairs(self.shards.runs, config.run.seed) if config.data.pairs == "video" else None,
         )
         return Loader(batches, sampler, config.data, pinned=world.device.type == "cuda")
 

@@ -3,6 +3,7 @@ from .config import BACKENDS, Backend, Execution, ViTConfig, architecture_name, 
 from .embed import ImageList
 from .feature_cache import FeatureCache
 from .features import FeatureKind, cleaned, device_of, extract_features, gather_rows, rank_and_world, share_of
+from .lora import LoraLinear, add_adapters, merge_adapters
 from .preprocessing import Preprocessing
 from .torchvision_shim import ensure_torchvision
 from .vit import Tokens, VisionTransformer, draw_subsets, subset_size
@@ -17,11 +18,13 @@ __all__ = [
     "FeatureKind",
     "ImageList",
     "LoadedBackbone",
+    "LoraLinear",
     "Preprocessing",
     "SafeReader",
     "Tokens",
     "ViTConfig",
     "VisionTransformer",
+    "add_adapters",
     "architecture_name",
     "cleaned",
     "device_of",
@@ -30,6 +33,7 @@ __all__ = [
     "extract_features",
     "gather_rows",
     "load_backbone",
+    "merge_adapters",
     "packed_attention",
     "rank_and_world",
     "share_of",

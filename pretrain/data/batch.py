@@ -29,6 +29,9 @@ class Batch:
     masked_weights: Tensor  # [M] 1 / masked patches of the same crop
     # What is still to be done to the colors of the global and of the local crops, on the device; None: nothing.
     photometric: tuple[PhotometricPlan, ...] | None = None
+    rows: Tensor | None = None  # [B] which image of the shards each is
+    # [C] sorted rows of the images that take part in instance classification, all of the step's among them; None: all.
+    classes: Tensor | None = None
     microgroups: int = 1  # of equal size, one after another; KoLeo looks for neighbors within a microgroup
 
     @property
@@ -48,6 +51,8 @@ class Batch:
             masks=self.masks.pin_memory(),
             masked_positions=self.masked_positions.pin_memory(),
             masked_weights=self.masked_weights.pin_memory(),
+            rows=None if self.rows is None else self.rows.pin_memory(),
+            classes=None if self.classes is None else self.classes.pin_memory(),
             photometric=None if self.photometric is None else tuple(plan.pin_memory() for plan in self.photometric),
         )
 
@@ -62,6 +67,8 @@ class Batch:
             self.masks.to(device, non_blocking=True),
             self.masked_positions.to(device, non_blocking=True),
             self.masked_weights.to(device, non_blocking=True),
+            rows=None if self.rows is None else self.rows.to(device, non_blocking=True),
+            classes=None if self.classes is None else self.classes.to(device, non_blocking=True),
             microgroups=self.microgroups,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from panendofm.runtime.config import option, required
 from panendofm.runtime.errors import UserError
@@ -50,6 +50,9 @@ class DataConfig:
         low=0,
         was="weights",
     )
+    pairs: Literal["none", "video"] = option(
+        "video: the second global crop of an image comes from another frame of its video.", "none"
+    )
     workers: int = option("Processes per rank that read and augment; 0: the training process itself.", 4, low=0)
     prefetch_batches: int = option("Batches that each worker prepares ahead.", 2, low=1)
     window_shards: int | None = option(
@@ -66,6 +69,11 @@ class DataConfig:
     cache: CacheConfig = option("Whole shards on a local disk, for slow or remote storage.", CacheConfig())
 
     def check(self) -> None:
+        if self.pairs == "video" and self.window_shards is not None:
+            raise UserError(
+                "data.pairs=video reads the frames of a video from any shard, data.window_shards from a few at a time; "
+                "leave one of them out."
+            )
         from panendofm.records.curation import SUFFIX  # brings pyarrow, which --help does without
 
         if isinstance(self.sampling_weights, str) and self.sampling_weights.endswith(SUFFIX):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import torch
 from torch.utils.data import DataLoader, Dataset
 
 from panendofm.runtime.errors import UserError
@@ -18,10 +19,13 @@ from pretrain.data.batch import Batch, collate
 from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
 from pretrain.data.masking import masks_of_batch
 from pretrain.data.order.batch_sampler import BatchSampler, Request
+from pretrain.data.order.keyed_random import Ints
 from pretrain.data.order.mapped_weights import mapped_weights
 from pretrain.data.order.order import DataOrder
+from pretrain.data.order.video_pairs import VideoPairs
 from pretrain.data.storage.shard_cache import FetchAhead
 from pretrain.data.storage.shards import ShardSet, UnreadableSampleError, open_shards
+from pretrain.randomness import numpy_generator
 from pretrain.signals import ignore_stop_signals
 
 # Unreadable samples in a row, at one position, after which the shards are given up on.
@@ -95,6 +99,8 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
         patch_px: int,
         microgroup_images: int,
         seed: int,
+        sampled_classes: int | None = None,
+        pairs: VideoPairs | None = None,
     ) -> None:
         self.shards = shards
         self.order = order
@@ -102,6 +108,8 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
         self.masks = masks
         self.microgroup_images = microgroup_images
         self.seed = seed
+        self.pairs = pairs
+        self.sampled_classes = sampled_classes  # of instance classification; None: all images, or another objective
         self.grid = augment.global_px // patch_px  # patches along a side of a global crop
         for name in ("global_px", "local_px"):
             if getattr(augment, name) % patch_px:
@@ -118,7 +126,7 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
 
     def _load(self, request: Request) -> LoadedBatch:
         self.shards.close_removed()
-        samples, params, keys, unreadable = [], [], [], []
+        samples, params, rows, unreadable = [], [], [], []
         for row, use, position in zip(request.rows, request.uses, request.positions, strict=True):
             row = int(row)
             for attempt in range(_SUBSTITUTES):
@@ -126,7 +134,7 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
                     crops, drawn = self._crops(row, int(use))
                     samples.append(crops)
                     params.append(drawn)
-                    keys.append(self.shards.key(row))
+                    rows.append(row)
                     break
                 except UnreadableSampleError as error:
                     unreadable.append(f"{self.shards.describe(row)}: {error}")
@@ -138,13 +146,33 @@ class RankBatches(Dataset[LoadedBatch | UserError]):
         )  # [2B, N]
         batch = collate(samples, masks, self.augment.local_px)
         batch.microgroups = len(request.microgroups)
+        batch.rows = torch.tensor(rows)
+        if self.sampled_classes is not None:
+            batch.classes = torch.from_numpy(self._classes(request.step, rows))
         if self.augment.where == "gpu":
             kinds = slice(0, 2), slice(2, None)  # global crops, local crops
             batch.photometric = tuple(plan_of(params, crops, self.augment) for crops in kinds)
+        keys = [self.shards.key(row) for row in rows]
         return LoadedBatch(request.step, request.microgroups, batch, keys, unreadable)
+
+    def _classes(self, step: int, rows: list[int]) -> Ints:
+        """The images that take part in a step's softmax: those of its whole batch, and others drawn for all ranks."""
+        assert self.sampled_classes is not None
+        wanted = np.union1d(self.order.batch(step).rows, rows)  # a substitute is this rank's alone
+        random = numpy_generator(self.seed, "classes", step)
+        return np.union1d(wanted, random.integers(len(self.shards), size=self.sampled_classes))
 
     def _crops(self, row: int, use: int) -> tuple[Crops, AugmentParams]:
         """A sample's crops, as far as they are made here, and what was drawn for them."""
+        crops, params = self._crops_of(row, use)
+        if self.pairs is None:
+            return crops, params
+        others, other_params = self._crops_of(self.pairs.partner(row, use), use)
+        (first, _), local_crops = crops
+        (_, second), _ = others
+        return ([first, second], local_crops), params.with_crop(1, other_params)
+
+    def _crops_of(self, row: int, use: int) -> tuple[Crops, AugmentParams]:
         data = self.shards.read(row)  # a missing shard is no matter of single samples: its error ends the run
         try:
             return prepare_jpeg(data, self.augment, self.seed, use, self.shards.key(row))

@@ -13,7 +13,8 @@ from panendofm.runtime.files import write_json
 from panendofm.scoring.features.spectrum import rankme
 from pretrain.data.batch import Batch
 from pretrain.monitoring.regression_guard import RollbackCause
-from pretrain.objective.objective import Objective
+from pretrain.objective.dinov2 import DinoObjective
+from pretrain.objective.objective import BACKBONE, Objective
 from pretrain.optimizer.step import StepResult
 from pretrain.parallel.collectives import gather_rows, sum_over_ranks, world_size
 from pretrain.parallel.world import World
@@ -76,21 +77,28 @@ class SkippedSteps:
 def collapse_metrics(objective: Objective, batch: Batch, temperature: float) -> dict[str, float]:
     """What a collapse shows in first, on the teacher's view of the step's global crops, over all ranks.
 
-    rank_me: how many directions the cls features use, at most min(samples, width); 1 is a complete collapse.
+    rank_me: how many directions the cls features use, at most min(samples, width); 1 is a complete collapse. Beside it,
+    where there are prototypes:
     teacher_entropy: mean entropy of the targets in nats; 0: one prototype each, ln K: no opinion.
     prototype_entropy: entropy of the mean target; 0: all samples share one prototype, ln K: all are used equally.
     """
-    teacher = objective.teacher
     with objective.autocast(batch.global_crops.device):
-        cls: Tensor = teacher["backbone"](batch.global_crops).cls  # [2B, D]
-        scores: Tensor = teacher["dino_head"](cls)  # [2B, K]
+        cls: Tensor = objective.teacher[BACKBONE](batch.global_crops).cls  # [2B, D]
+    features = gather_rows(cls.float())  # [W·2B, D]
+    metrics = {"rank_me": rankme(features.cpu().numpy()) if bool(features.isfinite().all()) else math.nan}
+    if isinstance(objective, DinoObjective):
+        metrics |= _prototype_metrics(objective, cls, temperature)
+    return metrics
+
+
+def _prototype_metrics(objective: DinoObjective, cls: Tensor, temperature: float) -> dict[str, float]:
+    with objective.autocast(cls.device):
+        scores: Tensor = objective.teacher["dino_head"](cls)  # [2B, K]
     targets = torch.softmax(scores.float() / temperature, dim=-1)  # [2B, K]
     # Means over ranks, which hold equally many rows: all rows of 131,072 prototypes would be gigabytes.
     entropy = sum_over_ranks(_entropy(targets).mean()) / world_size()
     mean_target = sum_over_ranks(targets.mean(dim=0)) / world_size()  # [K]
-    features = gather_rows(cls.float())  # [W·2B, D]
     metrics = {
-        "rank_me": rankme(features.cpu().numpy()) if bool(features.isfinite().all()) else math.nan,
         "teacher_entropy": float(entropy),
         "prototype_entropy": float(_entropy(mean_target)),
     }

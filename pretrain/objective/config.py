@@ -22,6 +22,18 @@ class HeadConfig:
 class ObjectiveConfig:
     """The defaults are the reference's ViT-L/14 recipe; what the reference lacks is off."""
 
+    kind: Literal["dinov2", "instance"] = option(
+        "dinov2; instance: every image is a class of its own, for adapting weights to a few hundred to 100,000 images.",
+        "dinov2",
+    )
+    label_smoothing: float = option(
+        "instance: share of the target that all classes have in common.", 0.3, low=0, below=1
+    )
+    sampled_classes: int = option(
+        "instance: with more images than this, so many are drawn for each step's softmax, beside those of its batch.",
+        100_000,
+        low=2,
+    )
     dino_head: HeadConfig = option("Head of the cls tokens.", HeadConfig(prototypes=131072, bottleneck=384))
     ibot_head: HeadConfig = option("Head of the patches.", HeadConfig(prototypes=131072, bottleneck=256))
     separate_ibot_head: bool = option("false: patches use the DINO head, and ibot_head is ignored.", True)
@@ -36,6 +48,10 @@ class ObjectiveConfig:
     compute_type: Literal["float32", "bfloat16"] = option(
         "Type of the matrix products (autocast). Losses are fp32 always.", "float32"
     )
+
+    def sampled_from(self, images: int) -> int | None:
+        """How many images take part in a step's softmax of instance classification; None: all of them, or none."""
+        return self.sampled_classes if self.kind == "instance" and images > self.sampled_classes else None
 
     @property
     def anchored(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from panendofm.backbone import merge_adapters
 from panendofm.runtime.errors import UserError
 from pretrain.objective.objective import Objective
 
@@ -21,7 +22,7 @@ def start_from(objective: Objective, weights: Mapping[str, Tensor], new_register
     random start (from "Vision Transformers Need Registers", there trained from the first step on).
     """
     backbone = objective.student["backbone"]
-    own = backbone.state_dict()
+    own = merge_adapters(backbone.state_dict())  # under the official names: adapters have their own start
     if new_registers:
         if REGISTERS_KEY not in own:
             raise UserError("new_registers=true needs a backbone with registers; set registers=4, for example.")
@@ -42,7 +43,7 @@ def start_from(objective: Objective, weights: Mapping[str, Tensor], new_register
                 f"{tuple(own[key].shape)}; build the backbone for these weights (image_px=518 for released ones)."
             )
     with torch.no_grad():
-        backbone.load_state_dict(dict(weights))
+        backbone.load_state_dict(dict(weights), strict=False)  # all but the adapters, as was checked above
     objective.copy_student()
 
 

@@ -17,6 +17,9 @@ class OptimizerConfig:
         "Learning rate falls by this factor per block towards the input.", 1.0, above=0, high=1
     )
     patch_embed_lr_multiplier: float = option("Further factor for the patch embedding.", 0.2, low=0)
+    instance_head_lr_multiplier: float = option(
+        "Further factor for the head of instance classification, which starts at zero.", 10.0, above=0
+    )
     beta1: float = option("AdamW's first beta.", 0.9, low=0, below=1)
     beta2: float = option("AdamW's second beta.", 0.999, low=0, below=1)
     epsilon: float = option("AdamW's epsilon.", 1e-8, above=0)

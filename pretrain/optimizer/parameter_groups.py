@@ -38,6 +38,8 @@ def multipliers_of(name: str, blocks: int, config: OptimizerConfig) -> Multiplie
         lr = config.layerwise_decay**layers_above
         if "patch_embed" in name:
             lr *= config.patch_embed_lr_multiplier
+    elif name.startswith("instance_head."):
+        lr = config.instance_head_lr_multiplier
     # Tokens, position embedding and weight_g are decayed, as in the reference.
     decayed = not (name.endswith(".bias") or "norm" in name or "gamma" in name)
     # The mask token is part of the heads' task, not of the features: released weights hold an untrained one.
@@ -71,7 +73,8 @@ def parameter_groups(parameters: Iterable[tuple[str, Tensor]], config: Optimizer
 
 
 def build_optimizer(student: nn.Module, config: OptimizerConfig) -> ShardedAdamW:
-    groups = parameter_groups(student.named_parameters(), config)
+    trained = [(name, parameter) for name, parameter in student.named_parameters() if parameter.requires_grad]
+    groups = parameter_groups(trained, config)
     return ShardedAdamW(groups, (config.beta1, config.beta2), config.epsilon)
 
 

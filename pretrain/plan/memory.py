@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
-from panendofm.backbone import VisionTransformer, ViTConfig
+from panendofm.backbone import VisionTransformer
 from pretrain.config import PretrainConfig
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
+from pretrain.objective.instance import InstanceObjective
 from pretrain.objective.objective import Objective
 from pretrain.objective.prototype_loss import CHUNK
+from pretrain.objective.trainable import parse_trainable
 from pretrain.parallel.config import ShardingConfig
 from pretrain.plan.rows import Rows
 from pretrain.sharding import is_left_whole, shard_group_size, torch_type_of
@@ -56,30 +59,31 @@ def memory_of(
 
     fully_shard cuts every tensor along its first dimension; rank 0 has the largest cut.
     """
-    vit, augment, sharding = config.model.vit(), config.augment, config.sharding
+    augment, sharding = config.augment, config.sharding
     ranks = shard_group_size(sharding, world_size, local_size)
-    student = _sharded_bytes(objective.student, ranks)
-    frozen = _sharded_bytes(objective.teacher, ranks)
+    student = _sharded_bytes(objective.student.parameters(), ranks)
+    trained = _sharded_bytes((p for p in objective.student.parameters() if p.requires_grad), ranks)
+    frozen = _sharded_bytes(objective.teacher.parameters(), ranks)
     if objective.anchor_backbone is not None:
-        frozen += _sharded_bytes(objective.anchor_backbone, ranks)
+        frozen += _sharded_bytes(objective.anchor_backbone.parameters(), ranks)
     pixels = 2 * augment.global_px**2 + augment.local_crops * augment.local_px**2
     # The largest module whole, its gradient, and the next module on its way; of a rank alone the gradient only.
     units = 1 if is_left_whole(world_size, torch_type_of(sharding)) else 3
     gathered = units * max(_module_sizes(objective.student)) * _parameter_bytes(sharding)
     return MemoryEstimate(
         parameters=student,
-        gradients=student,
-        optimizer=2 * student,
+        gradients=trained,
+        optimizer=2 * trained,
         teacher=frozen,
         images=rows.images * pixels * 3 * _FLOAT_BYTES,
-        activations=_activation_bytes(vit, objective.config, sharding, rows, config.execution.checkpoint_blocks),
-        heads=_head_bytes(objective.config, rows),
-        gathered=gathered + (student if config.batch.accumulation_steps > 1 else 0),
+        activations=_activation_bytes(config, objective.config, rows),
+        heads=_head_bytes(objective, rows),
+        gathered=gathered + (trained if config.batch.accumulation_steps > 1 else 0),
     )
 
 
-def _sharded_bytes(module: nn.Module, ranks: int) -> int:
-    return sum(-(-p.shape[0] // ranks) * (p.numel() // p.shape[0]) for p in module.parameters()) * _FLOAT_BYTES
+def _sharded_bytes(parameters: Iterable[Tensor], ranks: int) -> int:
+    return sum(-(-p.shape[0] // ranks) * (p.numel() // p.shape[0]) for p in parameters) * _FLOAT_BYTES
 
 
 def _module_sizes(student: nn.ModuleDict) -> list[int]:
@@ -99,10 +103,10 @@ def _parameter_bytes(sharding: ShardingConfig) -> int:
     return 2 if sharding.param_type == "bfloat16" else _FLOAT_BYTES
 
 
-def _activation_bytes(
-    vit: ViTConfig, objective: ObjectiveConfig, sharding: ShardingConfig, rows: Rows, checkpoint_blocks: bool
-) -> int:
-    """What the student's backbone keeps for the backward pass."""
+def _activation_bytes(config: PretrainConfig, objective: ObjectiveConfig, rows: Rows) -> int:
+    """What the student's backbone keeps for the backward pass; blocks below the first that trains keep nothing."""
+    vit, sharding = config.model.vit(), config.sharding
+    blocks = vit.depth - parse_trainable(config.model.trainable, vit.depth).first_block(vit.depth)
     # The residual stream, which the norms keep, stays fp32 under autocast; FSDP's bfloat16 casts it too.
     stream = _parameter_bytes(sharding)
     inner = 2 if objective.compute_type != "float32" else stream
@@ -113,13 +117,23 @@ def _activation_bytes(
     block = rows.branch_tokens * (norms + sums + (6 * vit.width + hidden) * inner)
     # Patch embedding, positions, packing, final norm.
     ends = 4 * rows.student_tokens * vit.width * stream
-    if checkpoint_blocks:
-        return vit.depth * rows.student_tokens * vit.width * stream + block + ends
-    return vit.depth * block + ends
+    if config.execution.checkpoint_blocks:
+        return blocks * rows.student_tokens * vit.width * stream + block + ends
+    return blocks * block + ends
 
 
-def _head_bytes(objective: ObjectiveConfig, rows: Rows) -> int:
-    """All in fp32. Scores, their logits and gradients exist a chunk of rows at a time only."""
+def _head_bytes(objective: Objective, rows: Rows) -> int:
+    """All in fp32."""
+    if isinstance(objective, InstanceObjective):
+        classes = min(objective.images, objective.config.sampled_classes)
+        # Scores, their logarithms and their gradients; the classes' rows of the head, where they are a sample.
+        sampled = 0 if classes == objective.images else classes * objective.student_backbone.config.width
+        return (_CHUNKS_AT_A_TIME * classes * rows.cls_rows + 2 * sampled) * _FLOAT_BYTES
+    return _prototype_bytes(objective.config, rows)
+
+
+def _prototype_bytes(objective: ObjectiveConfig, rows: Rows) -> int:
+    """Scores, their logits and gradients exist a chunk of rows at a time only."""
     dino = objective.dino_head
     ibot = objective.ibot_head if objective.separate_ibot_head else dino
     # Targets, swapped targets, and the sum of both crops' targets; targets of the masked patches.

@@ -6,34 +6,34 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from pretrain.objective.objective import Objective
+from pretrain.objective.objective import BACKBONE, Objective
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Numbers of parameters. The teacher has as many as the student."""
+    """Numbers of parameters. The teacher has as many as the student, but for adapters."""
 
     backbone: int
-    dino_head: int
-    ibot_head: int  # 0 when patches share the DINO head
+    heads: dict[str, int]  # by their names in the student
+    trained: int  # of all these, the ones that have gradients and AdamW's averages
     anchor: int  # the starting weights that features are held near, 0 when there is none
 
     @property
     def student(self) -> int:
-        return self.backbone + self.dino_head + self.ibot_head
+        return self.backbone + sum(self.heads.values())
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Student, teacher (and anchor), and AdamW's two averages, all fp32."""
-        return 4 * (4 * self.student + self.anchor)
+        """Student, teacher (and anchor), and AdamW's two averages of what trains, all fp32."""
+        return 4 * (2 * self.student + 2 * self.trained + self.anchor)
 
 
 def count_parameters(objective: Objective) -> Parameters:
     parts = {name: _count(module) for name, module in objective.student.items()}
     return Parameters(
-        backbone=parts["backbone"],
-        dino_head=parts["dino_head"],
-        ibot_head=parts.get("ibot_head", 0),
+        backbone=parts.pop(BACKBONE),
+        heads=parts,
+        trained=sum(p.numel() for p in objective.student.parameters() if p.requires_grad),
         anchor=_count(objective.anchor_backbone) if objective.anchor_backbone is not None else 0,
     )
 

@@ -8,11 +8,11 @@ import torch
 
 from panendofm.runtime.console import say, table
 from pretrain.config import PretrainConfig
-from pretrain.objective.objective import Objective
+from pretrain.objective.kinds import make_objective
 from pretrain.plan.memory import MemoryEstimate, memory_of
 from pretrain.plan.parameters import Parameters, count_parameters
 from pretrain.plan.rows import Rows, rows_of
-from pretrain.plan.work import flops_per_image
+from pretrain.plan.work import ASSUMED_IMAGES, flops_per_image
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,28 @@ class Requirements:
     step_images: int
 
 
-def requirements_of(config: PretrainConfig, ranks: int, ranks_per_node: int, images: int | None = None) -> Requirements:
-    """With `images` at a time on each rank; None: its share of the batch."""
+def requirements_of(
+    config: PretrainConfig,
+    ranks: int,
+    ranks_per_node: int,
+    images: int | None = None,
+    corpus_images: int = ASSUMED_IMAGES,
+) -> Requirements:
+    """With `images` at a time on each rank; None: its share of the batch.
+
+    `corpus_images` counts for instance classification alone, whose head has a row for each.
+    """
     with torch.device("meta"):  # shapes without data
-        objective = Objective(config.model.vit(), config.trained_objective)
+        objective = make_objective(
+            config.model.vit(), config.trained_objective, None, config.model.trainable, corpus_images
+        )
     rows = rows_of(config, images or config.batch.images_per_rank(ranks))
     return Requirements(
         ranks=ranks,
         rows=rows,
         parameters=count_parameters(objective),
         memory=memory_of(config, objective, rows, ranks, ranks_per_node),
-        flops_per_image=flops_per_image(config),
+        flops_per_image=flops_per_image(config, corpus_images),
         step_images=config.batch.images,
     )
 
@@ -46,10 +57,10 @@ def print_requirements(needs: Requirements) -> None:
     parameters, rows = needs.parameters, needs.rows
     table("parameters", ["", "millions"], [
         ["backbone", f"{parameters.backbone / 1e6:,.3f}"],
-        ["DINO head", f"{parameters.dino_head / 1e6:,.3f}"],
-        ["iBOT head", f"{parameters.ibot_head / 1e6:,.3f}" if parameters.ibot_head else "shared"],
+        *([name.replace("_", " "), f"{count / 1e6:,.3f}"] for name, count in parameters.heads.items()),
         ["student", f"{parameters.student / 1e6:,.3f}"],
         ["teacher", f"{parameters.student / 1e6:,.3f}"],
+        *([["trained", f"{parameters.trained / 1e6:,.3f}"]] if parameters.trained < parameters.student else []),
         *([["anchor", f"{parameters.anchor / 1e6:,.3f}"]] if parameters.anchor else []),
     ])  # fmt: skip
     at_a_time = f"{rows.images} images, {rows.student_tokens:,} student tokens at a time"

@@ -7,14 +7,18 @@ from itertools import pairwise
 from panendofm.backbone import ViTConfig
 from pretrain.config import PretrainConfig
 from pretrain.objective.config import HeadConfig
+from pretrain.objective.trainable import parse_trainable
 from pretrain.plan.rows import tokens_of_crop
 
+# Where no shards are there to be counted.
+ASSUMED_IMAGES = 10_000
 
-def flops_per_image(config: PretrainConfig) -> float:
+
+def flops_per_image(config: PretrainConfig, corpus_images: int = ASSUMED_IMAGES) -> float:
     """Floating-point operations of one image in one step: matrix products only, a multiply-add counts as two.
 
-    The student's are counted three times (forward, and twice that backward), those of the teacher, and of the anchor
-    where there is one, once. Drop path spares its share of the student's blocks.
+    The student's are counted three times (forward, and twice that backward) where all of it trains, those of the
+    teacher, and of the anchor where there is one, once. Drop path spares its share of the student's blocks.
     """
     vit, objective, augment, masks = config.model.vit(), config.trained_objective, config.augment, config.masks
     dino = objective.dino_head
@@ -27,11 +31,20 @@ def flops_per_image(config: PretrainConfig) -> float:
     masked *= (masks.ratio_min + masks.ratio_max) / 2  # … that are masked, on average
     patch_head = masked * _head_flops(vit, ibot)
 
-    student = (blocks + local_blocks) * (1 - vit.drop_path) + embedding + local_embedding
-    student += (2 + augment.local_crops) * _head_flops(vit, dino) + patch_head
-    teacher = blocks + embedding + 2 * _head_flops(vit, dino) + patch_head
+    # Backward, a product costs twice: for its input and for its weight. Frozen blocks below the first that trains need
+    # neither, and layers with adapters only the first (the adapters themselves are thin).
+    trainable = parse_trainable(config.model.trainable, vit.depth)
+    backward = {"all": 2.0, "last": 2.0 * trainable.amount / vit.depth, "lora": 1.0}[trainable.kind]
+    embedding_backward = 2.0 if trainable.kind == "all" else 0.0
+    student = (1 + backward) * (blocks + local_blocks) * (1 - vit.drop_path)
+    student += (1 + embedding_backward) * (embedding + local_embedding)
     anchor = blocks + embedding if objective.anchored else 0.0
-    return 3 * student + teacher + anchor
+    if objective.kind == "instance":  # its teacher follows and computes nothing
+        classes = min(corpus_images, objective.sampled_classes)
+        return student + 3 * (2 + augment.local_crops) * 2.0 * vit.width * classes + anchor
+    student += 3 * ((2 + augment.local_crops) * _head_flops(vit, dino) + patch_head)
+    teacher = blocks + embedding + 2 * _head_flops(vit, dino) + patch_head
+    return student + teacher + anchor
 
 
 def feature_flops(vit: ViTConfig, side_px: int) -> float:

@@ -13,7 +13,7 @@ from panendofm.backbone import Execution, vit_config
 from panendofm.records.metrics import TOTAL
 from pretrain.data.batch import make_batch
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
-from pretrain.objective.objective import Objective
+from pretrain.objective.dinov2 import DinoObjective
 
 # The sizes that the file was made with.
 _HEAD = HeadConfig(prototypes=64, bottleneck=16, layers=3, hidden=48)
@@ -35,7 +35,7 @@ def golden_step_errors(
     with np.load(file) as stored:
         arrays = {name: torch.from_numpy(stored[name]) for name in stored.files}
     config = ObjectiveConfig(dino_head=_HEAD, ibot_head=_PATCH_HEAD, compute_type=compute_type)
-    objective = Objective(vit_config("vit_test"), config, execution)
+    objective = DinoObjective(vit_config("vit_test"), config, execution)
     objective.student.load_state_dict(_below(arrays, "init/student/"))
     objective.teacher.load_state_dict(_below(arrays, "init/teacher/"))
     objective.to(device)

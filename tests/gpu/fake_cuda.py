@@ -20,8 +20,8 @@ from pretrain.config import PretrainConfig
 from pretrain.data.augment import draw_params
 from pretrain.data.augment.photometric import plan_of
 from pretrain.data.batch import Batch, make_batch
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.objective.drop_path import DropPath
-from pretrain.objective.objective import Objective
 
 IMAGES = 32  # of one microgroup: a rank's share of the shipped recipe
 CUDA = torch.device("cuda", 0)
@@ -48,7 +48,7 @@ def forward(config: PretrainConfig, fault: str) -> dict[str, Any]:
     batch = batch_of(config)
     drawn = DropPath(config.model.vit(), IMAGES, config.augment.local_crops, 0).draw(1.0, 0, range(1))
     with torch.device("meta"):  # as a run builds it
-        objective = Objective(config.model.vit(), config.trained_objective, config.execution)
+        objective = DinoObjective(config.model.vit(), config.trained_objective, config.execution)
     with FakeTensorMode(allow_non_fake_inputs=False) as fake:
         for name in ("global_crops", "local_crops", "masks", "masked_positions", "masked_weights"):
             setattr(batch, name, fake.from_tensor(getattr(batch, name)))

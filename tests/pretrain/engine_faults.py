@@ -17,7 +17,7 @@ from panendofm.backbone import Tokens
 from panendofm.runtime.console import rank
 from pretrain.data.batch import Batch
 from pretrain.data.loader import LoadedBatch
-from pretrain.objective.objective import Objective
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.optimizer import step as step_module
 from pretrain.optimizer.adamw import ShardedAdamW
 from pretrain.schedules import Ramp
@@ -74,7 +74,7 @@ def weights_become_infinite() -> None:
 
 def step_three_does_nothing() -> None:
     """What a skipped step should amount to, written another way: neither optimizer nor teacher move at step 3."""
-    optimizer_step, update = ShardedAdamW.step, Objective.update_teacher
+    optimizer_step, update = ShardedAdamW.step, DinoObjective.update_teacher
     calls = {"optimizer": 0, "teacher": 0}
 
     def step(self: Any, unless: Any = None) -> None:
@@ -82,13 +82,13 @@ def step_three_does_nothing() -> None:
         if calls["optimizer"] != BAD_STEP + 1:
             optimizer_step(self, unless)
 
-    def update_teacher(self: Objective, *arguments: Any) -> None:
+    def update_teacher(self: DinoObjective, *arguments: Any) -> None:
         calls["teacher"] += 1
         if calls["teacher"] != BAD_STEP + 1:
             update(self, *arguments)
 
     ShardedAdamW.step = step  # type: ignore[method-assign]
-    Objective.update_teacher = update_teacher  # type: ignore[method-assign]
+    DinoObjective.update_teacher = update_teacher  # type: ignore[method-assign]
 
 
 def rank_zero_sleeps() -> None:
@@ -154,11 +154,11 @@ def nan_on_rank_one_decided_on_device() -> None:
 
 
 def add_a_loss() -> None:
-    """As somebody would who adds one: an entry in `Objective.further_losses`, and nothing else."""
-    plain = Objective.further_losses
+    """As somebody would who adds one: an entry in `DinoObjective.further_losses`, and nothing else."""
+    plain = DinoObjective.further_losses
 
-    def further(self: Objective, tokens: Tokens, batch: Batch, ramp: Ramp) -> dict[str, Tensor]:
+    def further(self: DinoObjective, tokens: Tokens, batch: Batch, ramp: Ramp) -> dict[str, Tensor]:
         spread = 0.01 * (1 - tokens.cls.float().std(dim=0)).relu().mean()
         return {**plain(self, tokens, batch, ramp), "variance": spread}
 
-    Objective.further_losses = further  # type: ignore[method-assign]
+    DinoObjective.further_losses = further  # type: ignore[method-assign]

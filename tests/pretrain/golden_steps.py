@@ -15,8 +15,8 @@ from panendofm.backbone import Execution, vit_config
 from pretrain.data.batch import Batch, make_batch
 from pretrain.data.loader import LoadedBatch
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.objective.drop_path import DropPath
-from pretrain.objective.objective import Objective
 from pretrain.optimizer.config import OptimizerConfig
 from pretrain.optimizer.parameter_groups import build_optimizer
 from pretrain.optimizer.step import Stepper
@@ -46,9 +46,9 @@ class GoldenStep:
     config: ObjectiveConfig
     teacher_temperature: float
 
-    def objective(self, execution: Execution | None = None, **changes: Any) -> Objective:
+    def objective(self, execution: Execution | None = None, **changes: Any) -> DinoObjective:
         config = ObjectiveConfig(**{**vars(self.config), **changes})
-        objective = Objective(vit_config("vit_test"), config, execution)
+        objective = DinoObjective(vit_config("vit_test"), config, execution)
         objective.student.load_state_dict(self.tensors("init/student/"))
         objective.teacher.load_state_dict(self.tensors("init/teacher/"))
         return objective
@@ -87,11 +87,11 @@ def load_golden(folder: Path, name: str) -> GoldenStep:
     return GoldenStep(arrays, config, 0.06 if shared else 0.05)
 
 
-def optimizer_of(objective: Objective) -> torch.optim.AdamW:
+def optimizer_of(objective: DinoObjective) -> torch.optim.AdamW:
     return build_optimizer(objective.student, OPTIMIZER)
 
 
-def stepper_of(objective: Objective, world: World, param_type: torch.dtype | None = None) -> Stepper:
+def stepper_of(objective: DinoObjective, world: World, param_type: torch.dtype | None = None) -> Stepper:
     """What a run steps with: networks sharded over its ranks, fused AdamW."""
     objective.to(world.device)
     mesh = make_mesh(ShardingConfig(), world.size, world.size, world.device.type)

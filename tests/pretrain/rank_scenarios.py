@@ -15,8 +15,8 @@ from torch import Tensor
 
 from pretrain.data.batch import Batch, make_batch
 from pretrain.monitoring.health import collapse_metrics
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.objective.losses import koleo_loss
-from pretrain.objective.objective import Objective
 from pretrain.objective.targets import Centering, SinkhornKnopp
 from pretrain.optimizer.clipping import clip_per_submodule
 from pretrain.optimizer.parameter_groups import set_step_values
@@ -50,7 +50,7 @@ def _process(rank: int, world: int, scenarios: list[str], golden: Path, scratch:
     dist.destroy_process_group()
 
 
-def state_of(objective: Objective) -> dict[str, Tensor]:
+def state_of(objective: DinoObjective) -> dict[str, Tensor]:
     return {name: whole(tensor) for name, tensor in objective.state_dict().items()}
 
 
@@ -72,7 +72,7 @@ def this_world() -> World:
 
 
 def _steps(
-    objective: Objective, step: GoldenStep, batches: list[Batch], param_type: torch.dtype | None = None
+    objective: DinoObjective, step: GoldenStep, batches: list[Batch], param_type: torch.dtype | None = None
 ) -> Result:
     """Run a run's steps and tell everything: losses (means over ranks), norms, first gradients, weights at the end."""
     stepper = stepper_of(objective, this_world(), param_type)

@@ -81,6 +81,8 @@ def test_scales_place_values_and_round_their_ticks() -> None:
     assert scale(5.0) == 150.0 and scale.ticks() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
     log = scale_of([0.003, 40.0], 0.0, 100.0, logarithmic=True)
     assert (log.low, log.high) == (0.001, 100.0) and log(0.001) == 0.0 and log(100.0) == 100.0
+    assert log.ticks() == pytest.approx([0.001, 0.01, 0.1, 1.0, 10.0, 100.0])
+    assert len(scale_of([1e-20, 1.0], 0.0, 100.0, logarithmic=True).ticks()) == 7
     shares = scale_of([0.2, 0.9], 0.0, 100.0, include=(0.0, 1.0))
     assert (shares.low, shares.high) == (0.0, 1.0)
 

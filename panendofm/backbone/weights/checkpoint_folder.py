@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
+from panendofm.backbone.lora import merge_adapters
 from panendofm.records.run import METADATA_NAME, tensor_files
 from panendofm.runtime.errors import UserError, naming_path
 
@@ -54,7 +55,7 @@ def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:
         raise UserError(
             f"cannot read the checkpoint {checkpoint}: a file of it is missing or damaged; use another checkpoint."
         ) from error
-    return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
+    return merge_adapters({name.removeprefix(prefix): tensor for name, tensor in state.items()})
 
 
 def _refuse_impossible_sizes(stored: dict[str, Any], checkpoint: Path) -> None:

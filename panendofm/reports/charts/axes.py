@@ -11,6 +11,8 @@ from markupsafe import Markup
 from panendofm.reports.charts.svg import GRID, MUTED, line, text
 
 _MARGIN = 0.04
+# Powers of ten that a logarithmic axis names; with more, every second or third.
+_MOST_POWERS = 7
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,10 @@ class Scale:
 
     def ticks(self) -> list[float]:
         if self.logarithmic:
-            powers = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)
-            return [10.0**power for power in powers]
+            first_power = math.ceil(math.log10(self.low) - 1e-9)
+            last_power = math.floor(math.log10(self.high) + 1e-9)
+            stride = 1 + (last_power - first_power) // _MOST_POWERS
+            return [10.0**power for power in range(first_power, last_power + 1, stride)]
         step = _round_step((self.high - self.low) / 5)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)

@@ -6,7 +6,7 @@ They are a pure function of (config, image size, seed, epoch, key): independent 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,15 @@ class AugmentParams:
     grayscale: Bools  # [n]
     blur_sigma_px: Floats  # [n], 0 where the crop is not blurred
     solarize: Bools  # [n]
+
+    def with_crop(self, number: int, other: AugmentParams) -> AugmentParams:
+        """These parameters, with those of another image for one crop."""
+        merged = {}
+        for item in fields(self):
+            values = getattr(self, item.name).copy()
+            values[number] = getattr(other, item.name)[number]
+            merged[item.name] = values
+        return AugmentParams(**merged)
 
 
 def draw_params(

@@ -12,7 +12,7 @@ from engine_runs import metrics_of, run_ranks, words_of
 from launch.report import write_report
 from panendofm.runtime.config import load_config
 from pretrain import PretrainConfig, joined_world
-from pretrain.objective.objective import Objective
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.selftest import train
 
 
@@ -32,7 +32,7 @@ def test_a_new_loss_is_logged_in_the_total_and_in_the_curves(shards: Path, tmp_p
 
 
 def test_the_self_test_compares_a_new_loss(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Objective, "further_losses", Objective.further_losses)  # put back at the end
+    monkeypatch.setattr(DinoObjective, "further_losses", DinoObjective.further_losses)  # put back at the end
     add_a_loss()
     config = load_config(PretrainConfig, None, words_of(tmp_path / "run", shards, schedule__total="4 steps"))
     with joined_world("cpu", 60) as world:

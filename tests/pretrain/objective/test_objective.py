@@ -15,8 +15,8 @@ from panendofm.runtime.config import config_to_yaml, load_config
 from panendofm.runtime.errors import UserError
 from pretrain.data.batch import Batch, make_batch
 from pretrain.objective.config import ObjectiveConfig
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.objective.drop_path import DropPath
-from pretrain.objective.objective import Objective
 from pretrain.objective.starting_weights import start_from
 from pretrain.parallel.world import joined_world
 
@@ -28,10 +28,10 @@ def step(golden: Path) -> GoldenStep:
     return load_golden(golden, "step_sinkhorn_separate_heads")
 
 
-def small_objective(drop_path: float = 0.0, registers: int = 0, **changes: Any) -> Objective:
+def small_objective(drop_path: float = 0.0, registers: int = 0, **changes: Any) -> DinoObjective:
     torch.manual_seed(0)
     config = ObjectiveConfig(dino_head=HEAD, ibot_head=PATCH_HEAD, **changes)
-    return Objective(vit_config("vit_test", drop_path=drop_path, registers=registers), config)
+    return DinoObjective(vit_config("vit_test", drop_path=drop_path, registers=registers), config)
 
 
 def batch_of(images: int, local_crops: int = 3, masked: int = 5, seed: int = 0) -> Batch:
@@ -45,7 +45,7 @@ def batch_of(images: int, local_crops: int = 3, masked: int = 5, seed: int = 0) 
     )
 
 
-def assert_all_finite(objective: Objective, batch: Batch) -> dict[str, Tensor]:
+def assert_all_finite(objective: DinoObjective, batch: Batch) -> dict[str, Tensor]:
     losses = objective(batch, TEMPERATURE)
     losses["total"].backward()
     assert all(torch.isfinite(loss) for loss in losses.values()), losses

@@ -37,8 +37,8 @@ from panendofm.runtime.errors import UserError
 from pretrain.data.augment import AugmentConfig, draw_params
 from pretrain.data.batch import collate, make_batch
 from pretrain.objective.config import ObjectiveConfig
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.objective.heads import PrototypeLayer
-from pretrain.objective.objective import Objective
 from pretrain.objective.targets import Centering, SinkhornKnopp
 from pretrain.optimizer.parameter_groups import Multipliers, set_step_values
 from pretrain.schedules import ScheduleConfig, resolve_schedule
@@ -113,7 +113,7 @@ def check_heads_have_their_own_sizes(golden: Path) -> None:
     config = ObjectiveConfig()
     assert (config.dino_head.bottleneck, config.ibot_head.bottleneck) == (384, 256)
     small = ObjectiveConfig(dino_head=replace(HEAD, bottleneck=24), ibot_head=PATCH_HEAD)
-    student = Objective(vit_config("vit_test"), small).student
+    student = DinoObjective(vit_config("vit_test"), small).student
     assert student["dino_head"].last_layer.weight_v.shape == (64, 24)
     assert student["ibot_head"].last_layer.weight_v.shape == (40, 16)
 
@@ -162,7 +162,7 @@ def check_duplicates_in_half_precision(golden: Path) -> None:
 
 def check_other_weights_are_refused(weights: dict[str, Tensor], ffn: str) -> None:
     config = ObjectiveConfig(dino_head=HEAD, ibot_head=PATCH_HEAD)
-    objective = Objective(vit_config("vit_test", ffn=ffn), config)
+    objective = DinoObjective(vit_config("vit_test", ffn=ffn), config)
     try:
         pretrain.objective.starting_weights.start_from(objective, weights)
     except UserError as error:
@@ -245,13 +245,13 @@ def divide_ibot_by_masked_crops(patch: Patch) -> None:
 
 
 def log_halves(patch: Patch) -> None:
-    real = Objective.forward
+    real = DinoObjective.forward
 
-    def forward(self: Objective, *arguments: Any) -> dict[str, Tensor]:
+    def forward(self: DinoObjective, *arguments: Any) -> dict[str, Tensor]:
         losses = real(self, *arguments)
         return {**losses, "koleo": losses["koleo"] / 2, "ibot": losses["ibot"] / 2}
 
-    patch.setattr(Objective, "forward", forward)
+    patch.setattr(DinoObjective, "forward", forward)
 
 
 def sum_rows_locally(patch: Patch) -> None:
@@ -270,13 +270,13 @@ def move_center_at_once(patch: Patch) -> None:
 
 def share_center(patch: Patch) -> None:
     """One center for cls tokens and patches of a shared head."""
-    real = Objective.__init__
+    real = DinoObjective.__init__
 
-    def init(self: Objective, *arguments: Any) -> None:
+    def init(self: DinoObjective, *arguments: Any) -> None:
         real(self, *arguments)
         self.ibot_targets = self.dino_targets
 
-    patch.setattr(Objective, "__init__", init)
+    patch.setattr(DinoObjective, "__init__", init)
 
 
 def size_ibot_head_as_dino_head(patch: Patch) -> None:
@@ -336,7 +336,7 @@ def koleo_pushes_the_same_frame_apart(patch: Patch) -> None:
 
 
 def load_what_fits(patch: Patch) -> None:
-    def lenient(objective: Objective, weights: dict[str, Tensor], new_registers: bool = False) -> None:
+    def lenient(objective: DinoObjective, weights: dict[str, Tensor], new_registers: bool = False) -> None:
         own = objective.student["backbone"].state_dict()
         fitting = {k: v for k, v in weights.items() if k in own and own[k].shape == v.shape}
         objective.student["backbone"].load_state_dict(fitting, strict=False)

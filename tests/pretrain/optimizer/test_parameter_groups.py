@@ -8,7 +8,7 @@ from golden_steps import HEAD, OPTIMIZER, PATCH_HEAD, load_golden
 
 from panendofm.backbone import vit_config
 from pretrain.objective.config import ObjectiveConfig
-from pretrain.objective.objective import Objective
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.optimizer.config import OptimizerConfig
 from pretrain.optimizer.parameter_groups import build_optimizer, multipliers_of, parameter_groups, set_step_values
 from pretrain.schedules import Ramp, StepValues
@@ -41,7 +41,7 @@ def test_groups_are_few_and_hold_every_parameter_once(golden: Path) -> None:
 
 
 def test_step_values_reach_the_groups() -> None:
-    objective = Objective(vit_config("vit_test"), ObjectiveConfig(dino_head=HEAD, ibot_head=PATCH_HEAD))
+    objective = DinoObjective(vit_config("vit_test"), ObjectiveConfig(dino_head=HEAD, ibot_head=PATCH_HEAD))
     optimizer = build_optimizer(objective.student, OPTIMIZER)
     set_step_values(optimizer, StepValues(1.0, 0.25, 0.5, 0.99, 0.05))
     seen = {name: (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for name in group["names"]}
@@ -51,7 +51,7 @@ def test_step_values_reach_the_groups() -> None:
 
 
 def test_ramp_holds_back_the_backbone_but_not_what_trains_with_the_heads() -> None:
-    objective = Objective(vit_config("vit_test"), ObjectiveConfig(dino_head=HEAD, ibot_head=PATCH_HEAD))
+    objective = DinoObjective(vit_config("vit_test"), ObjectiveConfig(dino_head=HEAD, ibot_head=PATCH_HEAD))
     optimizer = build_optimizer(objective.student, OptimizerConfig())
     blocks = objective.student["backbone"].config.depth
     ramp = Ramp(lr=0.5, weight_decay=0.25, layer_decay=0.1)

@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 from panendofm.runtime.config import CONFIGS, load_config
 from pretrain.config import PretrainConfig
 from pretrain.data.batch import make_batch
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.objective.drop_path import DropPath
-from pretrain.objective.objective import Objective
 from pretrain.plan.rows import rows_of
 from pretrain.plan.work import flops_per_image
 
@@ -42,7 +42,7 @@ def counted_flops(config: PretrainConfig, images: int) -> float:
     batch = make_batch(crops[0], crops[1], masks.view(2 * images, patches))
     drop_path = DropPath(config.model.vit(), images, augment.local_crops, 0).draw(1.0, 0, range(1))
     with torch.device("meta"):
-        objective = Objective(config.model.vit(), config.trained_objective, config.execution)
+        objective = DinoObjective(config.model.vit(), config.trained_objective, config.execution)
     with FakeTensorMode() as fake:
         for name in ("global_crops", "local_crops", "masks", "masked_positions", "masked_weights"):
             setattr(batch, name, fake.from_tensor(getattr(batch, name)))

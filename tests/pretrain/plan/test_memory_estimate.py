@@ -18,7 +18,7 @@ from panendofm.runtime.errors import UserError
 from pretrain.build import sharded_on_meta
 from pretrain.config import PretrainConfig
 from pretrain.data.batch import make_batch
-from pretrain.objective.objective import Objective
+from pretrain.objective.dinov2 import DinoObjective
 from pretrain.parallel.config import ShardingConfig
 from pretrain.plan.requirements import requirements_of
 from pretrain.plan.work import block_flops, flops_per_image
@@ -89,7 +89,7 @@ SMALL = (
 def test_the_work_of_a_step_agrees_with_torchs_count(anchor: str) -> None:
     """Every network that a step runs is counted, the warm start's anchor too."""
     config = config_of(*SMALL, "init.weights=w.pth", f"warm_start.anchor={anchor}")
-    objective = Objective(config.model.vit(), config.trained_objective)
+    objective = DinoObjective(config.model.vit(), config.trained_objective)
     masks = torch.zeros(8, 16, dtype=torch.bool)
     batch = make_batch(torch.rand(8, 3, 56, 56), torch.rand(8, 3, 28, 28), masks)  # four images
     with FlopCounterMode(display=False) as counter:

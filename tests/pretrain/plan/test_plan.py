@@ -49,10 +49,10 @@ def test_parameters_of_the_published_run() -> None:
     parameters = parameters_of(config_of())
     assert parameters.backbone == 304_368_640
     before = 1024 * 2048 + 2048 + 2048 * 2048 + 2048
-    assert parameters.dino_head == before + 2048 * 384 + 384 + 131072 * (384 + 1)
-    assert parameters.ibot_head == before + 2048 * 256 + 256 + 131072 * (256 + 1)
+    assert parameters.heads["dino_head"] == before + 2048 * 384 + 384 + 131072 * (384 + 1)
+    assert parameters.heads["ibot_head"] == before + 2048 * 256 + 256 + 131072 * (256 + 1)
     assert parameters.checkpoint_bytes == 16 * parameters.student
-    assert parameters_of(config_of("objective.separate_ibot_head=false")).ibot_head == 0
+    assert "ibot_head" not in parameters_of(config_of("objective.separate_ibot_head=false")).heads
 
 
 def test_work_per_image_agrees_with_the_public_record() -> None:
