@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from panendofm.backbone import VisionTransformer, add_adapters
 from panendofm.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from panendofm.backbone import VisionTransformer
 
 _FORM = re.compile(r"(last|lora):([1-9]\d*)")
 
@@ -53,6 +55,8 @@ def restrict(backbone: VisionTransformer, trainable: Trainable) -> None:
     backbone.requires_grad_(False)
     backbone.mask_token.requires_grad_(True)
     if trainable.kind == "lora":
+        from panendofm.backbone import add_adapters  # here: the config is read without torch
+
         add_adapters(backbone.blocks, trainable.amount)
         return
     for block in backbone.blocks[-trainable.amount :]:
