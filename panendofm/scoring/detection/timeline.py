@@ -30,7 +30,7 @@ class Segment:
 
 
 def smooth_labels(labels: Sequence[str], window: int) -> list[str]:
-    """Majority in a centerd window, cut at the ends; the frame's own label wins ties, else the one seen first."""
+    """Majority in a centered window, cut at the ends; the frame's own label wins ties, else the one seen first."""
     half = window // 2
     result = []
     for i, own in enumerate(labels):
@@ -41,7 +41,7 @@ def smooth_labels(labels: Sequence[str], window: int) -> list[str]:
 
 
 def smooth_probabilities(probabilities: NDArray[np.floating], window: int) -> NDArray[np.float64]:
-    """Mean over a centerd window of frames [N, C], cut at the ends."""
+    """Mean over a centered window of frames [N, C], cut at the ends."""
     half = window // 2
     sums = np.concatenate([np.zeros((1, probabilities.shape[1])), np.cumsum(probabilities, axis=0, dtype=np.float64)])
     frames = np.arange(len(probabilities))

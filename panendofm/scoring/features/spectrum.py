@@ -3,7 +3,7 @@
 RankMe (Garrido et al. 2023): the effective number of dimensions, exp of the entropy of the normalized singular values.
 1 for features that have collapsed to a line, at most min(N, D). Higher is better among checkpoints of one run.
 
-alpha-ReQ (Agrawal et al. 2022): the exponent a of the eigenvalues' decay, lambda_i ~ i^-a, of the centerd covariance.
+alpha-ReQ (Agrawal et al. 2022): the exponent a of the eigenvalues' decay, lambda_i ~ i^-a, of the centered covariance.
 Values near 1 go with good features; much larger means few dimensions carry all, much smaller means noise.
 
 The common share: how much of the features' length is a vector that they all have in common. Near 1 all cosines are near
@@ -22,7 +22,7 @@ _BLOCK_ROWS = 8192
 
 def rankme(features: NDArray[np.floating]) -> float:
     """Effective rank of features [N, D]."""
-    singular = np.sqrt(_eigenvalues(features, centerd=False))
+    singular = np.sqrt(_eigenvalues(features, centered=False))
     if singular.sum() == 0:
         return 0.0
     share = singular / singular.sum()
@@ -32,7 +32,7 @@ def rankme(features: NDArray[np.floating]) -> float:
 
 def alpha_req(features: NDArray[np.floating]) -> float | None:
     """Exponent of the spectrum's decay; None when the spectrum is too short to fit a line."""
-    spectrum = _eigenvalues(features, centerd=True)
+    spectrum = _eigenvalues(features, centered=True)
     spectrum = spectrum[spectrum > spectrum.max(initial=0) * 1e-10]
     ranks = np.arange(1, len(spectrum) + 1)
     used = (ranks >= min(_FIRST_RANK, len(ranks) // 2)) & (ranks <= _LAST_RANK)
@@ -54,10 +54,10 @@ def common_share(features: NDArray[np.floating]) -> float:
     return float(np.linalg.norm(total)) / lengths if lengths else 0.0
 
 
-def _eigenvalues(features: NDArray[np.floating], centerd: bool) -> NDArray[np.float64]:
+def _eigenvalues(features: NDArray[np.floating], centered: bool) -> NDArray[np.float64]:
     """Eigenvalues of X'X in falling order, from the smaller of X'X [D, D] and XX' [N, N], which share them."""
     rows, width = features.shape
-    mean = features.mean(axis=0, dtype=np.float64) if centerd and rows else np.zeros(width)
+    mean = features.mean(axis=0, dtype=np.float64) if centered and rows else np.zeros(width)
     if rows <= width:
         wide = features.astype(np.float64) - mean
         product = wide @ wide.T
