@@ -13,7 +13,6 @@ from panendofm.runtime.files import write_json
 from panendofm.scoring.features.spectrum import rankme
 from pretrain.data.batch import Batch
 from pretrain.monitoring.regression_guard import RollbackCause
-from pretrain.objective.dinov2 import DinoObjective
 from pretrain.objective.objective import BACKBONE, Objective
 from pretrain.optimizer.step import StepResult
 from pretrain.parallel.collectives import gather_rows, sum_over_ranks, world_size
@@ -86,12 +85,12 @@ def collapse_metrics(objective: Objective, batch: Batch, temperature: float) -> 
         cls: Tensor = objective.teacher[BACKBONE](batch.global_crops).cls  # [2B, D]
     features = gather_rows(cls.float())  # [W·2B, D]
     metrics = {"rank_me": rankme(features.cpu().numpy()) if bool(features.isfinite().all()) else math.nan}
-    if isinstance(objective, DinoObjective):
+    if "dino_head" in objective.teacher:
         metrics |= _prototype_metrics(objective, cls, temperature)
     return metrics
 
 
-def _prototype_metrics(objective: DinoObjective, cls: Tensor, temperature: float) -> dict[str, float]:
+def _prototype_metrics(objective: Objective, cls: Tensor, temperature: float) -> dict[str, float]:
     with objective.autocast(cls.device):
         scores: Tensor = objective.teacher["dino_head"](cls)  # [2B, K]
     targets = torch.softmax(scores.float() / temperature, dim=-1)  # [2B, K]

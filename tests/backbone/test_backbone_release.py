@@ -44,6 +44,7 @@ from panendofm.records.evaluation import (
 from panendofm.records.release import ReleaseFolder
 from panendofm.records.run import RunFolder, RunInfo
 from panendofm.records.shards import Certificate, CorpusFrames, GuardedSet, Manifest, ShardFolder
+from panendofm.runtime.config import load_config
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import failed_checksums, read_json
 
@@ -346,17 +347,17 @@ def test_hub_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("word", "message"),
     [
-        ({"formats": ("hub", "keras")}, "--format: 'keras' is not one of hub, timm"),
-        ({"dtype": "int8"}, "--dtype: 'int8' is not one of float32"),
-        ({"role": "pupil"}, "--role: 'pupil' is not one of teacher"),
-        ({"image_px": 100}, "--image-px 100 is not a multiple of the patch size 14"),
+        ("formats=[hub, keras]", "formats: 'keras' is not one of hub, timm"),
+        ("dtype=int8", "the key 'dtype' must be float32.float16.bfloat16"),
+        ("role=pupil", "the key 'role' must be teacher.student"),
+        ("image_px=100", "image_px=100 is not a multiple of the patch size 14"),
     ],
 )
-def test_wrong_choices(run: Path, tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
+def test_wrong_choices(run: Path, tmp_path: Path, word: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        export_release(run, ExportConfig(str(tmp_path / "out"), **arguments))
+        export_release(run, load_config(ExportConfig, None, [f"out={tmp_path / 'out'}", word]))
     assert not (tmp_path / "out").exists()
 
 

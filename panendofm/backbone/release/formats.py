@@ -77,7 +77,7 @@ def with_position_grid(model: VisionTransformer, image_px: int) -> VisionTransfo
     """A copy whose stored positions are those that this model uses for square images of `image_px`."""
     config = model.config
     if image_px % config.patch_px:
-        raise UserError(f"--image-px {image_px} is not a multiple of the patch size {config.patch_px}; choose another.")
+        raise UserError(f"image_px={image_px} is not a multiple of the patch size {config.patch_px}; choose another.")
     side = image_px // config.patch_px
     with torch.device("meta"):
         twin = VisionTransformer(replace(config, image_px=image_px))

@@ -196,7 +196,7 @@ def _checks(release: ReleaseInfo, export: Export) -> str:
         lines.append(
             "Without registers, timm and transformers interpolate positions otherwise than DINOv2 does when an image "
             f"is not {export.config.image_px} px: that is the difference above at another size. An export with "
-            f"`--image-px {export.preprocessing.crop_px}` stores the positions for that size and agrees there."
+            f"`image_px={export.preprocessing.crop_px}` stores the positions for that size and agrees there."
         )
     lines.append("`sha256sum --check SHA256SUMS` checks the files.")
     return "\n\n".join(lines)

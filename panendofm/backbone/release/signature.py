@@ -18,10 +18,10 @@ NAMESPACE = "panendofm-release"
 def sign(folder: ReleaseFolder, key: Path) -> None:
     """Write the signature of the checksums. A key with a passphrase must be in the agent."""
     if not key.is_file():
-        raise UserError(f"--sign {key}: the key does not exist; check the path.")
+        raise UserError(f"sign={key}: the key does not exist; check the path.")
     made = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(folder.checksums))
     if made.returncode != 0 or not folder.signature.is_file():
-        raise UserError(f"--sign {key}: ssh-keygen could not sign ({_last_line(made.stderr)}).")
+        raise UserError(f"sign={key}: ssh-keygen could not sign ({_last_line(made.stderr)}).")
 
 
 def signer_of(folder: ReleaseFolder, signers: Path) -> str | None:

@@ -86,13 +86,13 @@ def test_batches_for_a_gpu_are_pinned(shards: Path, monkeypatch: pytest.MonkeyPa
     (loaded,) = batches_of(config, range(1))
     batch = loaded.pin_memory().batch
     tensors = [value for value in vars(batch).values() if isinstance(value, torch.Tensor)]
-    assert len(tensors) == len(pinned) == 5  # all that travel
+    assert len(tensors) == len(pinned) == 6  # all that travel
     for name, value in vars(loaded.batch).items():
         if isinstance(value, torch.Tensor):
             assert torch.equal(value, getattr(batch, name))
     assert (batch.microgroups, loaded.pin_memory().keys) == (loaded.batch.microgroups, loaded.keys)
     assert from_dataloader(loaded).batch.microgroups == loaded.batch.microgroups  # DataLoader's thread finds the method
-    assert len(pinned) == 3 * 5
+    assert len(pinned) == 3 * 6
     (loaded,) = batches_of(config_of(shards, augment__where="gpu"), range(1))
     assert loaded.pin_memory().batch.photometric is not None
     assert len(pinned) == 4 * 5 + 4  # and the plans of the global and of the local crops

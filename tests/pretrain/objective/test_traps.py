@@ -25,8 +25,8 @@ from torch import Tensor
 import pretrain.data.augment.params
 import pretrain.data.batch
 import pretrain.data.masking
+import pretrain.objective.dinov2
 import pretrain.objective.losses
-import pretrain.objective.objective
 import pretrain.objective.starting_weights
 import pretrain.objective.targets
 import pretrain.optimizer.parameter_groups
@@ -235,13 +235,13 @@ def clip_all_at_once(patch: Patch) -> None:
 
 
 def keep_cls_unswapped(patch: Patch) -> None:
-    real = pretrain.objective.objective.dino_global
-    patch.setattr(pretrain.objective.objective, "dino_global", lambda targets, *rest: real(targets.flip(0), *rest))
+    real = pretrain.objective.dinov2.dino_global
+    patch.setattr(pretrain.objective.dinov2, "dino_global", lambda targets, *rest: real(targets.flip(0), *rest))
 
 
 def divide_ibot_by_masked_crops(patch: Patch) -> None:
-    real = pretrain.objective.objective.ibot
-    patch.setattr(pretrain.objective.objective, "ibot", lambda t, w, crops, weight: real(t, w, float(w.sum()), weight))
+    real = pretrain.objective.dinov2.ibot
+    patch.setattr(pretrain.objective.dinov2, "ibot", lambda t, w, crops, weight: real(t, w, float(w.sum()), weight))
 
 
 def log_halves(patch: Patch) -> None:
@@ -280,14 +280,14 @@ def share_center(patch: Patch) -> None:
 
 
 def size_ibot_head_as_dino_head(patch: Patch) -> None:
-    real = pretrain.objective.objective.ProjectionHead
+    real = pretrain.objective.dinov2.ProjectionHead
     first: list[Any] = []
 
     def head(width: int, config: Any) -> Any:
         first.append(config)
         return real(width, first[0])
 
-    patch.setattr(pretrain.objective.objective, "ProjectionHead", head)
+    patch.setattr(pretrain.objective.dinov2, "ProjectionHead", head)
 
 
 def change_positions(**changes: Any) -> Callable[[Patch], None]:
@@ -327,7 +327,7 @@ def koleo_in_half_precision(patch: Patch) -> None:
         similarity.fill_diagonal_(-2)
         return -torch.log(F.pairwise_distance(x, x[similarity.argmax(1)], eps=1e-8) + 1e-8).mean().float()
 
-    patch.setattr(pretrain.objective.objective, "koleo_loss", koleo)
+    patch.setattr(pretrain.objective.dinov2, "koleo_loss", koleo)
 
 
 def koleo_pushes_the_same_frame_apart(patch: Patch) -> None:
