@@ -95,7 +95,7 @@ def test_batches_for_a_gpu_are_pinned(shards: Path, monkeypatch: pytest.MonkeyPa
     assert len(pinned) == 3 * 6
     (loaded,) = batches_of(config_of(shards, augment__where="gpu"), range(1))
     assert loaded.pin_memory().batch.photometric is not None
-    assert len(pinned) == 4 * 5 + 4  # and the plans of the global and of the local crops
+    assert len(pinned) == 4 * 6 + 4  # and the plans of the global and of the local crops
 
 
 def test_a_missing_shard_is_one_sentence_also_from_a_worker(shards: Path, tmp_path: Path) -> None:
