@@ -14,7 +14,6 @@ from panendofm.records.shards import ShardFolder
 from panendofm.reports.numbers import difference, number
 from panendofm.runtime.config import CONFIGS
 from panendofm.runtime.console import duration, say
-from panendofm.runtime.files import read_json
 
 # Whose head reports the video: a network of 300 training steps mistakes too many scenes.
 _REPORTER = "efficientnet-lite0"
@@ -285,6 +284,11 @@ def _say_challenge(place: Path) -> None:
 
 def _say_questions(place: Path) -> None:
     """Diagnoses of the release beside those of the made-up readers."""
-    human = read_json(place / "results.json")["human"]
-    for row in [*(row for row in human["rows"] if row["kind"] == "encoder"), *human["groups"]]:
-        say(f"questions about lesions: {row['name']}, diagnosis {row['q3']['mean']:.3f}, box {row['q2']['mean']:.3f}")
+    from panendofm.vqa import read_question_results
+
+    human = read_question_results(place).human
+    if human is None:
+        return
+    for row in [*(row for row in human.rows if row.kind == "encoder"), *human.groups]:
+        diagnosis, box = (number(row.metrics[metric].value) for metric in ("q3", "q2"))
+        say(f"questions about lesions: {row.name}, diagnosis {diagnosis}, box {box}")

@@ -1,1 +1,5 @@
 """Questions about endoscopy images: built from an atlas, asked of models and people, scored."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -236,8 +236,8 @@ def test_nothing_but_declarations_knows_a_benchmark_or_a_question_type() -> None
 
 
 def test_damaged_results_answer_in_one_sentence(tmp_path: Path) -> None:
-    from panendofm.vqa.score.by_question.results import read_results
+    from panendofm.vqa.score.by_question.results import read_question_results
 
     (tmp_path / "results.json").write_text('{"bench": 3}', encoding="utf-8")
     with pytest.raises(UserError, match="results of 'vqa score'"):
-        read_results(tmp_path)
+        read_question_results(tmp_path)

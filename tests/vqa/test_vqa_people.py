@@ -29,7 +29,7 @@ from panendofm.vqa.client.answers import read_answer_set
 from panendofm.vqa.people.rate import BlindRating
 from panendofm.vqa.people.ratings import answer_key, read_ratings, texts_to_rate
 from panendofm.vqa.people.readers import ReaderAnswer, ReaderFile
-from panendofm.vqa.score.by_question.results import read_results
+from panendofm.vqa.score.by_question.results import read_question_results
 
 ENTER = "\ue007"
 RUBRIC = find_benchmark("gi_bench").rubric
@@ -131,7 +131,7 @@ def test_an_exam_in_a_browser(page: Browser, lesion_bench: Bench, tmp_path: Path
     out = tmp_path / "out"
     score = ("score", str(lesion_bench.folder), str(model), f"people={people}", "bootstrap.replicates=0", f"out={out}")
     assert run_vqa(*score).returncode == 0
-    human = read_results(out).human
+    human = read_question_results(out).human
     assert human is not None
     reader = next(row for row in human.rows if row.name == "junior-1")
     assert reader.value("q1") == reader.value("q3") == 1

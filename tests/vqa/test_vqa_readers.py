@@ -32,7 +32,7 @@ from panendofm.vqa.client.answers import Answer, Variant, read_answer_set, read_
 from panendofm.vqa.client.config import RunConfig
 from panendofm.vqa.client.run import ask_bench
 from panendofm.vqa.people.ratings import texts_to_rate
-from panendofm.vqa.score.by_question.results import Part, Row, read_results
+from panendofm.vqa.score.by_question.results import Part, Row, read_question_results
 from panendofm.vqa.synthesize import right_reply as true_box
 
 DIMENSIONS = find_benchmark("gi_bench").rubric.names
@@ -310,7 +310,7 @@ def test_made_up_contestants_by_the_commands_of_the_demo(lesion_bench: Bench, tm
     run("synthesize", bench, f"out={tmp_path}")
     answers = [str(tmp_path / "answers" / name) for name in ("perfect", "shifted")]
     run("score", bench, *answers, f"people={tmp_path / 'people'}", f"out={tmp_path / 'results'}")
-    human = read_results(tmp_path / "results").human
+    human = read_question_results(tmp_path / "results").human
     assert human is not None
     rows = {row.name: row for row in human.rows}
     assert rows["perfect"].value("q2") == 1 and rows["shifted"].value("q2") == pytest.approx(1 / 3, abs=0.01)

@@ -30,5 +30,5 @@ def score_questions(
     bench: Bench, answers: list[Path], out: Path, replicates: int = 400, *more: str
 ) -> by_question.QuestionResults:
     results = score(bench, answers, out, replicates, *more)
-    assert isinstance(results, by_question.QuestionResults) and by_question.read_results(out) == results
+    assert isinstance(results, by_question.QuestionResults) and by_question.read_question_results(out) == results
     return results

@@ -198,5 +198,5 @@ def write_results(out: Path, results: QuestionResults) -> None:
     write_document(out / BOARD, Board(results.bench, results.published, results.full, results.human))
 
 
-def read_results(out: Path) -> QuestionResults:
+def read_question_results(out: Path) -> QuestionResults:
     return read_document(QuestionResults, out / RESULTS, "the results of 'vqa score'")
