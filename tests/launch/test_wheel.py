@@ -111,8 +111,8 @@ print(count)
 @pytest.mark.timeout(1200)
 def test_base_dependencies_load_a_release_and_score_a_file(python: Path, base_python: Path, tmp_path: Path) -> None:
     for words in (
-        ["backbone", "init", "vit_tiny_patch14", "--to", "start.safetensors"],
-        ["export", "start.safetensors", "--to", "release", "--format", "hub"],
+        ["backbone", "init", "vit_tiny_patch14", "out=start.safetensors"],
+        ["export", "start.safetensors", "out=release", "formats=[hub]"],
     ):
         made = run(python, tmp_path, "-m", "panendofm", *words)
         assert made.returncode == 0, made.stderr
@@ -145,7 +145,7 @@ def test_the_wheel_brings_configs_and_data_files(python: Path, tmp_path: Path) -
     code += "print({row.status for row in check(torch.device('cpu'), 'sdpa')} <= {'pass', 'skip'})"
     assert run(python, tmp_path, "-c", code).stdout.strip() == "True"  # the golden files were found
     (tmp_path / "empty").mkdir()
-    atlas = run(python, tmp_path, "-m", "panendofm", "atlas", "empty", "--out", "atlas.parquet")
+    atlas = run(python, tmp_path, "-m", "panendofm", "atlas", "empty", "out=atlas.parquet")
     assert atlas.returncode == 2 and "Traceback" not in atlas.stderr  # the taxonomy and mappings were found
 
 
