@@ -10,7 +10,7 @@ ACCENT = PALETTE[0]
 GRID = "#e6e6e6"
 MUTED = "#666"
 # Share of its size below which a chart's text is too small to read.
-_READABLE = 0.72
+_READABLE = 0.6
 
 
 def color_of(number: int) -> str:
