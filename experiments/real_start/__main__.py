@@ -1,6 +1,6 @@
 """`python -m experiments.real_start DATA [FOLDER]`: continue real weights on real endoscopy, in several ways.
 
-DATA holds kvasir8/ (a folder of images per class), hyperkvasir/ (ten further classes), hyperkvasir-unlabelled/ and
+DATA holds kvasir8/ (a folder of images per class), hyperkvasir/ (ten further classes), hyperkvasir-unlabeled/ and
 weights/. 1. Shards of the unlabeled images, guarded by all labeled ones. 2. Runs of `pretrain` from the same
 weights, which differ in a few keys (`arms.py`). 3. Curves and tables: kNN and a linear probe on kvasir8; kNN on the
 further classes and on drawn patterns, a domain that must not be forgotten.
@@ -21,8 +21,8 @@ from pathlib import Path
 from experiments.real_start.arms import AFTER, GROUPS, NOT_UNASKED
 from experiments.real_start.experiment import (
     FURTHER,
-    LABELLED,
-    UNLABELLED,
+    LABELED,
+    UNLABELED,
     WEIGHTS,
     Experiment,
     end_with_parent,
@@ -49,7 +49,7 @@ def main() -> None:
     unknown = [name for name in chosen if name not in GROUPS]
     if unknown:
         raise UserError(f"--groups {unknown[0]}: there is no such group; choose of {', '.join(GROUPS)}.")
-    missing = [name for name in (LABELLED, FURTHER, UNLABELLED, WEIGHTS) if not (arguments.data / name).exists()]
+    missing = [name for name in (LABELED, FURTHER, UNLABELED, WEIGHTS) if not (arguments.data / name).exists()]
     if missing:
         say(f"skipped: {arguments.data} has no {', '.join(missing)}; name the folder with 'make real-start DATA=…'.")
         return

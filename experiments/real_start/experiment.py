@@ -61,7 +61,7 @@ from pretrain import PretrainConfig, pretrain
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 WEIGHTS = "weights/dinov2_vits14_reg4_first8_fp16.safetensors"
-LABELLED, UNLABELLED, FURTHER = "kvasir8", "hyperkvasir-unlabelled", "hyperkvasir"
+LABELED, UNLABELED, FURTHER = "kvasir8", "hyperkvasir-unlabelled", "hyperkvasir"
 _PATTERNS_PER_CLASS, _FOLDS = 50, 5
 _FEW_NEIGHBOURS = "5"  # where a class has 20 images
 # Names of samples decide their order, and with it every figure. The images are public, so their key may be too: the
@@ -80,7 +80,7 @@ class Experiment:
         self.folder = folder
         self.data = data
         self.words = words
-        self.labeled, self.patterns = data / LABELLED, folder / "patterns"
+        self.labeled, self.patterns = data / LABELED, folder / "patterns"
         self.others = folder / "others"  # images of further classes, on which nothing is tuned or chosen
         self.shards, self.start = ShardFolder(folder / "shards"), data / WEIGHTS
         self.recentered = folder / "recentred.safetensors"  # the same weights, their mean feature taken out
@@ -94,7 +94,7 @@ class Experiment:
         source_domain.write_labeled(self.patterns, _PATTERNS_PER_CLASS, 1)
         if not self.drawn.exists():
             _command("data_pipeline", "synthesize", str(self.drawn))
-        self._shard(self.shards, {"unlabelled": (self.data / UNLABELLED, "CC BY 4.0")})
+        self._shard(self.shards, {"unlabelled": (self.data / UNLABELED, "CC BY 4.0")})
         self._recenter(self.start, self.recentered)
         # Text is looked for once, in the real images as they came: drawn ones have none.
         cleaned = self._frames_of(self.shards)
@@ -144,14 +144,14 @@ class Experiment:
 
     def _shard(self, shards: ShardFolder, corpora: dict[str, tuple[Path, str]], *further: str) -> None:
         if not shards.manifest.exists():
-            guards = [str(self.data / name) for name in (LABELLED, FURTHER) if (self.data / name).is_dir()]
+            guards = [str(self.data / name) for name in (LABELED, FURTHER) if (self.data / name).is_dir()]
             private = PrivateFolder(shards.path.with_name(f"{shards.path.name}-private"))
             write_text(private.key, f"{_KEY}\n")
             words = [f"leakage.guard=[{','.join(guards)}]", f"out={shards.path}", *further]
             words.append(f"identity.private_dir={private.path}")
-            for name, (root, licence) in corpora.items():
+            for name, (root, license_) in corpora.items():
                 corpus = f"corpora.{name}"
-                words += [f"{corpus}.adapter=folder", f"{corpus}.root={root}", f"{corpus}.licence={licence}"]
+                words += [f"{corpus}.adapter=folder", f"{corpus}.root={root}", f"{corpus}.license={license_}"]
             _command("data_pipeline", "shard", *words)
 
     def run(self, group: str, arm: str, seed: int) -> Path:
@@ -203,7 +203,7 @@ class Experiment:
     @cached_property
     def images_sha256(self) -> str:
         """Of all labeled images and their classes."""
-        found = sorted(path for name in (LABELLED, FURTHER) for path in (self.data / name).rglob("*.jpg"))
+        found = sorted(path for name in (LABELED, FURTHER) for path in (self.data / name).rglob("*.jpg"))
         facts = [(path.relative_to(self.data).as_posix(), sha256_of(path)) for path in found]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 

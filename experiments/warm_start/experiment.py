@@ -20,7 +20,7 @@ from pretrain import PretrainConfig, pretrain
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 # Images of each class. The seeds of labeled and of unlabeled images differ: no image is seen twice.
-LABELLED_SOURCE, LABELLED_TARGET, UNLABELLED_TARGET, FOR_THE_START = 50, 100, 80, 150
+LABELED_SOURCE, LABELED_TARGET, UNLABELED_TARGET, FOR_THE_START = 50, 100, 80, 150
 
 
 class Experiment:
@@ -34,9 +34,9 @@ class Experiment:
     def prepare(self) -> None:
         """Images of both domains, and the weights that every run starts from."""
         make_directory(self.folder / "data")
-        source_domain.write_labeled(self.labeled["source"], LABELLED_SOURCE, 1)
-        target_domain.write_labeled(self.labeled["target"], LABELLED_TARGET, 21)
-        target_domain.write_shards(self.shards, UNLABELLED_TARGET, 22)
+        source_domain.write_labeled(self.labeled["source"], LABELED_SOURCE, 1)
+        target_domain.write_labeled(self.labeled["target"], LABELED_TARGET, 21)
+        target_domain.write_shards(self.shards, UNLABELED_TARGET, 22)
         config = self._config([])
         train_start(self.start, config.model.vit(), config.augment.global_px, FOR_THE_START, 2)
 
@@ -64,7 +64,7 @@ class Experiment:
         points = []
         for path in networks:
             loaded = load_backbone(path)
-            scored = evaluator.score_model(loaded.model, path.name, loaded.metadata.get("step"), loaded.preprocessing)
+            scored = evaluator.score_model(loaded.model, path.name, loaded.origin.step, loaded.preprocessing)
             points.append(_point(scored.document))
         return points
 

@@ -19,7 +19,7 @@ SIDE_PX = 96
 CLASSES = ("stripes", "checks", "dots", "rings", "cells", "blobs", "waves", "spokes", "bars", "speckles")
 
 
-def draw_picture(kind: str, rng: np.random.Generator) -> Bytes:
+def draw_image(kind: str, rng: np.random.Generator) -> Bytes:
     """An image [SIDE_PX, SIDE_PX, 3] of a kind: turned, moved, scaled, colored, lit and blurred at random."""
     angle, scale = rng.uniform(0, 2 * np.pi), rng.uniform(0.5, 1.2)
     shift = rng.uniform(-0.5, 0.5, 2)
@@ -27,7 +27,7 @@ def draw_picture(kind: str, rng: np.random.Generator) -> Bytes:
     u = _floats(scale * (np.cos(angle) * x + np.sin(angle) * y) + shift[0])
     v = _floats(scale * (-np.sin(angle) * x + np.cos(angle) * y) + shift[1])
     pattern = cv2.GaussianBlur(_pattern(kind, u, v, rng), (0, 0), rng.uniform(0.4, 1.5))
-    first, second, third = _colour(rng, CLASSES.index(kind) / len(CLASSES)), _colour(rng), _colour(rng)
+    first, second, third = _color(rng, CLASSES.index(kind) / len(CLASSES)), _color(rng), _color(rng)
     image = first + pattern[..., None] * (second - first)  # [S, S, 3]
     center, radius = rng.uniform(-0.7, 0.7, 2), rng.uniform(0.1, 0.5)
     inside = np.clip(8 * (radius - np.hypot(x - center[0], y - center[1])), 0, 1)[..., None]
@@ -38,7 +38,7 @@ def draw_picture(kind: str, rng: np.random.Generator) -> Bytes:
     return np.asarray(np.clip(image * 255, 0, 255), np.uint8)
 
 
-def _colour(rng: np.random.Generator, hue: float | None = None) -> Floats:
+def _color(rng: np.random.Generator, hue: float | None = None) -> Floats:
     """Any color, or one near a hue (0…1): each kind of pattern is mostly of one hue."""
     turned = rng.uniform(0, 1) if hue is None else rng.normal(hue, 0.07) % 1
     hsv = np.array([[[360 * turned, rng.uniform(0.2, 0.9), rng.uniform(0.3, 0.95)]]], np.float32)
@@ -89,6 +89,6 @@ def write_labeled(folder: Path, per_class: int, seed: int) -> Path:
             for number, kind in enumerate(CLASSES):
                 (made / kind).mkdir()
                 for i in range(per_class):
-                    image = draw_picture(kind, np.random.default_rng((seed, number, i)))
+                    image = draw_image(kind, np.random.default_rng((seed, number, i)))
                     (made / kind / f"{i:04d}.jpg").write_bytes(simplejpeg.encode_jpeg(image, 92))
     return folder

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from experiments.warm_start.source_domain import CLASSES, SIDE_PX, draw_picture
+from experiments.warm_start.source_domain import CLASSES, SIDE_PX, draw_image
 from panendofm.backbone import Preprocessing, VisionTransformer, ViTConfig
 from panendofm.backbone.release import Export
 from panendofm.runtime.console import say
@@ -22,14 +22,14 @@ from panendofm.runtime.files import atomic_file
 from pretrain.data.batch import normalize
 
 STEPS, BATCH, PEAK_LR = 600, 64, 1e-3
-LEVELS, COLOURS_WEIGHT = 3, 2.0
+LEVELS, COLORS_WEIGHT = 3, 2.0
 
 
-def train_start(path: Path, vit: ViTConfig, crop_px: int, pictures_per_class: int, seed: int) -> Path:
+def train_start(path: Path, vit: ViTConfig, crop_px: int, images_per_class: int, seed: int) -> Path:
     """Train it once, and keep it as a file that `init.weights` takes."""
     if path.exists():
         return path
-    images, kinds = _draw_all(pictures_per_class, seed)
+    images, kinds = _draw_all(images_per_class, seed)
     torch.manual_seed(seed)
     backbone = VisionTransformer(vit)
     preprocessing = Preprocessing().at_crop(crop_px)
@@ -44,14 +44,14 @@ def train_start(path: Path, vit: ViTConfig, crop_px: int, pictures_per_class: in
         crops = _crops(images[rows], crop_px, rng)  # [B, 3, crop, crop]
         cls = backbone(normalize(crops)).cls  # [B, D]
         of_kind = F.cross_entropy(heads["kind"](cls), kinds[rows])
-        of_colours = F.cross_entropy(heads["colours"](cls), _shares_of_colours(crops))
-        loss = of_kind + COLOURS_WEIGHT * of_colours
+        of_colors = F.cross_entropy(heads["colours"](cls), _shares_of_colors(crops))
+        loss = of_kind + COLORS_WEIGHT * of_colors
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
         if step % 100 == 0 or step == STEPS - 1:
-            say(f"start: step {step}, kind {of_kind.item():.3f}, colors {of_colours.item():.4f}")
+            say(f"start: step {step}, kind {of_kind.item():.3f}, colors {of_colors.item():.4f}")
     _write(path, backbone, preprocessing)
     return path
 
@@ -70,13 +70,11 @@ def _write(path: Path, backbone: VisionTransformer, preprocessing: Preprocessing
 def _draw_all(per_class: int, seed: int) -> tuple[Tensor, Tensor]:
     """Images [N, 3, S, S] bytes, kinds [N]."""
     numbers = [number for number in range(len(CLASSES)) for _ in range(per_class)]
-    images = [
-        draw_picture(CLASSES[number], np.random.default_rng((seed, number, i))) for i, number in enumerate(numbers)
-    ]
+    images = [draw_image(CLASSES[number], np.random.default_rng((seed, number, i))) for i, number in enumerate(numbers)]
     return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2), torch.tensor(numbers)
 
 
-def _shares_of_colours(crops: Tensor) -> Tensor:
+def _shares_of_colors(crops: Tensor) -> Tensor:
     """How much of each color, by levels of red, green and blue, is in each image: [B, LEVELS³], rows sum to 1."""
     levels = (crops.long() * LEVELS).div(256, rounding_mode="floor")  # [B, 3, H, W]
     colors = (levels[:, 0] * LEVELS + levels[:, 1]) * LEVELS + levels[:, 2]  # [B, H, W]

@@ -19,11 +19,26 @@ class HeadConfig:
 
 
 @dataclass
+class DistillConfig:
+    """objective.kind=distill: what the student learns from."""
+
+    teacher: str | None = option(
+        "The frozen network: a run or checkpoint of pretrain, whose heads are matched, or any weights that "
+        "load_backbone reads, whose features are regressed.",
+        None,
+    )
+    loss: Literal["auto", "features"] = option(
+        "auto: prototypes where the teacher has heads, else features; features: regress features in any case.", "auto"
+    )
+
+
+@dataclass
 class ObjectiveConfig:
     """The defaults are the reference's ViT-L/14 recipe; what the reference lacks is off."""
 
-    kind: Literal["dinov2", "instance"] = option(
-        "dinov2; instance: every image is a class of its own, for adapting weights to a few hundred to 100,000 images.",
+    kind: Literal["dinov2", "instance", "distill"] = option(
+        "dinov2; instance: every image is a class of its own, for adapting weights to a few hundred to 100,000 images; "
+        "distill: learn from the frozen network distill.teacher.",
         "dinov2",
     )
     label_smoothing: float = option(

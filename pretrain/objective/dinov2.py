@@ -43,8 +43,8 @@ class DinoObjective(Objective):
         super().__init__(vit, config, execution, trainable)
         patch_prototypes = (config.ibot_head if config.separate_ibot_head else config.dino_head).prototypes
         # Cls and patch centers are apart even when the head is shared.
-        self.dino_targets = _targets(config, config.dino_head.prototypes)
-        self.ibot_targets = _targets(config, patch_prototypes)
+        self.dino_targets = make_targets(config, config.dino_head.prototypes)
+        self.ibot_targets = make_targets(config, patch_prototypes)
 
     def student_heads(self, width: int) -> dict[str, nn.Module]:
         heads: dict[str, nn.Module] = {"dino_head": ProjectionHead(width, self.config.dino_head)}
@@ -84,6 +84,7 @@ class DinoObjective(Objective):
                 _at(global_tokens.patches, batch.masked_positions),  # [M, D]
                 parts,
             )
+        del dino_targets, ibot_targets, parts  # more than a gigabyte, which the anchor's pass can use
         further = self.further_losses(global_tokens, batch, ramp)
         return {**losses, **further, TOTAL: torch.stack([total, *further.values()]).sum()}
 
@@ -137,7 +138,7 @@ class DinoObjective(Objective):
         return total, dict(zip(names, by_part.unbind(), strict=True))
 
 
-def _targets(config: ObjectiveConfig, prototypes: int) -> nn.Module:
+def make_targets(config: ObjectiveConfig, prototypes: int) -> nn.Module:
     return SinkhornKnopp() if config.targets == "sinkhorn" else Centering(prototypes)
 
 

@@ -68,6 +68,10 @@ class Objective(nn.Module):
         """
         raise NotImplementedError
 
+    def frozen_networks(self) -> list[nn.Module]:
+        """What stays as it was at the start, beside student and teacher: computed with, never trained."""
+        return [] if self.anchor_backbone is None else [self.anchor_backbone]
+
     @property
     def student_backbone(self) -> VisionTransformer:
         backbone = self.student[BACKBONE]

@@ -332,7 +332,7 @@ def with_stages(experiment: Experiment) -> Experiment:
     return experiment
 
 
-def test_a_release_of_other_weights_or_pictures_is_not_taken_for_this_one(finished: Experiment, tmp_path: Path) -> None:
+def test_a_release_of_other_weights_or_images_is_not_taken_for_this_one(finished: Experiment, tmp_path: Path) -> None:
     experiment = with_stages(copy_of(finished, tmp_path / "copy"))
     judge = [Step("judge", ("platform",), experiment.folder)]
     assert make_release(experiment, judge) == make_release(experiment, judge)

@@ -172,7 +172,7 @@ def test_gram_holds_the_geometry_not_the_values() -> None:
     assert gram_loss(x, y).item() == pytest.approx(sum(differences) / len(differences), rel=1e-5)
 
 
-def test_head_initialisation_and_weight_norm() -> None:
+def test_head_initialization_and_weight_norm() -> None:
     torch.manual_seed(0)
     head = ProjectionHead(32, HeadConfig(prototypes=50, bottleneck=16, layers=3, hidden=256))
     assert torch.equal(head.last_layer.weight_g, torch.ones(50, 1)) and head.last_layer.weight_g.requires_grad

@@ -97,7 +97,7 @@ def test_one_image_is_refused_by_koleo_and_works_without() -> None:
 
 
 def test_total_is_the_sum_of_what_is_logged(step: GoldenStep) -> None:
-    """What is logged is what is optimised: along its gradient `total` changes as the sum of the logged losses does."""
+    """What is logged is what is optimized: along its gradient `total` changes as the sum of the logged losses does."""
     objective, batch = step.objective(gram_weight=1.0), step.batch("step0/")
     losses = objective(batch, TEMPERATURE)
     total = losses.pop("total")

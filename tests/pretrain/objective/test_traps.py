@@ -88,7 +88,7 @@ def check_clipped_norms(golden: Path) -> None:
         assert after.item() == pytest.approx(min(norm, CLIP_NORM), rel=1e-4)
 
 
-def check_logged_is_optimised(golden: Path) -> None:
+def check_logged_is_optimized(golden: Path) -> None:
     step = load_golden(golden, "step_sinkhorn_separate_heads")
     losses = step.objective()(step.batch("step0/"), step.teacher_temperature)
     total = losses.pop("total")
@@ -395,7 +395,7 @@ TRAPS: dict[str, tuple[Callable[[Path], None], Callable[[Patch], None]]] = {
     "clipping_per_submodule": (check_clipped_norms, clip_all_at_once),
     "teacher_cls_swapped": (check_golden_losses_and_gradients, keep_cls_unswapped),
     "ibot_divided_by_2B": (check_golden_losses_and_gradients, divide_ibot_by_masked_crops),
-    "logged_is_optimised": (check_logged_is_optimised, log_halves),
+    "logged_is_optimised": (check_logged_is_optimized, log_halves),
     "sinkhorn_rows_global": (check_sinkhorn_over_ranks, sum_rows_locally),
     "center_one_step_late": (check_golden_losses_and_gradients, move_center_at_once),
     "cls_and_patch_centers_apart": (check_golden_losses_and_gradients, share_center),

@@ -1,0 +1,1 @@
+"""Does adaptation improve released weights on real endoscopy?"""

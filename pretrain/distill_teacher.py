@@ -1,0 +1,52 @@
+"""The frozen teacher of a distillation: its form and its weights, from whatever `distill.teacher` names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor
+
+from panendofm.backbone import load_backbone, merge_adapters, read_tensors
+from panendofm.records.run import RunFolder, is_whole_checkpoint, run_of
+from panendofm.runtime.config import load_config
+from panendofm.runtime.console import say
+from pretrain.config import PretrainConfig
+from pretrain.objective.distill import TeacherForm
+
+
+def teacher_form(config: PretrainConfig) -> TeacherForm | None:
+    """None for a run that does not distill."""
+    if config.distill.teacher is None:
+        return None
+    vit = load_backbone(config.distill.teacher).model.config
+    checkpoint = _checkpoint_with_heads(config)
+    run = None if checkpoint is None else run_of(checkpoint)
+    if run is None:
+        return TeacherForm(vit)
+    objective = load_config(PretrainConfig, run.config).objective
+    return TeacherForm(vit, objective.dino_head, objective.ibot_head if objective.separate_ibot_head else None)
+
+
+def teacher_state(config: PretrainConfig, form: TeacherForm) -> dict[str, Tensor]:
+    """The weights of backbone and heads."""
+    checkpoint = _checkpoint_with_heads(config) if form.has_heads else None
+    if checkpoint is None:
+        assert config.distill.teacher is not None
+        loaded = load_backbone(config.distill.teacher)
+        say(f"distilling from {config.distill.teacher} ({loaded.architecture}, by its features)")
+        return {f"backbone.{name}": tensor for name, tensor in loaded.model.state_dict().items()}
+    say(f"distilling from {checkpoint} (by its heads' prototypes)")
+    return merge_adapters(read_tensors(checkpoint, "teacher."))
+
+
+def _checkpoint_with_heads(config: PretrainConfig) -> Path | None:
+    """The checkpoint whose heads are to be matched; None where there are none, or where features are asked for."""
+    if config.distill.loss == "features":
+        return None
+    path = Path(config.distill.teacher or "")
+    if RunFolder(path).is_run():
+        path = RunFolder(path).selected_or_latest()
+    run = run_of(path) if is_whole_checkpoint(path) else None
+    if run is None or load_config(PretrainConfig, run.config).objective.kind != "dinov2":
+        return None
+    return path

@@ -1,0 +1,187 @@
+"""Distillation: a small student learns to see as a large, frozen teacher does.
+
+As in DINOv2: the large teacher does not move, nothing is masked, and a moving average of the student is what is judged
+and exported. That average is `teacher`, as in every objective; the large network is `distill_teacher`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from panendofm.backbone import Execution, Tokens, VisionTransformer, ViTConfig
+from panendofm.records.metrics import TOTAL
+from pretrain.data.batch import Batch
+from pretrain.objective.config import HeadConfig, ObjectiveConfig
+from pretrain.objective.dinov2 import make_targets
+from pretrain.objective.heads import ProjectionHead
+from pretrain.objective.losses import dino_global, dino_local, ibot
+from pretrain.objective.objective import BACKBONE, RECIPE, Objective
+from pretrain.objective.prototype_loss import LossTargets
+from pretrain.parallel.collectives import sum_over_ranks
+from pretrain.schedules import Ramp
+
+DINO_HEAD = "dino_head"
+IBOT_HEAD = "ibot_head"
+_CLS_PROJECTION = "cls_projection"
+_PATCH_PROJECTION = "patch_projection"
+
+
+@dataclass(frozen=True)
+class TeacherForm:
+    """What the frozen network is made of, known before its weights are read.
+
+    Without heads its features are regressed; with them its prototypes are matched. A shared head serves both.
+    """
+
+    vit: ViTConfig
+    dino_head: HeadConfig | None = None
+    ibot_head: HeadConfig | None = None  # None beside a dino_head: that one serves patches, too
+
+    @property
+    def has_heads(self) -> bool:
+        return self.dino_head is not None
+
+    def student_config(self, config: ObjectiveConfig) -> ObjectiveConfig:
+        """The student's heads have the form of the teacher's: prototypes are compared one by one."""
+        if self.dino_head is None:
+            return config
+        return replace(
+            config,
+            dino_head=self.dino_head,
+            ibot_head=self.ibot_head or self.dino_head,
+            separate_ibot_head=self.ibot_head is not None,
+        )
+
+    def heads(self, width: int) -> dict[str, nn.Module]:
+        """For tokens of this width."""
+        forms = {DINO_HEAD: self.dino_head, IBOT_HEAD: self.ibot_head}
+        return {name: ProjectionHead(width, form) for name, form in forms.items() if form is not None}
+
+
+class DistillObjective(Objective):
+    """The loss of a batch of B images with 2 global crops of N patches and L local crops each:
+
+        t            = distill_teacher(global crops), no gradient
+        s            = student(global crops, local crops)                            nothing masked
+
+    With the teacher's heads, K prototypes, as DINOv2 does it:
+
+        dino_global  = mean over (A, B), (B, A) of CE(targets(t.cls[other crop]), head(s.cls)) · 2 / (2 + 2L)
+        dino_local   = Σ_l Σ_g mean_b CE(targets(t.cls[g]), head(s.local[l])) / (2 + 2L)
+        ibot         = mean over all patches of CE(targets(t.patches), head(s.patches))
+
+    Without heads, by regression on the teacher's tokens, in units of their variance (1: no better than their mean):
+
+        cls_features   = mean |projection(s.cls) − t.cls|² / variance(t.cls)          same crop
+        patch_features = the same of the patches
+    """
+
+    def __init__(
+        self,
+        vit: ViTConfig,
+        config: ObjectiveConfig,
+        teacher: TeacherForm,
+        execution: Execution | None = None,
+        trainable: str = "all",
+    ) -> None:
+        self.form = teacher
+        super().__init__(vit, teacher.student_config(config), execution, trainable)
+        plain = replace(execution or Execution(), checkpoint_blocks=False)
+        backbone = VisionTransformer(replace(teacher.vit, drop_path=0.0), plain)
+        self.distill_teacher = nn.ModuleDict({BACKBONE: backbone, **teacher.heads(teacher.vit.width)})
+        self.distill_teacher.requires_grad_(False)
+        self.distill_teacher.eval()
+        if teacher.dino_head is not None:
+            self.dino_targets = make_targets(self.config, teacher.dino_head.prototypes)
+            self.ibot_targets = make_targets(self.config, (teacher.ibot_head or teacher.dino_head).prototypes)
+
+    def frozen_networks(self) -> list[nn.Module]:
+        return [*super().frozen_networks(), *self.distill_teacher.values()]
+
+    def student_heads(self, width: int) -> dict[str, nn.Module]:
+        if self.form.has_heads:
+            return self.form.heads(width)
+        names = (_CLS_PROJECTION, _PATCH_PROJECTION)
+        return {name: nn.Linear(width, self.form.vit.width) for name in names}
+
+    def teacher_heads(self, width: int) -> dict[str, nn.Module]:
+        return {}
+
+    def train(self, mode: bool = True) -> DistillObjective:
+        super().train(mode)
+        if hasattr(self, "distill_teacher"):  # not yet there when the base class asks for the first time
+            self.distill_teacher.eval()
+        return self
+
+    def forward(
+        self,
+        batch: Batch,
+        teacher_temperature: float,
+        ramp: Ramp = RECIPE,
+        drop_path: list[Tensor] | None = None,
+    ) -> dict[str, Tensor]:
+        with torch.no_grad(), self.autocast(batch.masks.device):
+            seen: Tokens = self.distill_teacher[BACKBONE](batch.global_crops)  # cls [2B, T], patches [2B, N, T]
+        with self.autocast(batch.masks.device):
+            tokens, local_cls = self.student_tokens(batch, None, drop_path)  # of 2B crops, [L·B, D]
+            if not self.form.has_heads:
+                losses = self._feature_losses(seen, tokens)
+                return {**losses, TOTAL: torch.stack(list(losses.values())).sum()}
+            parts = self._prototype_parts(seen, batch, teacher_temperature, ramp)
+            cls = torch.cat([tokens.cls, local_cls])  # [2B + L·B, D]
+            patches = tokens.patches.flatten(0, 1)  # [2B·N, D]
+            if self.form.ibot_head is None:
+                total, by_part = self.student[DINO_HEAD](torch.cat([cls, patches]), list(parts.values()))
+            else:
+                of_cls, of_patches = list(parts.values())[:-1], list(parts.values())[-1:]
+                cls_total, by_cls = self.student[DINO_HEAD](cls, of_cls)
+                patch_total, by_patch = self.student[IBOT_HEAD](patches, of_patches)
+                total = cls_total + patch_total
+                by_part = torch.cat([by_cls, by_patch])
+        return {**dict(zip(parts, by_part.unbind(), strict=True)), TOTAL: total}
+
+    @torch.no_grad()
+    def _prototype_parts(self, seen: Tokens, batch: Batch, temperature: float, ramp: Ramp) -> dict[str, LossTargets]:
+        """What the student's cls tokens of global and local crops, and at last its patches, are compared with."""
+        config, B, L = self.config, batch.images, batch.local_crops_per_image
+        with self.autocast(batch.masks.device):
+            patches = seen.patches.flatten(0, 1)  # [2B·N, T]
+            patch_head = self.distill_teacher[DINO_HEAD if self.form.ibot_head is None else IBOT_HEAD]
+            cls_scores = self.distill_teacher[DINO_HEAD](seen.cls)  # [2B, K]
+            patch_scores = patch_head(patches)  # [2B·N, K']
+        cls_targets = self.dino_targets(cls_scores, temperature).reshape(2, B, -1)  # [2, B, K]
+        patch_targets = self.ibot_targets(patch_scores, temperature)  # [2B·N, K']
+        of_patch = patch_targets.new_full((len(patch_targets),), 1 / seen.patches.shape[1])
+        return {
+            "dino_global": dino_global(cls_targets, L, config.dino_weight),
+            "dino_local": dino_local(cls_targets, L, config.dino_weight),
+            "ibot": ibot(patch_targets, of_patch, 2 * B, config.ibot_weight * ramp.ibot),
+        }
+
+    def _feature_losses(self, seen: Tokens, tokens: Tokens) -> dict[str, Tensor]:
+        config = self.config
+        cls = _regression(self.student[_CLS_PROJECTION](tokens.cls), seen.cls)
+        patches = _regression(self.student[_PATCH_PROJECTION](tokens.patches.flatten(0, 1)), seen.patches.flatten(0, 1))
+        return {"cls_features": config.dino_weight * cls, "patch_features": config.ibot_weight * patches}
+
+
+def _regression(predicted: Tensor, wanted: Tensor) -> Tensor:
+    """Mean squared error of rows [M, T] over the variance of what is wanted, over the rows of all ranks; fp32."""
+    with torch.autocast(predicted.device.type, enabled=False):
+        wanted = wanted.float()
+        sums = torch.stack([wanted.double().sum(dim=0), wanted.double().square().sum(dim=0)])  # [2, T]
+        count = wanted.new_tensor([[float(len(wanted))]], dtype=torch.float64).expand(2, 1)
+        summed = sum_over_ranks(torch.cat([sums, count], dim=1))  # [2, T + 1]
+        mean, square = summed[:, :-1] / summed[:, -1:]
+        variance = (square - mean.square()).mean().clamp_min(1e-12)
+        error = (predicted.float() - wanted).square().mean()
+        scaled: Tensor = error / variance.to(torch.float32)
+        return scaled
+
+
+def load_teacher(objective: DistillObjective, state: dict[str, Tensor]) -> None:
+    """Give the frozen network its weights, all of them: `backbone.*`, and those of its heads."""
+    objective.distill_teacher.load_state_dict(state, strict=True)

@@ -1,0 +1,171 @@
+"""Distillation: the losses by their definition, a teacher that never moves, and runs that are exact."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from engine_runs import assert_same_run, metrics_of, run_ranks, words_of
+
+from panendofm.backbone import VisionTransformer, load_backbone, read_tensors, vit_config
+from panendofm.records.run import RunFolder
+from panendofm.runtime.config import load_config
+from panendofm.runtime.errors import UserError
+from pretrain import PretrainConfig
+from pretrain.data.batch import Batch, make_batch
+from pretrain.objective.config import HeadConfig, ObjectiveConfig
+from pretrain.objective.distill import DistillObjective, TeacherForm
+from pretrain.plan.requirements import requirements_of
+
+SMALL = vit_config("vit_test", image_px=28)
+LARGE = replace(SMALL, width=2 * SMALL.width, depth=3)
+DINO = HeadConfig(prototypes=24, bottleneck=8, hidden=16)
+IBOT = HeadConfig(prototypes=20, bottleneck=8, hidden=16)
+B, L, N = 3, 2, 4
+
+
+def batch() -> Batch:
+    torch.manual_seed(1)
+    masks = torch.zeros(2 * B, N, dtype=torch.bool)
+    masks[0, 1] = True  # what the loader masks must not matter
+    return make_batch(torch.randn(2 * B, 3, 28, 28), torch.randn(L * B, 3, 14, 14), masks)
+
+
+def objective_of(form: TeacherForm) -> DistillObjective:
+    torch.manual_seed(0)
+    objective = DistillObjective(SMALL, ObjectiveConfig(kind="distill"), form)
+    with torch.no_grad():  # the first weights are so small that all tokens are alike
+        for parameter in objective.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return objective
+
+
+def sinkhorn(scores: torch.Tensor, temperature: float) -> torch.Tensor:
+    """The textbook form, in doubles."""
+    q = torch.exp(scores.double() / temperature).T
+    q /= q.sum()
+    for _ in range(3):
+        q /= q.sum(dim=1, keepdim=True) * len(q)
+        q /= q.sum(dim=0, keepdim=True) * q.shape[1]
+    return (q * q.shape[1]).T
+
+
+def cross_entropy(targets: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    return -(targets * F.log_softmax(scores.double() / 0.1, dim=-1)).sum(dim=-1)
+
+
+@pytest.mark.parametrize("ibot_head", [IBOT, None])
+def test_prototypes_are_matched_on_every_token(ibot_head: HeadConfig | None) -> None:
+    objective, given = objective_of(TeacherForm(LARGE, DINO, ibot_head)), batch()
+    losses = objective(given, 0.07)
+    student, teacher = objective.student, objective.distill_teacher
+    patch_head = "dino_head" if ibot_head is None else "ibot_head"
+    with torch.no_grad():
+        seen, own = teacher["backbone"](given.global_crops), student["backbone"](given.global_crops)
+        local = student["backbone"](given.local_crops).cls
+        targets = sinkhorn(teacher["dino_head"](seen.cls), 0.07).reshape(2, B, -1)
+        scores = student["dino_head"](own.cls).reshape(2, B, -1)
+        terms = 2 + 2 * L
+        crossed = sum(cross_entropy(targets[1 - g], scores[g]).mean() for g in range(2))
+        local_scores = student["dino_head"](local).reshape(L, B, -1)
+        of_local = sum(cross_entropy(targets[g], local_scores[i]).mean() for i in range(L) for g in range(2))
+        patch_targets = sinkhorn(teacher[patch_head](seen.patches.flatten(0, 1)), 0.07)
+        of_patches = cross_entropy(patch_targets, student[patch_head](own.patches.flatten(0, 1))).mean()
+    expected = {"dino_global": crossed / terms, "dino_local": of_local / terms, "ibot": of_patches}
+    for name, value in expected.items():
+        assert float(losses[name]) == pytest.approx(float(value), rel=1e-6), name
+    assert float(losses["total"].detach()) == pytest.approx(float(sum(expected.values())), rel=1e-6)
+
+
+def test_features_are_regressed_in_units_of_their_variance() -> None:
+    objective, given = objective_of(TeacherForm(LARGE)), batch()
+    losses = objective(given, 0.07)
+    with torch.no_grad():
+        seen, own = (
+            objective.distill_teacher["backbone"](given.global_crops),
+            objective.student["backbone"](given.global_crops),
+        )
+        expected = {}
+        for name, wanted, tokens in (("cls", seen.cls, own.cls), ("patch", seen.patches, own.patches)):
+            wanted, tokens = wanted.flatten(0, -2).double(), tokens.flatten(0, -2)
+            error = (objective.student[f"{name}_projection"](tokens) - wanted).square().mean()
+            expected[f"{name}_features"] = error / wanted.var(dim=0, correction=0).mean()
+    assert losses.keys() == {*expected, "total"}
+    for name, value in expected.items():
+        assert float(losses[name]) == pytest.approx(float(value), rel=1e-5), name
+
+
+@pytest.mark.parametrize("form", [TeacherForm(LARGE, DINO, IBOT), TeacherForm(LARGE)])
+def test_the_student_learns_and_the_teacher_stays(form: TeacherForm) -> None:
+    objective, given = objective_of(form), batch()
+    before = {name: tensor.clone() for name, tensor in objective.distill_teacher.state_dict().items()}
+    optimizer = torch.optim.AdamW(objective.student.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = objective(given, 0.07)["total"]
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.9 * losses[0]
+    for name, tensor in objective.distill_teacher.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    assert all(parameter.grad is None for parameter in objective.distill_teacher.parameters())
+
+
+@pytest.fixture(scope="module")
+def teacher_run(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with heads, wider than its student will be."""
+    run = tmp_path_factory.mktemp("distill") / "teacher"
+    run_ranks(words_of(run, shards, model__width=64, model__attention_heads=4, schedule__total="3 steps"), 1)
+    return run
+
+
+def distill_words(run: Path, shards: Path, teacher: Path, **changes: object) -> list[str]:
+    keys = {"objective__kind": "distill", "distill__teacher": teacher, "model__drop_path": 0.0}
+    return words_of(run, shards, **{**keys, **changes})
+
+
+def test_a_run_is_exact(teacher_run: Path, shards: Path, tmp_path: Path) -> None:
+    whole, stopped, alone = tmp_path / "whole", tmp_path / "stopped", tmp_path / "alone"
+    run_ranks(distill_words(whole, shards, teacher_run), 2)
+    for stop in ("5 steps", None):
+        run_ranks(distill_words(stopped, shards, teacher_run, run__stop_at=stop), 2)
+    assert_same_run(whole, stopped, 12)
+    run_ranks(distill_words(alone, shards, teacher_run), 1)
+    losses = [row["ibot"] for row in metrics_of(whole)]
+    assert [row["ibot"] for row in metrics_of(alone)] == pytest.approx(losses, rel=1e-5)
+    assert losses[-1] < losses[0]
+    stored = read_tensors(RunFolder(whole).checkpoint(12), "distill_teacher.")
+    given = read_tensors(RunFolder(teacher_run).checkpoint(3), "teacher.")
+    assert stored.keys() == given.keys()
+    assert all(torch.equal(stored[name], given[name]) for name in given)
+    exported = load_backbone(whole).model.config
+    assert exported.width < load_backbone(teacher_run).model.config.width
+
+
+def test_weights_without_heads_are_regressed(shards: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    weights = tmp_path / "teacher.pt"
+    torch.save(VisionTransformer(vit_config("vit_test", image_px=28, width=96, heads=2)).state_dict(), weights)
+    run_ranks(distill_words(tmp_path / "run", shards, weights), 1)
+    rows = metrics_of(tmp_path / "run")
+    assert rows[-1]["cls_features"] < rows[0]["cls_features"]
+    assert "ibot" not in rows[0]
+
+
+def test_the_plan_counts_the_teacher(teacher_run: Path, shards: Path, tmp_path: Path) -> None:
+    config = load_config(PretrainConfig, None, distill_words(tmp_path / "run", shards, teacher_run))
+    needs = requirements_of(config, 1, 1)
+    teacher = sum(tensor.numel() for tensor in read_tensors(RunFolder(teacher_run).checkpoint(3), "teacher.").values())
+    assert needs.parameters.anchor == teacher
+    plain = load_config(PretrainConfig, None, words_of(tmp_path / "run", shards, model__drop_path=0.0))
+    assert needs.flops_per_image > requirements_of(plain, 1, 1).flops_per_image
+
+
+def test_kind_and_teacher_belong_together(shards: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="belong together"):
+        load_config(PretrainConfig, None, words_of(tmp_path, shards, objective__kind="distill"))
