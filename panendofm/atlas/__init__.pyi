@@ -1,4 +1,3 @@
-from .boxes_json import box_file, boxes_fit, listed_boxes
 from .build import (
     Atlas,
     Row,
@@ -10,7 +9,7 @@ from .build import (
     overlaps,
     save_atlas,
 )
-from .config import NEAR_DUPLICATE_BITS, AtlasConfig, GallerySplitConfig, SplitConfig
+from .config import NEAR_DUPLICATE_BITS, AtlasConfig, GallerySplitConfig, SplitConfig, TaskSet
 from .corpora import (
     Corpus,
     FileRule,
@@ -22,14 +21,11 @@ from .corpora import (
     overlaps_with_evaluation,
     same_name,
 )
-from .labeled.gallery_split import GallerySplit, load_or_make_gallery_split
-from .labeled.images import Keys, LabeledImage, LabeledImages, image_groups, read_labeled_images
-from .labeled.overlap import overlapping
-from .layouts import Item, read_table_of_files
-from .mapping import Mapping, load_mappings
-from .measurements import measure_all
-from .official import Crossing, has_official_split, official_split
-from .regions import (
+from .datasets.boxes_json import box_file, boxes_fit, listed_boxes
+from .datasets.layouts import read_table_of_files
+from .datasets.mapping import Mapping, load_mappings
+from .datasets.readers import Item
+from .datasets.regions import (
     Box,
     Region,
     Regions,
@@ -40,7 +36,22 @@ from .regions import (
     read_regions,
     save_regions,
 )
-from .samples import Sample, custom_samples, group_numbers, samples_of
+from .labeled.gallery_split import GallerySplit, load_or_make_gallery_split
+from .labeled.images import Keys, LabeledImage, LabeledImages, image_groups, read_labeled_images
+from .labeled.overlap import overlapping
+from .measurements import measure_all
+from .official import Crossing, has_official_split, official_split
+from .panendox.published import PublishedBenchmark, published_panendox
+from .panendox.tasks import (
+    Level,
+    Task,
+    build_task,
+    custom_task,
+    evaluable,
+    task_specs,
+    why_not_runnable,
+)
+from .samples import POOR, TRAITS, Sample, custom_samples, group_numbers, samples_of
 from .split import (
     SPLITS,
     TEST,
@@ -59,9 +70,11 @@ from .taxonomy import AMBIGUOUS, Label, Taxonomy, load_taxonomy
 __all__ = [
     "AMBIGUOUS",
     "NEAR_DUPLICATE_BITS",
+    "POOR",
     "SPLITS",
     "TEST",
     "TRAIN",
+    "TRAITS",
     "VALIDATION",
     "Atlas",
     "AtlasConfig",
@@ -76,8 +89,10 @@ __all__ = [
     "Label",
     "LabeledImage",
     "LabeledImages",
+    "Level",
     "Mapping",
     "Overlap",
+    "PublishedBenchmark",
     "Region",
     "Regions",
     "Row",
@@ -85,15 +100,20 @@ __all__ = [
     "Split",
     "SplitConfig",
     "SplitReport",
+    "Task",
+    "TaskSet",
     "Taxonomy",
     "alike_conflicts",
     "box_file",
     "boxes_fit",
     "build_atlas",
+    "build_task",
     "conflicts",
     "contradict",
     "custom_samples",
+    "custom_task",
     "datasets_seen",
+    "evaluable",
     "group_numbers",
     "has_official_split",
     "has_regions",
@@ -116,6 +136,7 @@ __all__ = [
     "overlaps",
     "overlaps_between_corpora",
     "overlaps_with_evaluation",
+    "published_panendox",
     "read_labeled_images",
     "read_mask",
     "read_regions",
@@ -126,4 +147,6 @@ __all__ = [
     "save_regions",
     "save_split",
     "split_path",
+    "task_specs",
+    "why_not_runnable",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from panendofm.atlas.config import NEAR_DUPLICATE_BITS
-from panendofm.atlas.layouts import Found, Item, find_datasets, read_items, why_no_images
-from panendofm.atlas.mapping import Mapping, load_mappings
+from panendofm.atlas.datasets.codes import CodesWithoutMeaning, codes_file
+from panendofm.atlas.datasets.layouts import Found, count_codes, find_datasets, read_items, why_no_images
+from panendofm.atlas.datasets.mapping import Mapping, load_mappings
+from panendofm.atlas.datasets.readers import Item
 from panendofm.atlas.measurements import Measured, measure_all
 from panendofm.atlas.taxonomy import Label
+from panendofm.imaging.frame_filters.config import VerdictConfig
+from panendofm.imaging.frame_filters.verdict import ImageQuality
 from panendofm.imaging.groups import content_groups
 from panendofm.imaging.images import UnreadableImageError
 from panendofm.records.documents import as_document, parse_document
@@ -27,7 +31,8 @@ from panendofm.runtime.files import atomic_file, parse_json
 from panendofm.runtime.names import printable
 from panendofm.runtime.parquet_files import read_parquet
 
-FORMAT = 1
+FORMAT = 2
+QUALITY_MEASURES = ("brightness", "washed_out", "sharpness", "mucosa")
 # A group of alike images that holds more than this share is a chain of chance resemblances.
 _CHAIN_SHARE, _CHAIN_IMAGES = 0.05, 50
 
@@ -37,6 +42,7 @@ class Row:
     """A file of the atlas. `content` is the number of its group of equal and nearly equal images."""
 
     path: str
+    file: str  # below the dataset's folder
     dataset: str
     own_labels: tuple[str, ...]
     labels: tuple[Label, ...]
@@ -47,7 +53,7 @@ class Row:
     perceptual_hash: bytes
     width: int
     height: int
-    quality: dict[str, float]
+    quality: ImageQuality
     center: str | None = None
 
 
@@ -66,6 +72,7 @@ class AtlasInfo:
     datasets: dict[str, DatasetCounts] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)  # datasets that are known and were not there
     unmapped: dict[str, dict[str, int]] = field(default_factory=dict)  # dataset, its label, and number of images
+    codes: dict[str, CodesWithoutMeaning] = field(default_factory=dict)  # by dataset
     unreadable: list[str] = field(default_factory=list)
     format: int = FORMAT
 
@@ -85,13 +92,19 @@ class _Mapped:
     labels: tuple[Label, ...]
 
 
-def build_atlas(roots: list[str], near_duplicate_bits: int, extra_mappings: Path | None = None) -> Atlas:
+def build_atlas(
+    roots: list[str],
+    near_duplicate_bits: int,
+    extra_mappings: Path | None = None,
+    codes: dict[str, str] | None = None,
+    verdict: VerdictConfig | None = None,
+) -> Atlas:
     """Read every dataset below the roots. Images without a mapped label, or damaged, are counted and left out."""
     mappings = load_mappings(extra_mappings)
     info = AtlasInfo(near_duplicate_bits)
     pending: list[_Mapped] = []
     nothing: list[str] = []
-    for found in find_datasets(roots, mappings):
+    for found in find_datasets(roots, mappings, codes):
         name = found.mapping.dataset
         items, unlabeled = read_items(found)
         mapped, unmapped = _harmonize(items, found)
@@ -100,18 +113,31 @@ def build_atlas(roots: list[str], near_duplicate_bits: int, extra_mappings: Path
         counts.folders.append(str(found.source))
         counts.images += len(items)
         counts.unlabeled += unlabeled
+        without = _codes_without_meaning(items, found.mapping)
+        if without is not None:
+            info.codes[name] = without
         if not items:
-            why = f"{name}: {found.source} gave no image; {why_no_images(found)}."
-            nothing.append(why)
-            warn(why)
+            nothing.append(f"{name}: {found.source} gave no image; {why_no_images(found)}.")
         if unmapped:
             known = info.unmapped.setdefault(name, {})
             known.update(Counter(known) + unmapped)
     if not pending:
         why = nothing[0] if nothing else "check the folders."
         raise UserError(f"{', '.join(roots)}: not one image with a mapped label was found; {why}")
+    for why in nothing:
+        warn(why)
     info.absent = sorted(set(mappings) - set(info.datasets))
-    return Atlas(_measured_rows(pending, info), info)
+    return Atlas(_measured_rows(pending, info, verdict or VerdictConfig()), info)
+
+
+def _codes_without_meaning(items: list[Item], mapping: Mapping) -> CodesWithoutMeaning | None:
+    if mapping.codes is None:
+        return None
+    images = count_codes(items, mapping)
+    missing = [code for code in images if mapping.meaning(code) is None]
+    if not missing:
+        return None
+    return CodesWithoutMeaning(len(missing), sum(images[c] for c in missing), len(images), codes_file(mapping))
 
 
 def _harmonize(items: list[Item], found: Found) -> tuple[list[_Mapped], Counter[str]]:
@@ -131,10 +157,11 @@ def _harmonize(items: list[Item], found: Found) -> tuple[list[_Mapped], Counter[
     return mapped, unmapped
 
 
-def _measured_rows(pending: list[_Mapped], info: AtlasInfo) -> list[Row]:
+def _measured_rows(pending: list[_Mapped], info: AtlasInfo, verdict: VerdictConfig) -> list[Row]:
     paths = [one.item.path for one in pending]
     good: list[tuple[_Mapped, Measured]] = []
-    for one, result in zip(pending, track(measure_all(paths), "images", len(paths), "images"), strict=True):
+    measured_all = track(measure_all(paths, verdict), "images", len(paths), "images")
+    for one, result in zip(pending, measured_all, strict=True):
         path = one.item.path
         if printable(path) != str(path):
             warn(f"{printable(path)}: its name can't be kept in a table; rename the file.")
@@ -154,6 +181,7 @@ def _measured_rows(pending: list[_Mapped], info: AtlasInfo) -> list[Row]:
     return [
         Row(
             path=str(one.item.path.resolve()),
+            file=file_below(one.found.source, one.item.path),
             dataset=one.found.mapping.dataset,
             own_labels=one.item.labels,
             labels=one.labels,
@@ -164,11 +192,17 @@ def _measured_rows(pending: list[_Mapped], info: AtlasInfo) -> list[Row]:
             perceptual_hash=measured.perceptual_hash,
             width=measured.width,
             height=measured.height,
-            quality=asdict(measured.quality),
+            quality=measured.quality,
             center=one.item.center,
         )
         for (one, measured), content in zip(good, contents.tolist(), strict=True)
     ]
+
+
+def file_below(source: Path, path: Path) -> str:
+    """The name of a file below the folder of its dataset; the bare name of one that a table lists elsewhere."""
+    folder = source if source.is_dir() else source.parent
+    return (path.relative_to(folder) if path.is_relative_to(folder) else Path(path.name)).as_posix()
 
 
 def _identifier(mapping: Mapping, name: str | None) -> str | None:
@@ -241,6 +275,7 @@ def save_atlas(atlas: Atlas, path: Path | str) -> None:
     rows = atlas.rows
     columns: dict[str, Any] = {
         "path": [r.path for r in rows],
+        "file": [r.file for r in rows],
         "dataset": [r.dataset for r in rows],
         "own_labels": [list(r.own_labels) for r in rows],
         "labels": [[str(label) for label in r.labels] for r in rows],
@@ -252,7 +287,8 @@ def save_atlas(atlas: Atlas, path: Path | str) -> None:
         "width": [r.width for r in rows],
         "height": [r.height for r in rows],
         "center": pa.array([r.center for r in rows], pa.string()),
-        **{f"quality_{name}": [r.quality[name] for r in rows] for name in rows[0].quality},
+        **{f"quality_{name}": [getattr(r.quality, name) for r in rows] for name in QUALITY_MEASURES},
+        "quality_reasons": pa.array([list(r.quality.reasons) for r in rows], pa.list_(pa.string())),
     }
     table = pa.table(columns).replace_schema_metadata({"atlas": json.dumps(as_document(atlas.info), sort_keys=True)})
     with atomic_file(path) as stream:
@@ -273,9 +309,8 @@ def load_atlas(path: Path | str) -> Atlas:
 
 
 def _row(record: dict[str, Any]) -> Row:
-    quality = {k.removeprefix("quality_"): record.pop(k) for k in list(record) if k.startswith("quality_")}
-    if "centre" in record:  # as atlases were written before
-        record["center"] = record.pop("centre")
+    measures = {name: float(record.pop(f"quality_{name}")) for name in QUALITY_MEASURES}
+    record["quality"] = ImageQuality(**measures, reasons=tuple(record.pop("quality_reasons")))
     record["own_labels"] = tuple(record["own_labels"])
     record["labels"] = tuple(Label.parse(text) for text in record["labels"])
-    return Row(quality=quality, **record)
+    return Row(**record)

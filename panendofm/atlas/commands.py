@@ -1,108 +1,90 @@
-"""What `panendofm atlas` does."""
+"""What the verbs of `panendofm atlas` do."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
-from panendofm.atlas.build import (
-    Atlas,
-    AtlasInfo,
-    SharedImages,
-    alike_conflicts,
-    build_atlas,
-    conflicts,
-    overlaps,
-    save_atlas,
-)
-from panendofm.atlas.config import AtlasConfig, SplitConfig
-from panendofm.atlas.regions import read_regions, save_regions
+from panendofm.atlas.build import build_atlas
+from panendofm.atlas.config import AtlasConfig, CodesConfig, ExportConfig, ImportConfig, ListConfig, SplitConfig
+from panendofm.atlas.datasets.codes import codes_file, write_template
+from panendofm.atlas.datasets.layouts import count_codes, find_datasets, read_items
+from panendofm.atlas.datasets.mapping import Mapping, load_mappings
+from panendofm.atlas.release.export import export_atlas
+from panendofm.atlas.release.restore import restore_atlas
+from panendofm.atlas.report.tables import catalog_table, contradictions_of_table_one
+from panendofm.atlas.report.write import say_report, write_atlas
 from panendofm.atlas.samples import samples_of
-from panendofm.atlas.split import SplitReport, make_split, save_split, split_path
-from panendofm.records.documents import write_document
-from panendofm.runtime.console import say, table, warn
+from panendofm.atlas.split import make_split
+from panendofm.runtime.console import say, table
 from panendofm.runtime.errors import UserError
-
-LEVELS = ("region", "category", "finding", "grade")
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """Equal files that two datasets label differently."""
-
-    a: str
-    b: str
-    contents: int
-
-
-@dataclass(frozen=True)
-class AtlasReport:
-    """The JSON file beside an atlas."""
-
-    info: AtlasInfo
-    levels: dict[str, dict[str, int]]  # images of each label, by level
-    overlaps: list[SharedImages]
-    conflicts: list[Conflict]
-    alike_groups_with_different_labels: int
-    split: SplitReport
+from panendofm.runtime.files import make_directory
 
 
 def run_atlas(arguments: argparse.Namespace, config: AtlasConfig) -> None:
     out = Path(config.out)
-    extra = Path(config.mappings) if config.mappings else None
-    if extra is not None and not extra.is_dir():
-        raise UserError(f"mappings={extra}: there is no such folder.")
-    atlas = build_atlas(arguments.roots, config.near_duplicate_bits, extra)
-    save_atlas(atlas, out)
+    extra = _extra(config.mappings)
+    atlas = build_atlas(arguments.roots, config.near_duplicate_bits, extra, config.codes, config.quality)
     samples = samples_of(atlas.rows)
     split = make_split(samples, SplitConfig(seed=config.seed))
-    save_split(split, samples, split_path(out, out.parent))
-    found = read_regions(atlas.rows)
-    if found.of:
-        number = save_regions(found, out.with_suffix(".regions.parquet"))
-        say(f"{number} masks and boxes → {out.with_suffix('.regions.parquet')}")
-    for problem, count in found.problems.items():
-        warn(f"{problem} ({count})")
-    report = _report(atlas, split.report)
-    write_document(out.with_suffix(".json"), report)
-    _say_report(report)
-    say(f"{len(atlas.rows)} images ({len(samples)} different) → {out}; report: {out.with_suffix('.json')}")
+    mappings = _used_mappings(arguments.roots, extra, config.codes)
+    report = write_atlas(atlas, samples, split, out, mappings, config.tasks)
+    say_report(report)
+    files = f"report: {out.with_suffix('.json')}, page: {out.with_suffix('.html')}"
+    say(f"{len(atlas.rows)} images ({len(samples)} different) → {out}; {files}")
 
 
-def _report(atlas: Atlas, split: SplitReport) -> AtlasReport:
-    levels: dict[str, Counter[str]] = {name: Counter() for name in LEVELS}
-    for row in atlas.rows:
-        for name, counter in levels.items():
-            counter.update({getattr(label, name) for label in row.labels if getattr(label, name)})
-    return AtlasReport(
-        info=atlas.info,
-        levels={name: dict(counter) for name, counter in levels.items()},
-        overlaps=overlaps(atlas.rows),
-        conflicts=[Conflict(a, b, count) for (a, b), count in conflicts(atlas.rows).items()],
-        alike_groups_with_different_labels=alike_conflicts(atlas.rows),
-        split=split,
-    )
+def _extra(folder: str | None) -> Path | None:
+    extra = Path(folder) if folder else None
+    if extra is not None and not extra.is_dir():
+        raise UserError(f"mappings={extra}: there is no such folder.")
+    return extra
 
 
-def _say_report(report: AtlasReport) -> None:
-    rows = [[name, str(counts.images), str(counts.unlabeled)] for name, counts in report.info.datasets.items()]
-    table("datasets", ["dataset", "images", "without label"], rows)
-    say(f"absent: {', '.join(report.info.absent) or 'none'}")
-    for name, counts in report.levels.items():
-        table(f"{name} ({len(counts)})", [name, "images"], [[key, str(n)] for key, n in sorted(counts.items())])
-    say(f"unmapped labels: {sum(len(labels) for labels in report.info.unmapped.values())}")
-    for dataset, labels in report.info.unmapped.items():
-        for label, count in sorted(labels.items()):
-            warn(f"{dataset}: the label '{label}' ({count} images) is not mapped; its images are left out.")
-    say(f"unreadable images: {len(report.info.unreadable)}")
-    for pair in report.overlaps:
-        say(f"{pair.a} and {pair.b} share {pair.identical_files} equal files, {pair.alike_groups} contents")
-    say(f"conflicts (equal files, different labels): {sum(conflict.contents for conflict in report.conflicts)}")
-    for conflict in report.conflicts:
-        say(f"  {conflict.a} / {conflict.b}: {conflict.contents}")
-    say(f"groups of alike images with different labels: {report.alike_groups_with_different_labels}")
-    say(f"split: {report.split}")
-    for name, why in report.split.unsatisfied.items():
-        say(f"split, {name}: {why}")
+def _used_mappings(roots: list[str], extra: Path | None, codes: dict[str, str]) -> dict[str, Mapping]:
+    known = load_mappings(extra)
+    return known | {found.mapping.dataset: found.mapping for found in find_datasets(roots, known, codes)}
+
+
+def run_list(arguments: argparse.Namespace, config: ListConfig) -> None:
+    mappings = load_mappings(_extra(config.mappings))
+    content = catalog_table(mappings)
+    table("datasets", list(content.columns), [[str(cell) for cell in row] for row in content.rows])
+    for sentence in contradictions_of_table_one(mappings):
+        say(f"The PanEndoAtlas paper: {sentence} (docs/source-errata.md)")
+    tested = sum(mapping.about is not None and mapping.about.real_files for mapping in mappings.values())
+    say(f"{len(mappings)} datasets; the layouts of {tested} were checked on real files.")
+
+
+def run_codes(arguments: argparse.Namespace, config: CodesConfig) -> None:
+    folder = make_directory(config.out)
+    images: dict[str, Counter[str]] = {}
+    mappings: dict[str, Mapping] = {}
+    for found in find_datasets(arguments.roots, load_mappings(_extra(config.mappings))):
+        if found.mapping.codes is not None:
+            items, _ = read_items(found)
+            images.setdefault(found.mapping.dataset, Counter()).update(count_codes(items, found.mapping))
+            mappings[found.mapping.dataset] = found.mapping
+    if not mappings:
+        raise UserError(f"{', '.join(arguments.roots)}: none of the datasets there takes a table of codes.")
+    for name, mapping in mappings.items():
+        path = folder / codes_file(mapping)
+        missing = write_template(path, mapping, images[name])
+        what = "" if mapping.codes is None else f" A code is {mapping.codes.what}."
+        say(f"{path}: {len(images[name])} codes, {missing} without a meaning.{what}")
+
+
+def run_export(arguments: argparse.Namespace, config: ExportConfig) -> None:
+    number = export_atlas(Path(arguments.atlas), Path(config.out), config.name, config.version)
+    say(f"{number} images → {config.out}: images.csv, croissant.json, DATASHEET.md, split.parquet")
+
+
+def run_import(arguments: argparse.Namespace, config: ImportConfig) -> None:
+    extra = _extra(config.mappings)
+    restored = restore_atlas(Path(arguments.release), arguments.roots, extra)
+    out = Path(config.out)
+    mappings = _used_mappings(arguments.roots, extra, {})
+    write_atlas(restored.atlas, restored.samples, restored.split, out, mappings, "clean")
+    restored.say()
+    say(f"{len(restored.atlas.rows)} of {restored.images} images → {out}")

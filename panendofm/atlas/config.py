@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
+from panendofm.imaging.frame_filters.config import VerdictConfig
 from panendofm.runtime.config import option
 from panendofm.runtime.errors import UserError
 
 # Re-encoded or resized copies differ in fewer than 20 of the 256 bits, frames of one scene a moment apart in up to
 # about 50. Of 384 real images the closest unrelated pair is 58 bits apart.
 NEAR_DUPLICATE_BITS = 52
+# Classes of the PanEndoX tasks: of our taxonomy, with synonyms merged; or exactly those of the paper.
+TaskSet = Literal["clean", "published"]
 _BITS_HELP = "Images whose 256-bit hashes differ in at most so many bits are one group."
 
 
@@ -53,9 +57,51 @@ class AtlasConfig:
 
     out: str = option("File to write; beside it come the split and the reports.", "atlas.parquet")
     mappings: str | None = option("Folder with mappings of further datasets (YAML).", None)
+    codes: dict[str, str] = option("Tables of codes by dataset, where they do not lie beside it: codes.ers=PATH.", {})
+    tasks: TaskSet = option("Classes that the counts of tasks are about: clean, or published as in the paper.", "clean")
+    quality: VerdictConfig = field(default_factory=VerdictConfig)
     seed: int = option("Seed of the split.", 0)
     near_duplicate_bits: int = option(_BITS_HELP, NEAR_DUPLICATE_BITS, low=0, high=127)
 
     def check(self) -> None:
-        if not self.out.endswith(".parquet"):
-            raise UserError(f"out={self.out}: the atlas is a Parquet file; let its name end in .parquet.")
+        check_atlas_name(self.out)
+
+
+@dataclass
+class ListConfig:
+    """All keys of `panendofm atlas list`."""
+
+    mappings: str | None = option("Folder with mappings of further datasets (YAML).", None)
+
+
+@dataclass
+class CodesConfig:
+    """All keys of `panendofm atlas codes`."""
+
+    out: str = option("Folder for the tables; one that is there keeps what it says.", ".")
+    mappings: str | None = option("Folder with mappings of further datasets (YAML).", None)
+
+
+@dataclass
+class ExportConfig:
+    """All keys of `panendofm atlas export`."""
+
+    out: str = option("Folder to write.", "atlas_release")
+    name: str = option("Name of the release.", "PanEndoAtlas, rebuilt")
+    version: str = option("Version of the release.", "1.0.0")
+
+
+@dataclass
+class ImportConfig:
+    """All keys of `panendofm atlas import`."""
+
+    out: str = option("File to write; beside it come the split and the reports.", "atlas.parquet")
+    mappings: str | None = option("Folder with mappings of further datasets (YAML).", None)
+
+    def check(self) -> None:
+        check_atlas_name(self.out)
+
+
+def check_atlas_name(out: str) -> None:
+    if not out.endswith(".parquet"):
+        raise UserError(f"out={out}: the atlas is a Parquet file; let its name end in .parquet.")

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from panendofm.atlas.mapping import load_mappings
+from panendofm.atlas.datasets.mapping import load_mappings
 from panendofm.runtime.config import load_config, option, required
 from panendofm.runtime.errors import UserError
 

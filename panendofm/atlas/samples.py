@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from panendofm.atlas.build import Row
 from panendofm.atlas.config import NEAR_DUPLICATE_BITS
+from panendofm.atlas.datasets.mapping import load_mappings
 from panendofm.atlas.labeled.images import LabeledImage, image_links, read_labeled_images
 from panendofm.atlas.taxonomy import Label
 from panendofm.imaging.groups import linked_groups
@@ -30,6 +31,7 @@ class Sample:
     linked_by: tuple[str, ...]  # patients, videos and content; samples that share one belong together
     official: str = ""  # train, validation or test where the data have a split of their own
     on_both_sides: bool = False  # this very content stands in the official test part and in another
+    traits: tuple[tuple[str, str], ...] = ()  # kind and name of the subgroups that it belongs to
 
 
 def samples_of(rows: Sequence[Row]) -> list[Sample]:
@@ -46,10 +48,38 @@ def samples_of(rows: Sequence[Row]) -> list[Sample]:
         classes = {label.finding for label in labels} | {
             f"{label.finding}/{label.grade}" for label in labels if label.grade
         }
-        datasets = tuple(sorted({row.dataset for row in same}))
-        path = min(row.path for row in same)
-        samples.append(Sample(digest, path, datasets, labels, tuple(sorted(classes)), tuple(sorted(links))))
+        samples.append(
+            Sample(
+                sha256=digest,
+                path=min(row.path for row in same),
+                datasets=tuple(sorted({row.dataset for row in same})),
+                labels=labels,
+                classes=tuple(sorted(classes)),
+                linked_by=tuple(sorted(links)),
+                traits=tuple(sorted({trait for row in same for trait in _traits(row)})),
+            )
+        )
     return samples
+
+
+# Kinds of subgroups, in the order of tables.
+TRAITS = ("dataset", "center", "country", "instrument", "quality")
+POOR = ("quality", "poor")
+
+
+def _traits(row: Row) -> Iterator[tuple[str, str]]:
+    mapping = load_mappings().get(row.dataset)
+    about = None if mapping is None else mapping.about
+    yield "dataset", row.dataset
+    yield "quality", "poor" if row.quality.poor else "good"
+    if row.center is not None:
+        yield "center", f"{row.dataset} {row.center}"
+    country = None if about is None else about.country_of(row.center)
+    if country is not None:
+        yield "country", country
+    instrument = None if about is None else about.instrument_of(label.region for label in row.labels)
+    if instrument is not None:
+        yield "instrument", instrument
 
 
 def group_numbers(samples: Sequence[Sample]) -> NDArray[np.int64]:
@@ -79,6 +109,7 @@ def custom_samples(source: Path, near_duplicate_bits: int = NEAR_DUPLICATE_BITS)
                 labels=(),
                 classes=tuple(sorted({label for image, _ in same for label in image.labels})),
                 linked_by=tuple(sorted({link for _, own_links in same for link in own_links})),
+                traits=(("dataset", name),),
                 official=official,
                 on_both_sides=official == "test" and len(sides) > 1,
             )

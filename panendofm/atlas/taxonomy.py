@@ -21,15 +21,24 @@ AMBIGUOUS = "ambiguous"
 
 @dataclass(frozen=True, order=True)
 class Label:
-    """One thing that an image shows. The grade is empty where there is none."""
+    """One thing that an image shows. The grade is empty where there is none.
+
+    `synonym` is the second name that the dataset uses for the finding, where the paper counts both as classes.
+    """
 
     region: str
     category: str
     finding: str
     grade: str = ""
+    synonym: str = ""
 
     def __str__(self) -> str:
-        return "/".join([self.region, self.category, self.finding] + ([self.grade] if self.grade else []))
+        return "/".join([self.region, self.category, self.finding, self.grade, self.synonym]).rstrip("/")
+
+    @property
+    def written(self) -> str:
+        """The finding as the dataset's mapping names it."""
+        return self.synonym or self.finding
 
     @classmethod
     def parse(cls, text: str) -> Label:
@@ -44,6 +53,11 @@ class Finding:
     region: str
     category: str
     grades: tuple[str, ...] = ()
+    source: str = ""  # T2, TX, DS or MST, as taxonomy.yaml explains
+
+    @property
+    def named_in_paper(self) -> bool:
+        return self.source in ("T2", "TX")
 
 
 @dataclass(frozen=True)
@@ -55,9 +69,11 @@ class Taxonomy:
     categories: tuple[str, ...]
     findings: dict[str, Finding]
     aliases: dict[str, str]  # second name of a finding → its first name
+    alias_grades: dict[str, str]  # second name of a grade, which is an alias too → that grade
     region_names: dict[str, str]  # any spelling in lower case → region
     category_names: dict[str, str]
     finding_names: dict[tuple[str, str], str]  # (region, any spelling in lower case) → finding
+    alias_names: dict[tuple[str, str], str]  # the same of aliases → alias
     grade_names: dict[tuple[str, str], str]  # (finding, any spelling in lower case) → grade
 
     def resolve(self, levels: Iterable[Any], where: str) -> Label:
@@ -73,7 +89,11 @@ class Taxonomy:
                 f"{where}: '{finding}' is one of the {self.findings[finding].category}, not of the {category}; "
                 "correct the second level."
             )
-        return Label(region, category, finding, self._grade(finding, names[3], where) if len(names) == 4 else "")
+        grade = self._grade(finding, names[3], where) if len(names) == 4 else ""
+        alias = self.alias_names.get((region, names[2].lower()), "")
+        if alias in self.alias_grades:
+            return Label(region, category, finding, grade or self.alias_grades[alias])
+        return Label(region, category, finding, grade, alias)
 
     def _finding(self, region: str, name: str, where: str) -> str:
         known = {n: f for (r, n), f in self.finding_names.items() if r == region}
@@ -138,14 +158,23 @@ def _parse_taxonomy(text: str, source: str) -> Taxonomy:
             for name, entry in findings.items():
                 if name in entries:
                     raise UserError(f"{source}: the finding '{name}' is listed twice; remove one.")
-                refuse_unknown(entry, {"source", "alias_of", "synonyms", "grades"}, f"{source}: {name}")
-                entries[name] = (Finding(name, region, category, tuple(entry.get("grades", {}))), entry)
+                known = {"source", "alias_of", "alias_grade", "synonyms", "grades"}
+                refuse_unknown(entry, known, f"{source}: {name}")
+                grades = tuple(entry.get("grades", {}))
+                entries[name] = (Finding(name, region, category, grades, entry.get("source", "")), entry)
     aliases = {name: _end_of_aliases(name, entries, source) for name, (_, e) in entries.items() if "alias_of" in e}
+    alias_grades = {name: entry["alias_grade"] for name, (_, entry) in entries.items() if "alias_grade" in entry}
+    for name, grade in alias_grades.items():
+        if grade not in entries[aliases.get(name, name)][0].grades:
+            raise UserError(f"{source}: '{name}' means the grade '{grade}', which its finding does not have; add it.")
     finding_names: dict[tuple[str, str], str] = {}
+    alias_names: dict[tuple[str, str], str] = {}
     grade_names: dict[tuple[str, str], str] = {}
     for name, (finding, entry) in entries.items():
         for spelling in {name, *map(str, entry.get("synonyms", []))}:
             _add_name(finding_names, (finding.region, spelling.lower()), aliases.get(name, name), source)
+            if name in aliases:
+                alias_names[finding.region, spelling.lower()] = name
         for grade, synonyms in entry.get("grades", {}).items():
             for spelling in {grade, *map(str, synonyms)}:
                 _add_name(grade_names, (name, spelling.lower()), grade, source)
@@ -155,9 +184,11 @@ def _parse_taxonomy(text: str, source: str) -> Taxonomy:
         tuple(categories),
         {name: finding for name, (finding, _) in entries.items() if name not in aliases},
         aliases,
+        alias_grades,
         {str(s).lower(): name for name, entry in regions.items() for s in [name, *entry["synonyms"]]},
         {str(s).lower(): name for name, entry in categories.items() for s in [name, *entry["synonyms"]]},
         finding_names,
+        alias_names,
         grade_names,
     )
 

@@ -1,4 +1,4 @@
-from . import frame_filters, groups, image_hash, images, leakage
+from . import frame_filters, groups, image_hash, images, leakage, videos
 
 __all__ = [
     "frame_filters",
@@ -6,4 +6,5 @@ __all__ = [
     "image_hash",
     "images",
     "leakage",
+    "videos",
 ]

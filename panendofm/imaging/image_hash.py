@@ -23,8 +23,8 @@ _BLOCK_ROWS = 512
 
 def perceptual_hash(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The hash of an RGB image [H, W, 3] (or a gray one [H, W]) as 32 bytes."""
-    grey = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    small = cv2.resize(grey, (SIDE_PX, SIDE_PX), interpolation=cv2.INTER_AREA).astype(np.float32)
+    gray = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    small = cv2.resize(gray, (SIDE_PX, SIDE_PX), interpolation=cv2.INTER_AREA).astype(np.float32)
     # The first row and column of frequencies are left out: they hold mean and slow shading, which lamps change.
     low = cv2.dct(small)[1 : FREQUENCIES + 1, 1 : FREQUENCIES + 1]
     return np.packbits((low > np.median(low)).reshape(-1))

@@ -90,9 +90,9 @@ def _refuse_too_large(width: int, height: int, name: str, max_pixels: int) -> No
 
 def _decode_jpeg(content: bytes, name: str, max_pixels: int) -> NDArray[np.uint8] | None:
     """None for kinds that only Pillow converts (CMYK). Any warning of the decoder counts as damage."""
-    height, width, colours, _ = simplejpeg.decode_jpeg_header(content)
+    height, width, colors, _ = simplejpeg.decode_jpeg_header(content)
     _refuse_too_large(width, height, name, max_pixels)
-    if colours in ("CMYK", "YCCK"):
+    if colors in ("CMYK", "YCCK"):
         return None
     pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(content, "RGB", strict=True)
     return pixels
@@ -116,8 +116,8 @@ def _decode_with_pillow(content: bytes, name: str, max_pixels: int) -> NDArray[n
 
 def _to_rgb(image: Image.Image) -> NDArray[np.uint8]:
     if image.mode.startswith("I"):  # 16 bits a pixel; in mode "I" some formats keep them in 32
-        grey = (np.asarray(image).astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8)  # [H, W]
-        return np.repeat(grey[:, :, None], 3, axis=2)
+        gray = (np.asarray(image).astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8)  # [H, W]
+        return np.repeat(gray[:, :, None], 3, axis=2)
     if image.mode == "F":
         raise ValueError("its pixels are floating-point numbers, whose range is not known")
     if image.mode == "LA":
@@ -144,3 +144,12 @@ def _as_rgb_tiff(content: bytes) -> bytes | None:
     mended = bytearray(content)
     struct.pack_into(f"{order}H", mended, photometric[1], _RGB)
     return bytes(mended)
+
+
+def thumbnail(image: Image.Image | NDArray[np.uint8], longest_px: int = 320) -> bytes:
+    """A JPEG for a page; no side is longer than `longest_px`."""
+    small = Image.fromarray(np.asarray(image))
+    small.thumbnail((longest_px, longest_px))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()

@@ -9,7 +9,7 @@ _COMMANDS = "panendofm.linear_probe.commands"
 COMMANDS = (
     Command(
         "",
-        "Linear probes of frozen networks on PanEndoX tasks.",
+        "Linear probes of frozen networks on PanEndoX tasks; 'panendofm dense' is for masks and boxes.",
         f"{_COMMANDS}:run_probe",
         ("NETWORK…",),
         ProbeConfig,

@@ -31,18 +31,14 @@ def run_probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
     with directory_lock(out), log_to(files.log):
         write_text(files.config, without_folders(config_to_yaml(config)))
         benchmark = run_benchmark(arguments.network, config)
-        write_results(benchmark, out)
+        write_results(benchmark, out, config.published_values)
         main = main_table(benchmark.results)
-        marked = [
-            [f"*{cell}" if (number, column) in main.best else cell for column, cell in enumerate(row)]
-            for number, row in enumerate(main.rows)
-        ]
         intervals = f"{100 * config.bootstrap.confidence:g}% interval over groups"
-        table(f"macro-AUC ({intervals}), protocol {config.protocol}; * best", main.columns, marked)
+        table(f"macro-AUC ({intervals}), protocol {config.protocol}; * best", main.columns, main.with_best("*{}"))
         cleaning = cleaning_table(benchmark.results)
         if cleaning.rows:
             table(CLEANING_TITLE, cleaning.columns, cleaning.rows)
-        say(f"results: {files.page}, {files.table.name}, table.tex, summary.csv, classes.csv, {files.results.name}")
+        say(f"results: {files.page}, {files.table.name}, {files.results.name}, and CSV files beside them")
 
 
 def run_predict(arguments: argparse.Namespace, config: PredictConfig) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from panendofm.atlas import SplitConfig
+from panendofm.atlas import SplitConfig, TaskSet
 from panendofm.backbone.networks import BLOCK_HELP, DEVICE_HELP, LAST, POOLING_HELP, POOLINGS, check_words
 from panendofm.runtime.config import option
 from panendofm.runtime.errors import UserError
@@ -57,6 +57,11 @@ PROTOCOL = "protocol"  # a block and pooling that nobody named
 @dataclass
 class ProbeConfig:
     task: str = option("all, the name of a task, or several parted by commas; a task of one's own needs none.", "all")
+    tasks: TaskSet = option(
+        "Classes of the tasks. clean: those of the taxonomy, synonyms merged. published: exactly those that the paper "
+        "lists.",
+        "clean",
+    )
     data: str = option("The atlas (.parquet), a CSV (file,label) or a folder of class folders.", "atlas.parquet")
     out: str = option("Folder for the results.", "probe_results")
     clean: bool = option(
@@ -70,6 +75,9 @@ class ProbeConfig:
     block: str = option(f"{BLOCK_HELP} auto chooses on validation. {PROTOCOL}: what the protocol reads.", PROTOCOL)
     pooling: str = option(f"{POOLING_HELP} {PROTOCOL}: what the protocol reads.", PROTOCOL)
     grid: GridConfig = field(default_factory=GridConfig)
+    seeds: int = option("How often a head is trained, each time with another seed; the first is used.", 5, low=1)
+    leave_one_dataset_out: bool = option("Also train on all datasets but one and test on that one, for each.", False)
+    published_values: bool = option("Show the values that the paper prints, apart from ours.", True)
     split: SplitConfig = field(default_factory=SplitConfig)
     bootstrap: BootstrapConfig = option("", BootstrapConfig())
     batch_size: int = option("Images per forward pass when features are extracted.", 64, low=1)

@@ -16,42 +16,47 @@ from panendofm.atlas import (
     Crossing,
     Sample,
     Split,
+    Task,
+    build_task,
     custom_samples,
+    custom_task,
+    evaluable,
     has_official_split,
     load_atlas,
     load_or_make_split,
-    load_taxonomy,
     official_split,
     overlapping,
     samples_of,
     save_split,
     split_path,
+    task_specs,
+    why_not_runnable,
 )
 from panendofm.backbone import FeatureCache, device_of
 from panendofm.backbone.networks import Network, find_networks, reading_of
 from panendofm.linear_probe.config import ProbeConfig
 from panendofm.linear_probe.features import Read, features_of, measure_efficiency, of_one_block
 from panendofm.linear_probe.heads.head_file import save_head
-from panendofm.linear_probe.heads.probe import Head, train_probe
-from panendofm.linear_probe.results.document import PairedTest, ProbedNetwork, ProbeResults, TaskMetrics, Uncleaned
+from panendofm.linear_probe.heads.probe import Head, Trained, train_probe
+from panendofm.linear_probe.results.counts import task_counts
+from panendofm.linear_probe.results.document import (
+    PairedTest,
+    ProbedNetwork,
+    ProbeResults,
+    SeedSpread,
+    TaskMetrics,
+    Uncleaned,
+)
 from panendofm.linear_probe.results.evaluate import TestSide, evaluate
 from panendofm.linear_probe.results.label_fractions import label_fraction_curve
-from panendofm.linear_probe.tasks import (
-    Task,
-    build_task,
-    custom_task,
-    evaluable,
-    task_counts,
-    task_specs,
-    why_not_runnable,
-)
+from panendofm.linear_probe.results.left_out import leave_one_dataset_out
 from panendofm.linear_probe.truth_files import write_truth_files
 from panendofm.records.probe import ProbeFolder
 from panendofm.reports.numbers import estimate as shown_estimate
 from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.names import without_folders
-from panendofm.scoring.classification.metrics import Floats, Targets
+from panendofm.scoring.classification.metrics import Floats, Targets, macro, roc_auc
 from panendofm.scoring.statistics.estimates import defined
 from panendofm.scoring.statistics.intervals import paired_p_value, percentile_interval
 from panendofm.scoring.statistics.paired_tests import holm
@@ -78,11 +83,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The results, and what plots are drawn from: `outcomes[task][network]`."""
+    """The results, and what plots are drawn from: `outcomes[task][network]`, and images by checksum."""
 
     results: ProbeResults
     tasks: list[Task]
     outcomes: dict[str, dict[str, Outcome]]
+    paths: dict[str, str]
 
 
 def read_data(config: ProbeConfig) -> Data:
@@ -94,7 +100,7 @@ def read_data(config: ProbeConfig) -> Data:
         )
     if source.suffix == ".parquet":
         samples = samples_of(load_atlas(source).rows)
-        tasks = [build_task(spec, samples, load_taxonomy()) for spec in task_specs(config.task)]
+        tasks = [build_task(spec, samples) for spec in task_specs(config.task, config.tasks)]
     else:
         samples = custom_samples(source, config.split.near_duplicate_bits)
         tasks = [custom_task(source.stem if source.is_file() else source.name, samples)]
@@ -161,11 +167,12 @@ def run_benchmark(specs: Sequence[str], config: ProbeConfig) -> Benchmark:
         tasks={task.name: task_counts(task, data.split.sides[task.rows]) for task in data.tasks},
         not_evaluable=skipped,
         results={task: {name: one.metrics for name, one in by.items()} for task, by in outcomes.items()},
-        paired_tests=paired_tests(outcomes, [network.name for network in networks]),
+        paired_tests=paired_tests(outcomes, [network.name for network in networks], config.bootstrap.confidence),
         split=data.split.report,
         confidence=config.bootstrap.confidence,
+        task_set=config.tasks,
     )
-    return Benchmark(results, runnable, outcomes)
+    return Benchmark(results, runnable, outcomes, {sample.sha256: sample.path for sample in data.samples})
 
 
 def _run_network(
@@ -239,27 +246,66 @@ def _run_task(task: Task, read: Read, data: Data, config: ProbeConfig) -> tuple[
     side = TestSide(
         task.targets[test],
         data.split.groups[rows],
-        [data.samples[i].datasets for i in rows.tolist()],
+        [data.samples[i].traits for i in rows.tolist()],
+        [data.samples[i].sha256 for i in rows.tolist()],
         evaluable(task, sides),
         data.overlaps[rows],
         None if data.crossing is None else data.crossing[rows],
     )
     logits = trained.head.logits(features[torch.from_numpy(test)])
     metrics, draws = evaluate(task, side, logits, trained, config.bootstrap)
+    metrics = replace(metrics, seeds=_seeds(task, read, sides, side, trained, config))
+    groups = data.split.groups[task.rows]
+    if config.leave_one_dataset_out:
+        datasets = [data.samples[i].datasets for i in task.rows.tolist()]
+        others = leave_one_dataset_out(task, sides, groups, datasets, features, read.columns, config)
+        metrics = replace(metrics, left_out_datasets=others)
     if config.label_fractions:
-        groups = data.split.groups[task.rows]
         curve = label_fraction_curve(task, sides, groups, features, read.columns, side, config)
         metrics = replace(metrics, label_fractions=curve)
     return trained.head, Outcome(metrics, draws, side.targets, logits)
 
 
-def paired_tests(outcomes: dict[str, dict[str, Outcome]], networks: list[str]) -> list[PairedTest]:
-    """Every pair of networks on every task, corrected for the number of tasks (Holm)."""
+def _seeds(
+    task: Task, read: Read, sides: NDArray[np.int64], side: TestSide, first: Trained, config: ProbeConfig
+) -> SeedSpread:
+    """The head that is used has the first seed; the others are trained for their spread alone."""
+    test = torch.from_numpy(sides == TEST)
+    heads = [first.head]
+    for seed in range(1, config.seeds):
+        training = replace(config.grid.training, seed=config.grid.training.seed + seed)
+        grid = replace(config.grid, training=training)
+        heads.append(train_probe(task, sides, read.features, read.columns, config.protocol, grid, first.tried).head)
+    values = []
+    for head in heads:
+        areas = roc_auc(side.targets, head.logits(read.features[test]))
+        values.append(macro(np.where(side.evaluable, areas, np.nan)))
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return SeedSpread(values, float(np.mean(values)), deviation)
+
+
+def paired_tests(outcomes: dict[str, dict[str, Outcome]], networks: list[str], confidence: float) -> list[PairedTest]:
+    """Every pair of networks on every task, corrected for the number of all comparisons (Holm)."""
+    pairs = [(task, a, b) for a, b in combinations(networks, 2) for task in outcomes]
+    p_values = {
+        f"{task} {a} {b}": paired_p_value(outcomes[task][a].draws, outcomes[task][b].draws) for task, a, b in pairs
+    }
+    corrected = holm(p_values)
     result = []
-    for a, b in combinations(networks, 2):
-        p_values = {task: paired_p_value(by[a].draws, by[b].draws) for task, by in outcomes.items()}
-        corrected = holm(p_values)
-        for task, by in outcomes.items():
-            difference = _macro(by[a]) - _macro(by[b])
-            result.append(PairedTest(task, a, b, difference, defined(p_values[task]), defined(corrected[task])))
+    for task, a, b in pairs:
+        key = f"{task} {a} {b}"
+        one, other = outcomes[task][a], outcomes[task][b]
+        between = percentile_interval(one.draws - other.draws, confidence)
+        result.append(
+            PairedTest(
+                task=task,
+                a=a,
+                b=b,
+                difference=_macro(one) - _macro(other),
+                difference_low=None if between is None else between.low,
+                difference_high=None if between is None else between.high,
+                p=defined(p_values[key]),
+                p_corrected=defined(corrected[key]),
+            )
+        )
     return result

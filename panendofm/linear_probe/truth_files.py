@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.atlas import TEST, Sample, Split
-from panendofm.linear_probe.tasks import Task
+from panendofm.atlas import TEST, Sample, Split, Task
 from panendofm.records.probe import ProbeFolder
 from panendofm.runtime.csv_files import csv_text
 from panendofm.runtime.files import write_text

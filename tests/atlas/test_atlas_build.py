@@ -7,17 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFilter
+from PIL import Image
 
 from panendofm.atlas.build import alike_conflicts, build_atlas, conflicts, contradict, load_atlas, overlaps, save_atlas
-from panendofm.atlas.measurements import quality_of
 from panendofm.atlas.samples import group_numbers, samples_of
 from panendofm.atlas.taxonomy import Label
 from panendofm.runtime.errors import UserError
 
 
-def picture(path: Path, seed: int, size: int = 96) -> None:
-    """A smooth random picture: pictures of different seeds look different, and survive JPEG."""
+def image(path: Path, seed: int, size: int = 96) -> None:
+    """A smooth random image: images of different seeds look different, and survive JPEG."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (12, 12, 3), np.uint8)
     Image.fromarray(pixels).resize((size, size), Image.Resampling.BICUBIC).save(path, quality=95)
@@ -29,16 +28,16 @@ def corpus(tmp_path: Path) -> Path:
     kvasir, hyper = tmp_path / "kvasir", tmp_path / "hyper" / "labeled-images"
     for i, name in enumerate(["dyed-lifted-polyps", "normal-z-line", "polyps", "esophagitis"]):
         for j in range(4):
-            picture(kvasir / name / f"{i}{j}.jpg", 10 * i + j)
+            image(kvasir / name / f"{i}{j}.jpg", 10 * i + j)
     polyps = hyper / "lower-gi-tract" / "pathological-findings" / "polyps"
     barretts = hyper / "upper-gi-tract" / "pathological-findings" / "barretts"
-    picture(polyps / "own.jpg", 100)
+    image(polyps / "own.jpg", 100)
     shutil.copy(kvasir / "polyps" / "20.jpg", polyps / "copy.jpg")
     Image.open(kvasir / "polyps" / "21.jpg").resize((70, 70)).save(polyps / "small.jpg", quality=60)
     barretts.mkdir(parents=True)
     shutil.copy(kvasir / "esophagitis" / "30.jpg", barretts / "other.jpg")
     for frame in range(3):
-        picture(tmp_path / "nerthus" / "0" / f"bowel_1_score_0-1_{frame:08d}.jpg", 200 + frame)
+        image(tmp_path / "nerthus" / "0" / f"bowel_1_score_0-1_{frame:08d}.jpg", 200 + frame)
     return tmp_path
 
 
@@ -60,12 +59,12 @@ def test_copies_and_contradictions_are_found(corpus: Path) -> None:
     assert len(samples) == 23 - 2
     groups = group_numbers(samples)
     frames = {int(g) for s, g in zip(samples, groups, strict=True) if s.datasets == ("nerthus",)}
-    assert len(frames) == 1  # three different pictures, one video
+    assert len(frames) == 1  # three different images, one video
     both = next(s for s in samples if len(s.datasets) == 2 and "barretts" in s.classes)
     assert both.datasets == ("hyperkvasir", "kvasir") and both.classes == ("barretts", "esophagitis")
 
 
-def test_alike_pictures_with_different_labels_are_counted(corpus: Path) -> None:
+def test_alike_images_with_different_labels_are_counted(corpus: Path) -> None:
     source = corpus / "kvasir" / "normal-z-line" / "10.jpg"
     Image.open(source).save(corpus / "kvasir" / "polyps" / "again.jpg", quality=50)
     assert alike_conflicts(build_atlas([str(corpus)], 20).rows) == 1
@@ -82,10 +81,10 @@ def test_an_atlas_is_stored_and_read_back(corpus: Path, tmp_path: Path) -> None:
         load_atlas(tmp_path / "c.parquet")
 
 
-def test_damaged_and_unmapped_pictures_are_named_and_left_out(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_and_unmapped_images_are_named_and_left_out(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damaged = corpus / "kvasir" / "polyps" / "20.jpg"
     damaged.write_bytes(damaged.read_bytes()[:300])
-    picture(corpus / "kvasir" / "new-kind" / "x.jpg", 300)
+    image(corpus / "kvasir" / "new-kind" / "x.jpg", 300)
     atlas = build_atlas([str(corpus)], 20)
     assert atlas.info.unreadable == [str(damaged)]
     assert atlas.info.unmapped == {"kvasir": {"new-kind": 1}}
@@ -103,20 +102,3 @@ def test_what_contradicts() -> None:
     assert not contradict((polyp,), (polyp, ulcer))
     assert contradict((polyp,), (ulcer,))
     assert contradict((sessile,), (serrated,))
-
-
-def test_quality_tells_sharp_from_blurred_and_bright_from_dark() -> None:
-    fine = np.random.default_rng(1).integers(60, 200, (64, 64, 3), np.uint8)
-    image = Image.fromarray(fine).resize((256, 256), Image.Resampling.NEAREST)
-    sharp = quality_of(np.asarray(image))
-    blurred = quality_of(np.asarray(image.filter(ImageFilter.GaussianBlur(8))))
-    dark = quality_of((np.asarray(image) // 3).astype(np.uint8))
-    assert blurred.sharpness < sharp.sharpness / 3
-    assert dark.brightness < sharp.brightness / 2
-    framed = np.zeros((512, 512, 3), np.uint8)
-    framed[128:384, 128:384] = np.maximum(np.asarray(image), 20)
-    # A black border is no detail and no darkness, it only takes room.
-    bordered = quality_of(framed)
-    assert bordered.lit_share == pytest.approx(0.25, abs=0.02)
-    assert bordered.brightness == pytest.approx(sharp.brightness, abs=0.05)
-    assert quality_of(np.zeros((50, 50, 3), np.uint8)).lit_share == 0.0

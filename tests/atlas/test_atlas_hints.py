@@ -11,16 +11,16 @@ from panendofm.atlas import NEAR_DUPLICATE_BITS, build_atlas
 from panendofm.runtime.errors import UserError
 
 
-def picture(path: Path, colour: int = 90) -> None:
+def image(path: Path, color: int = 90) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (40, 30), (colour, 60, 50)).save(path)
+    Image.new("RGB", (40, 30), (color, 60, 50)).save(path)
 
 
 @pytest.fixture
 def good(tmp_path: Path) -> str:
     """A dataset that is as it should be, so that the other one is a row among others."""
     for number in range(2):
-        picture(tmp_path / f"kvasir-dataset-v2/polyps/{number}.png", 80 + 40 * number)
+        image(tmp_path / f"kvasir-dataset-v2/polyps/{number}.png", 80 + 40 * number)
     return f"kvasir:{tmp_path / 'kvasir-dataset-v2'}"
 
 
@@ -43,7 +43,7 @@ def test_a_root_too_deep_or_too_shallow_names_the_right_folder(
     named: str, good: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for part in ("images", "masks"):
-        picture(tmp_path / f"here/Kvasir-SEG/{part}/1.png")
+        image(tmp_path / f"here/Kvasir-SEG/{part}/1.png")
     text = said([good, f"kvasir-seg:{tmp_path / 'here' / named}"], capsys)
     if named.endswith(".."):
         assert "gave no picture" not in text, "the right folder says nothing"
@@ -53,16 +53,14 @@ def test_a_root_too_deep_or_too_shallow_names_the_right_folder(
 
 def test_a_folder_that_is_not_known_points_to_one_that_is(tmp_path: Path) -> None:
     for part in ("images", "masks"):
-        picture(tmp_path / f"a/b/c/d/e/Kvasir-SEG/{part}/1.png")
+        image(tmp_path / f"a/b/c/d/e/Kvasir-SEG/{part}/1.png")
     for wrong in ("a", "a/b/c/d/e/Kvasir-SEG/images"):
         with pytest.raises(UserError, match=r"e/Kvasir-SEG looks like kvasir-seg, name that folder"):
             build_atlas([str(tmp_path / wrong)], NEAR_DUPLICATE_BITS)
 
 
-def test_pictures_without_labels_are_said_to_be_so(
-    good: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    picture(tmp_path / "empty/notes/1.png")
+def test_images_without_labels_are_said_to_be_so(good: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image(tmp_path / "empty/notes/1.png")
     text = said([good, f"kvasir-seg:{tmp_path / 'empty'}"], capsys)
     assert "do not lie where those of this dataset do" in text
     with pytest.raises(UserError, match="gave no image; its images do not lie"):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
-from panendofm.atlas.layouts import Item, find_datasets, read_items
-from panendofm.atlas.mapping import load_mappings
+from panendofm.atlas.datasets.layouts import find_datasets, read_items
+from panendofm.atlas.datasets.mapping import load_mappings
+from panendofm.atlas.datasets.readers import Item
 from panendofm.runtime.errors import UserError
 
 HEX = "0123456789abcdef"
@@ -120,11 +122,11 @@ LAYOUTS: dict[str, tuple[str, dict[str, str | None], dict[str, tuple[tuple[str, 
             "SUN-Positive/case1/a.jpg": None,
             "SUN-Positive/case2/a.jpg": None,
             "SUN-Negative/case1/b.jpg": None,
-            "case_pathology.csv": "case,pathology\ncase2,SSL\n",
+            "sun_codes.csv": "code,label\ncase2,SSL\n",
         },
         {
             "SUN-Positive/case1/a.jpg": (("polyp",), "case1", None),
-            "SUN-Positive/case2/a.jpg": (("SSL",), "case2", None),
+            "SUN-Positive/case2/a.jpg": (("case2",), "case2", None),
             "SUN-Negative/case1/b.jpg": (("negative",), "negative-case1", None),
         },
     ),
@@ -181,6 +183,57 @@ LAYOUTS: dict[str, tuple[str, dict[str, str | None], dict[str, tuple[tuple[str, 
             "images/x_2020.01_0002_8.png": (("all_zero",), "2020.01_0002", None),
         },
     ),
+    "limuc": (
+        "LIMUC",
+        {
+            "patient_based_classified_images/10/Mayo 0/UC_patient_10_2.bmp": None,
+            "test_set/Mayo 3/UC_patient_12_1.bmp": None,
+        },
+        {
+            "patient_based_classified_images/10/Mayo 0/UC_patient_10_2.bmp": (("Mayo 0",), "10", None),
+            "test_set/Mayo 3/UC_patient_12_1.bmp": (("Mayo 3",), "12", None),
+        },
+    ),
+    "gastrohun": (
+        "GastroHUN",
+        {
+            "official_splits/image_classification.csv": "patient,filename,Complete agreement\n7,a.jpg,G4\n7,b.jpg,\n",
+            "Labeled Images/7/a.jpg": None,
+            "Labeled Images/7/b.jpg": None,
+        },
+        {"Labeled Images/7/a.jpg": (("G4",), "7", None)},
+    ),
+    "capsule-vision-2024": (
+        "Dataset",
+        {"training/Worms/a.jpg": None, "validation/Angioectasia/KID/b.jpg": None},
+        {
+            "training/Worms/a.jpg": (("Worms",), None, None),
+            "validation/Angioectasia/KID/b.jpg": (("Angioectasia",), None, None),
+        },
+    ),
+    "wcebleedgen": (
+        "WCEBleedGen",
+        {"bleeding/Images/img- (1).png": None, "non-bleeding/images/img- (1).png": None},
+        {"bleeding/Images/img- (1).png": (("bleeding",), None, None)},
+    ),
+    "bkai-neopolyp": (
+        "bkai-igh-neopolyp",
+        {"train/train/a.jpeg": None, "train_gt/train_gt/a.jpeg": None},
+        {"train/train/a.jpeg": (("neoplastic", "non-neoplastic"), None, None)},
+    ),
+    "piccolo": (
+        "piccolo dataset-release0.1",
+        {
+            "train/polyps/001_VP1_frame0001.png": None,
+            "validation/polyps/002_VP2_frame0001.png": None,
+            "test/polyps/003_VP3_frame0001.png": None,
+            "piccolo_codes.csv": "code,label\n002,adenoma\n",
+        },
+        {
+            "train/polyps/001_VP1_frame0001.png": (("polyp",), "001", None),
+            "validation/polyps/002_VP2_frame0001.png": (("002",), "002", None),
+        },
+    ),
     "see-ai": (
         "SEE-AI",
         {
@@ -194,12 +247,19 @@ LAYOUTS: dict[str, tuple[str, dict[str, str | None], dict[str, tuple[tuple[str, 
 }
 
 
+RED_AND_GREEN = np.zeros((40, 40, 3), np.uint8)
+RED_AND_GREEN[:10, :, 0] = 255
+RED_AND_GREEN[20:, :, 1] = 255
+
+
 def write_layout(folder: Path, files: dict[str, str | None]) -> None:
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if content is None:
-            Image.new("RGB", (8, 8)).save(path)
+            # Masks whose colors are classes need colors.
+            image = Image.fromarray(RED_AND_GREEN) if "train_gt" in name else Image.new("RGB", (8, 8))
+            image.save(path)
         else:
             path.write_text(content)
 
@@ -214,7 +274,7 @@ def test_a_dataset_is_recognised_and_read(dataset: str, tmp_path: Path) -> None:
     items, _ = read_items(found)
     by_name = {item.path.relative_to(tmp_path / "all" / folder).as_posix(): item for item in items}
     for name, (labels, patient, video) in expected.items():
-        center = "1" if dataset == "polypgen" and "data_C1" in name else None
+        center = next((known for part, known in {"data_C1": "1", "KID": "KID"}.items() if part in name), None)
         assert by_name[name] == Item(by_name[name].path, labels, patient, video, center=center)
     for item in items:
         assert "mask" not in str(item.path) and "Ground" not in str(item.path) and "GT" not in str(item.path)
@@ -243,8 +303,11 @@ def test_a_table_names_the_pictures_of_a_dataset_without_a_known_layout(tmp_path
     write_layout(tmp_path, {"a.png": None, "t.csv": "file,label,patient\na.png,adenoma,p1\n"})
     (found,) = find_datasets([f"polar:{tmp_path / 't.csv'}"], load_mappings())
     assert read_items(found)[0] == [Item(tmp_path / "a.png", ("adenoma",), "p1", None)]
-    with pytest.raises(UserError, match=r"polar: the layout of its folder is not known.*CSV"):
-        find_datasets([f"polar:{tmp_path}"], load_mappings())
+    # Or its folder, with a table of codes: a code is the name of an image.
+    (tmp_path / "polar_codes.csv").write_text("code,label\na,sessile serrated\n")
+    (found,) = find_datasets([f"polar:{tmp_path}"], load_mappings())
+    (item,) = read_items(found)[0]
+    assert [label.grade for label in found.mapping.meaning(item.labels[0]) or ()] == ["serrated"]
 
 
 @pytest.mark.parametrize(
@@ -276,8 +339,14 @@ def test_boxes_with_unnamed_classes_are_refused(tmp_path: Path) -> None:
     folder, files, _ = LAYOUTS["see-ai"]
     write_layout(tmp_path / folder, {k: v for k, v in files.items() if k != "classes.txt"})
     (found,) = find_datasets([str(tmp_path)], load_mappings())
-    with pytest.raises(UserError, match=r"classes.txt is missing; write the names"):
-        read_items(found)
+    items, unlabelled = read_items(found)
+    # Class numbers without a meaning, and nothing is called normal because it has no boxes.
+    assert [item.labels for item in items] == [("0", "1")] and unlabelled == 1
+    assert found.mapping.meaning("0") is None
+    (tmp_path / folder / "see-ai_codes.csv").write_text("code,label\n0,angiodysplasia\n1,erosion\n")
+    (found,) = find_datasets([str(tmp_path)], load_mappings())
+    assert [item.labels for item in read_items(found)[0]] == [("0", "1"), ("normal",)]
+    assert found.mapping.meaning("1") == found.mapping.meaning("erosion")
     (tmp_path / folder / "classes.txt").write_text("angiodysplasia")
     with pytest.raises(UserError, match=r"a.txt: .* has no name for the class 1"):
         read_items(found)

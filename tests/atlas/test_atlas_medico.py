@@ -1,15 +1,14 @@
-"""The sixteen Medico classes: recognised as such, mapped, and kept out of the bowel-preparation task."""
+"""The sixteen Medico classes: recognized as such, mapped, and kept out of the bowel-preparation task."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from panendofm.atlas.layouts import find_datasets
-from panendofm.atlas.mapping import load_mappings
+from panendofm.atlas.datasets.layouts import find_datasets
+from panendofm.atlas.datasets.mapping import load_mappings
+from panendofm.atlas.panendox.tasks import build_task, task_specs
 from panendofm.atlas.samples import Sample
-from panendofm.atlas.taxonomy import load_taxonomy
-from panendofm.linear_probe.tasks import build_task, task_specs
 
 CLASSES = json.loads((Path(__file__).parent.parent / "golden" / "metrics_medico.json").read_text())[
     "medico2018_team_SatM"
@@ -32,12 +31,12 @@ def test_the_folder_is_medico_and_not_kvasir_as_well(tmp_path: Path) -> None:
 
 
 def test_stool_classes_stay_out_of_bowel_preparation() -> None:
-    labels, taxonomy = load_mappings(), load_taxonomy()
+    labels = load_mappings()
 
     def sample(dataset: str, name: str) -> Sample:
         return Sample(name, name, (dataset,), labels[dataset].labels[name], (name,), ())
 
     names = [("medico", "colon-clear"), ("medico", "stool-plenty"), ("nerthus", "0"), ("nerthus", "3")]
     samples = [sample(dataset, name) for dataset, name in names]
-    task = build_task(task_specs("bbps")[0], samples, taxonomy)
+    task = build_task(task_specs("bbps")[0], samples)
     assert task.rows.tolist() == [2, 3]

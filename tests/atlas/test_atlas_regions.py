@@ -1,4 +1,4 @@
-"""Regions of pictures: parts of masks, boxes and lists."""
+"""Regions of images: parts of masks, boxes and lists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from panendofm.atlas.build import build_atlas
-from panendofm.atlas.regions import mask_components, read_regions, save_regions
+from panendofm.atlas.datasets.regions import mask_components, read_regions, save_regions
 from panendofm.runtime.errors import UserError
 
 
@@ -36,7 +36,7 @@ def picture(path: Path, seed: int) -> None:
     cv2.imwrite(str(path), np.random.default_rng(seed).integers(0, 255, (60, 80, 3), np.uint8))
 
 
-def test_masks_beside_the_pictures(tmp_path: Path) -> None:
+def test_masks_beside_the_images(tmp_path: Path) -> None:
     folder = tmp_path / "Kvasir-SEG"
     for number in range(3):
         picture(folder / "images" / f"p{number}.jpg", number)
@@ -111,7 +111,7 @@ def test_regions_of_many_layouts_and_their_table(tmp_path: Path) -> None:
         picture(tmp_path / folder / image, 20 + number)
         (tmp_path / folder / truth).parent.mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(tmp_path / folder / truth), mask)
-    # A labelled picture of HyperKvasir has no mask, and none is missed.
+    # A labeled image of HyperKvasir has no mask, and none is missed.
     picture(tmp_path / "hyper-kvasir/labeled-images/lower-gi-tract/anatomical-landmarks/cecum/a.jpg", 30)
     capsule = tmp_path / "labelled_images"
     name = f"{'0123456789abcdef'}_12.jpg"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from panendofm.atlas.mapping import load_mappings, parse_mapping
+from panendofm.atlas.datasets.mapping import load_mappings, parse_mapping
 from panendofm.atlas.taxonomy import AMBIGUOUS, Label, load_taxonomy, parse_taxonomy
 from panendofm.runtime.errors import UserError
 
@@ -14,7 +14,8 @@ DATASETS = {
     "etis-larib", "cvc-clinicdb", "kvasir", "nerthus", "kvasir-seg", "edd2020", "hyperkvasir", "cp-child",
     "kvasir-capsule", "kvasircapsule-seg", "kvasir-sessile", "kumc", "sun", "crohnipi", "sun-seg", "ers", "polypgen",
     "gastrovision", "medfmc-endo", "see-ai", "polar", "medico",
-    "cvc-300", "cvc-colondb", "ldpolypvideo",
+    "cvc-300", "cvc-colondb", "ldpolypvideo", "limuc", "gastrohun", "capsule-vision-2024", "wcebleedgen",
+    "bkai-neopolyp", "piccolo",
 }  # fmt: skip
 
 TAXONOMY = """
@@ -25,7 +26,8 @@ findings:
   colon:
     pathological-findings:
       polyp: {source: T2, synonyms: [lump], grades: {flat: [level], tall: []}}
-      growth: {source: T2, alias_of: polyp}
+      growth: {source: TX, alias_of: polyp}
+      sheet: {source: T2, alias_of: polyp, alias_grade: flat}
 """
 
 
@@ -33,7 +35,7 @@ def test_all_datasets_are_mapped_into_the_taxonomy_with_levels_one_to_three() ->
     taxonomy, mappings = load_taxonomy(), load_mappings()
     assert set(mappings) == DATASETS
     for mapping in mappings.values():
-        assert mapping.labels
+        assert mapping.labels and mapping.about is not None
         for name, labels in mapping.labels.items():
             for label in labels:
                 where = f"{mapping.dataset}: {name}"
@@ -58,21 +60,38 @@ def test_other_spellings_of_a_dataset_lead_to_the_same_label() -> None:
 def test_aliases_and_synonyms_resolve() -> None:
     taxonomy = parse_taxonomy(TAXONOMY, "t.yaml")
     expected = Label("colon", "pathological-findings", "polyp", "flat")
-    assert taxonomy.resolve(["large bowel", "abnormal", "growth", "level"], "here") == expected
+    second = taxonomy.resolve(["large bowel", "abnormal", "growth", "level"], "here")
+    assert second == Label("colon", "pathological-findings", "polyp", "flat", "growth")
+    assert (second.written, expected.written) == ("growth", "polyp")
+    assert taxonomy.resolve(["colon", "abnormal", "sheet"], "here") == expected  # a name of a grade
     assert taxonomy.resolve(["colon", "pathological-findings", "LUMP", "flat"], "here") == expected
     assert list(taxonomy.findings) == ["polyp"]
-    assert Label.parse(str(expected)) == expected
+    for label in (expected, second, Label("colon", "normal-findings", "x", "", "y")):
+        assert Label.parse(str(label)) == label
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("alias_of: polyp", "alias_of: growth"), "growth → growth go in a circle"),
-        (("alias_of: polyp", "alias_of: polip"), "'growth' is an alias of 'polip', which is not listed"),
+        (
+            ("TX, alias_of: polyp", "TX, alias_of: growth"),
+            "growth → growth go in a circle",
+        ),
+        (
+            ("TX, alias_of: polyp", "TX, alias_of: polip"),
+            "'growth' is an alias of 'polip', which is not listed",
+        ),
         (("  colon:\n", "  colom:\n"), "'colom' is no region; did you mean 'colon'"),
         (("grades:", "grade:"), "unknown key 'grade'; did you mean 'grades'"),
-        (("alias_of: polyp", "synonyms: [lump]"), "'lump' stands for both polyp and growth"),
+        (
+            ("TX, alias_of: polyp", "TX, synonyms: [lump]"),
+            "'lump' stands for both polyp and growth",
+        ),
         (("version: 1", "version: ["), "not valid YAML"),
+        (
+            ("alias_grade: flat", "alias_grade: round"),
+            "'sheet' means the grade 'round', which its finding",
+        ),
     ],
 )
 def test_a_broken_taxonomy_is_refused(change: tuple[str, str], message: str) -> None:

@@ -47,7 +47,7 @@ components:
 
 
 def test_a_new_corpus_is_one_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its layout, its licence, what it shares, and the names that may be shown of it: all from there."""
+    """Its layout, its license, what it shares, and the names that may be shown of it: all from there."""
     folder = tmp_path / "corpora"
     shutil.copytree(corpora._FOLDER, folder)
     (folder / "newest.yaml").write_text(NEW_CORPUS)
@@ -63,7 +63,7 @@ def test_a_new_corpus_is_one_new_file(tmp_path: Path, monkeypatch: pytest.Monkey
         words = [f"data_root={tmp_path / 'data'}", "corpora.newest={}", "corpora.ers={}"]
         planned = plan(load_config(PipelineConfig, None, words))
         (source,) = [source for source in planned.sources if source.corpus == "newest"]
-        assert (source.path, source.licence, source.organ) == ("Fresh/p1/a.mp4", "CC BY 4.0", "stomach")
+        assert (source.path, source.license, source.organ) == ("Fresh/p1/a.mp4", "CC BY 4.0", "stomach")
         assert planned.left_out == {"newest/Old: known overlap with ers": 1}
         assert {(overlap.part, overlap.of) for overlap in planned.overlaps} >= {("newest", "gastrovision")}
         assert datasets_seen(["newest"], "key") == {"gastrovision", "sun"}
@@ -90,7 +90,7 @@ def test_a_new_corpus_is_one_new_file(tmp_path: Path, monkeypatch: pytest.Monkey
         (["gastrovision"], {"gastrovision"}),
     ],
 )
-def test_datasets_that_share_pictures_with_corpora(corpora: list[str], seen: set[str]) -> None:
+def test_datasets_that_share_images_with_corpora(corpora: list[str], seen: set[str]) -> None:
     assert datasets_seen(corpora, "key") == seen
 
 

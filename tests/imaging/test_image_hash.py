@@ -1,4 +1,4 @@
-"""Perceptual hashes tell copies from other pictures."""
+"""Perceptual hashes tell copies from other images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from panendofm.imaging.image_hash import HASH_BYTES, hamming_distances, perceptu
 
 
 def picture(seed: int) -> NDArray[np.uint8]:
-    """Smooth colour blobs with some detail, as a mucosa has."""
+    """Smooth color blobs with some detail, as a mucosa has."""
     random = np.random.default_rng(seed)
     coarse = cv2.resize(
         random.uniform(40, 220, (6, 8, 3)).astype(np.float32), (320, 256), interpolation=cv2.INTER_CUBIC
@@ -52,9 +52,9 @@ def test_hash_has_the_documented_form() -> None:
     assert ones == HASH_BYTES * 4, "a median threshold sets half of the bits"
 
 
-def test_grey_and_colour_forms_agree() -> None:
-    grey = cv2.cvtColor(picture(1), cv2.COLOR_RGB2GRAY)
-    assert distance(grey, np.repeat(grey[..., None], 3, axis=2)) <= 2
+def test_gray_and_color_forms_agree() -> None:
+    gray = cv2.cvtColor(picture(1), cv2.COLOR_RGB2GRAY)
+    assert distance(gray, np.repeat(gray[..., None], 3, axis=2)) <= 2
 
 
 def test_distances_equal_a_plain_count_of_bits() -> None:

@@ -1,4 +1,4 @@
-"""The one reader of pictures: rare but legal kinds, and damage."""
+"""The one reader of images: rare but legal kinds, and damage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image
 from panendofm.imaging.images import UnreadableImageError, decode_image, is_image, open_image
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from picture_zoo import Rare, scene, zoo
+from image_zoo import Rare, scene, zoo
 
 
 @pytest.mark.parametrize("rare", zoo(), ids=lambda rare: rare.name.decode(errors="replace"))
@@ -33,8 +33,8 @@ def jpeg(seed: int = 0, side: int = 256) -> bytes:
     return stream.getvalue()
 
 
-def test_half_destroyed_pictures_are_refused() -> None:
-    """A decoder fills what it can't read with grey; only its warnings tell."""
+def test_half_destroyed_images_are_refused() -> None:
+    """A decoder fills what it can't read with gray; only its warnings tell."""
     for seed in range(20):
         whole = jpeg(seed)
         zeroed = whole[: len(whole) // 2] + bytes(len(whole) - len(whole) // 2)
@@ -72,12 +72,12 @@ def test_flipped_bits_are_noticed_where_the_decoder_can() -> None:
         (b"II*\0" + b"\xff" * 40, "cannot read"),
     ],
 )
-def test_what_is_no_picture_is_named(content: bytes, problem: str) -> None:
+def test_what_is_no_image_is_named(content: bytes, problem: str) -> None:
     with pytest.raises(UnreadableImageError, match=problem):
         decode_image(content, "x.jpg")
 
 
-def test_a_picture_that_promises_too_much_is_refused_before_it_is_decoded() -> None:
+def test_a_image_that_promises_too_much_is_refused_before_it_is_decoded() -> None:
     stream = io.BytesIO()
     Image.new("1", (12_000, 12_000)).save(stream, "PNG")
     with pytest.raises(UnreadableImageError, match="12000 × 12000 pixels"):

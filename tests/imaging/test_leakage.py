@@ -1,4 +1,4 @@
-"""The guard on drawn pictures: every kind of copy that it promises to find, and pictures that are no copies."""
+"""The guard on drawn images: every kind of copy that it promises to find, and images that are no copies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_changed_copies_are_found(name: str, guard: Guard) -> None:
         assert match.sha256 == f"{number:064x}"
 
 
-def test_other_pictures_are_left_alone(guard: Guard) -> None:
+def test_other_images_are_left_alone(guard: Guard) -> None:
     assert [guard.match(thumbnail(drawn(seed)), LeakageConfig()) for seed in range(100, 120)] == [None] * 20
     assert build_guard([]).match(thumbnail(drawn(0)), LeakageConfig()) is None
 

@@ -23,10 +23,10 @@ def images() -> list[GuardedImage]:
 
 def copies(number: int) -> list[Thumbnail]:
     """Changed as copies are: mirrored, turned, cut, darker."""
-    picture = drawn(number)
-    height, width = picture.shape[:2]
-    cut = picture[height // 10 : -height // 10, width // 10 : -width // 10]
-    changed = (picture, picture[:, ::-1], np.rot90(picture), cut, (picture * 0.8).astype(np.uint8))
+    image = drawn(number)
+    height, width = image.shape[:2]
+    cut = image[height // 10 : -height // 10, width // 10 : -width // 10]
+    changed = (image, image[:, ::-1], np.rot90(image), cut, (image * 0.8).astype(np.uint8))
     return [thumbnail(np.ascontiguousarray(one)) for one in changed]
 
 
@@ -49,7 +49,7 @@ def test_a_worker_gets_the_name_of_the_folder_and_maps_its_files(tmp_path: Path)
     sent = pickle.dumps(guard)
     assert len(sent) < 1000
     received = pickle.loads(sent)
-    for array in (received.descriptors, received.greys, received.masks):
+    for array in (received.descriptors, received.grays, received.masks):
         assert isinstance(array.base, np.memmap | np.ndarray) and not array.flags.writeable
     mapped = Path("/proc/self/maps").read_text()
     for name in ("vectors.f32", "greys.u8", "masks.u8", "vectors.faiss"):

@@ -1,4 +1,4 @@
-"""A single picture is cleaned in one way, whoever asks; near-duplicates are told by what the scope saw."""
+"""A single image is cleaned in one way, whoever asks; near-duplicates are told by what the scope saw."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cleaned_pictures import recorded
+from cleaned_images import recorded
 from PIL import Image
 
 from panendofm.atlas import NEAR_DUPLICATE_BITS
@@ -25,7 +25,7 @@ def test_the_box_and_all_around_the_view_are_gone_and_the_tissue_stays() -> None
     assert middle.min() > 20
 
 
-def test_a_picture_without_a_view_stays_as_it_is() -> None:
+def test_a_image_without_a_view_stays_as_it_is() -> None:
     black = np.zeros((60, 80, 3), np.uint8)
     assert (Cleaner()(black) == black).all()
 
@@ -45,11 +45,11 @@ def test_text_is_sought_once_for_each_content(tmp_path: Path, monkeypatch: pytes
 
 def test_examinations_do_not_chain_by_their_box_and_border() -> None:
     """Six examinations on one recorder, three near-identical frames of each: six groups of three."""
-    pictures = [recorded(scene, shift=shift) for scene in range(6) for shift in (0, 2, 4)]
+    images = [recorded(scene, shift=shift) for scene in range(6) for shift in (0, 2, 4)]
     expected = np.repeat(np.arange(6), 3).tolist()
-    groups = near_duplicate_groups(np.stack([field_of_view_hash(p) for p in pictures]), NEAR_DUPLICATE_BITS)
+    groups = near_duplicate_groups(np.stack([field_of_view_hash(p) for p in images]), NEAR_DUPLICATE_BITS)
     assert groups.tolist() == expected
-    raw = near_duplicate_groups(np.stack([perceptual_hash(p) for p in pictures]), NEAR_DUPLICATE_BITS)
+    raw = near_duplicate_groups(np.stack([perceptual_hash(p) for p in images]), NEAR_DUPLICATE_BITS)
     assert raw.tolist() != expected, "the pictures as they are chain, so that this test could fail"
 
 

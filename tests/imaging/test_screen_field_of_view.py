@@ -69,24 +69,24 @@ def test_a_dark_lumen_from_edge_to_edge_does_not_halve_a_view() -> None:
     assert left <= 56 and right >= 424
 
 
-@pytest.mark.parametrize("colour", [(200, 200, 205), (0, 0, 0), (30, 60, 140)], ids=["grey", "black", "blue"])
+@pytest.mark.parametrize("color", [(200, 200, 205), (0, 0, 0), (30, 60, 140)], ids=["grey", "black", "blue"])
 @pytest.mark.parametrize("shape", ["octagon", "rectangle"])
-def test_a_label_in_a_corner_is_cut_out(colour: tuple[int, int, int], shape: str) -> None:
+def test_a_label_in_a_corner_is_cut_out(color: tuple[int, int, int], shape: str) -> None:
     view = octagon(mucosa(7)) if shape == "octagon" else mucosa(7)
-    labelled, (_, _, right, bottom) = corner_label(view, colour, 1)
-    mask = found(labelled).mask() > 0
+    labeled, (_, _, right, bottom) = corner_label(view, color, 1)
+    mask = found(labeled).mask() > 0
     assert mask[:bottom, :right].mean() < 0.05
-    unlabelled = found(view).mask() > 0
-    elsewhere = unlabelled.copy()
+    unlabeled = found(view).mask() > 0
+    elsewhere = unlabeled.copy()
     elsewhere[: bottom + 12, : right + 12] = False
     assert (mask & elsewhere).sum() >= 0.97 * elsewhere.sum()
     for turn in (np.s_[::-1], np.s_[:, ::-1]):
-        assert (found(np.ascontiguousarray(labelled[turn])).mask() > 0).mean() == pytest.approx(mask.mean(), abs=0.01)
+        assert (found(np.ascontiguousarray(labeled[turn])).mask() > 0).mean() == pytest.approx(mask.mean(), abs=0.01)
 
 
 def test_the_label_stays_cut_out_in_the_cropped_and_scaled_view() -> None:
-    labelled, (_, _, right, bottom) = corner_label(mucosa(8), (200, 200, 205), 2)
-    view = found(labelled).cropped_to((240, 200))
+    labeled, (_, _, right, bottom) = corner_label(mucosa(8), (200, 200, 205), 2)
+    view = found(labeled).cropped_to((240, 200))
     assert (view.mask()[: bottom // 2 - 1, : right // 2 - 1] > 0).mean() < 0.05
 
 

@@ -1,4 +1,4 @@
-"""Blur is told from light: a dark or pale picture may be crisp, and a bright one blurred."""
+"""Blur is told from light: a dark or pale image may be crisp, and a bright one blurred."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def mucosa(seed: int) -> NDArray[np.float32]:
 
 def lit(wall: NDArray[np.float32], mean: float, contrast: float, seed: int = 0) -> NDArray[np.uint8]:
     noise = np.random.default_rng(seed).normal(0, 1, wall.shape)
-    picture = np.clip(mean + contrast * wall + noise, 0, 255).astype(np.uint8)
-    return cv2.imdecode(cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 85])[1], cv2.IMREAD_COLOR)
+    image = np.clip(mean + contrast * wall + noise, 0, 255).astype(np.uint8)
+    return cv2.imdecode(cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 85])[1], cv2.IMREAD_COLOR)
 
 
 LIGHTS = {"dark": (45.0, 0.5), "plain": (120.0, 1.0), "bright": (200.0, 0.8), "bright and pale": (205.0, 0.35)}
@@ -38,8 +38,8 @@ LIGHTS = {"dark": (45.0, 0.5), "plain": (120.0, 1.0), "bright": (200.0, 0.8), "b
 def test_blur_is_told_from_light(light: str, seed: int) -> None:
     wall = mucosa(seed)
     reasons = [
-        drop_reason(measure(lit(picture, *LIGHTS[light]), INSIDE), QualityConfig())
-        for picture in (wall, cv2.GaussianBlur(wall, (0, 0), 9))
+        drop_reason(measure(lit(image, *LIGHTS[light]), INSIDE), QualityConfig())
+        for image in (wall, cv2.GaussianBlur(wall, (0, 0), 9))
     ]
     assert reasons == [None, "blurred"]
 

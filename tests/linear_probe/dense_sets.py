@@ -1,4 +1,4 @@
-"""Small sets of pictures with masks: white blobs on dark ground, so that the colour of a field tells its share."""
+"""Small sets of images with masks: white blobs on dark ground, so that the color of a field tells its share."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ ODD_SIZES = ((337, 101), (241, 533), (97, 161), (480, 640), (333, 217), (129, 12
 
 
 def blob(width: int, height: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A picture with one white ellipse on noisy dark ground, and its mask."""
+    """A image with one white ellipse on noisy dark ground, and its mask."""
     rng = np.random.default_rng(seed)
     mask = np.zeros((height, width), np.uint8)
-    centre = (int(rng.uniform(0.3, 0.7) * width), int(rng.uniform(0.3, 0.7) * height))
+    center = (int(rng.uniform(0.3, 0.7) * width), int(rng.uniform(0.3, 0.7) * height))
     axes = (int(rng.uniform(0.16, 0.28) * width), int(rng.uniform(0.16, 0.28) * height))
-    cv2.ellipse(mask, centre, axes, 0, 0, 360, 255, -1)
+    cv2.ellipse(mask, center, axes, 0, 0, 360, 255, -1)
     ground = rng.integers(0, 40, (height, width, 3), np.uint8)
     return np.where(mask[..., None] > 0, 235, ground).astype(np.uint8), mask
 
 
 def write_set(folder: Path, count: int, first_seed: int = 0, sizes: tuple[tuple[int, int], ...] = ODD_SIZES) -> Path:
-    """FOLDER/images and FOLDER/masks; every third picture shows nothing and has an empty mask."""
+    """FOLDER/images and FOLDER/masks; every third image shows nothing and has an empty mask."""
     for part in ("images", "masks"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     for number in range(count):
         width, height = sizes[number % len(sizes)]
-        picture, mask = blob(width, height, first_seed + number)
+        image, mask = blob(width, height, first_seed + number)
         if number % 3 == 2:
             rng = np.random.default_rng(1000 + first_seed + number)
-            picture, mask = rng.integers(0, 60, (height, width, 3), np.uint8), np.zeros_like(mask)
-            picture = cv2.GaussianBlur(picture, (0, 0), rng.uniform(0.5, 3))
-        cv2.imwrite(str(folder / "images" / f"p{number:02d}.png"), picture)
+            image, mask = rng.integers(0, 60, (height, width, 3), np.uint8), np.zeros_like(mask)
+            image = cv2.GaussianBlur(image, (0, 0), rng.uniform(0.5, 3))
+        cv2.imwrite(str(folder / "images" / f"p{number:02d}.png"), image)
         cv2.imwrite(str(folder / "masks" / f"p{number:02d}.png"), mask)
     return folder
 
 
 class Oracle(nn.Module):
-    """Mean brightness of patches of 8 px: what a perfect network would say of these pictures."""
+    """Mean brightness of patches of 8 px: what a perfect network would say of these images."""
 
     def forward(self, images: Tensor) -> Tensor:
         return images.mean((2, 3))

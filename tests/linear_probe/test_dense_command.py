@@ -1,4 +1,4 @@
-"""`linear_probe dense` as users type it: second runs, kills, bad input, predictions of pictures and of a video."""
+"""`linear_probe dense` as users type it: second runs, kills, bad input, predictions of images and of a video."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def test_a_killed_run_is_repeated_from_where_it_is_safe(trained: tuple[Path, Pat
     assert not [p for p in features.iterdir() if ".partial-" in p.name]
 
 
-def test_pictures_are_predicted_as_files_that_challenge_reads(trained: tuple[Path, Path], tmp_path: Path) -> None:
+def test_images_are_predicted_as_files_that_challenge_reads(trained: tuple[Path, Path], tmp_path: Path) -> None:
     out = trained[1]
     head = out / "heads" / "pixels" / "dense.safetensors"
-    pictures = tmp_path / "pictures"
-    (pictures / "deep").mkdir(parents=True)
+    images = tmp_path / "pictures"
+    (images / "deep").mkdir(parents=True)
     for number, name in enumerate(("A.PNG", "deep/b.c.jpg")):
-        cv2.imwrite(str(pictures / name), blob(211, 149, 500 + number)[0])
-    run("predict", str(head), str(pictures), f"out={tmp_path / 'told'}")
+        cv2.imwrite(str(images / name), blob(211, 149, 500 + number)[0])
+    run("predict", str(head), str(images), f"out={tmp_path / 'told'}")
     with (tmp_path / "told" / "masks.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert {row["file"] for row in rows} == {"A.PNG", "deep/b.c.jpg"}
@@ -115,12 +115,12 @@ def test_pictures_are_predicted_as_files_that_challenge_reads(trained: tuple[Pat
 
 def test_a_video_is_drawn_frame_by_frame(trained: tuple[Path, Path], tmp_path: Path) -> None:
     out = trained[1]
-    picture, mask = blob(161, 121, 77)
+    image, mask = blob(161, 121, 77)
     with av.open(str(tmp_path / "in.mp4"), "w") as container:
         stream = container.add_stream("mpeg4", rate=10)
         stream.width, stream.height, stream.pix_fmt, stream.bit_rate = 160, 120, "yuv420p", 4_000_000
         for _ in range(5):
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture[:120, :160], format="rgb24")))
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(image[:120, :160], format="rgb24")))
         container.mux(stream.encode())
     head = str(out / "heads" / "pixels" / "dense.safetensors")
     done = run("predict", head, f"video={tmp_path / 'in.mp4'}", f"out={tmp_path / 'out.mp4'}")

@@ -176,3 +176,11 @@ def test_the_official_box_file_is_the_truth_of_detection(tmp_path: Path, capsys:
         read()
     official.unlink()
     assert len(read_truth(read_dense_images([str(data)])[0], ("polyp",)).boxes[0]) == 1
+
+
+def test_a_plain_folder_that_is_called_like_a_dataset_is_read_without_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = read_dense_images([str(write_set(tmp_path / "cvc-clinicdb", 6))])
+    assert len(found) == 6
+    assert "warning" not in "".join(capsys.readouterr())

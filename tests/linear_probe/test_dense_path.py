@@ -38,7 +38,7 @@ FIT = FitConfig(strengths=[1e-4, 1e-2], decoder_steps=60, published_steps=150, b
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[DenseBenchmark, Path]:
-    """An oracle network through the whole path, on pictures of odd sizes and aspect ratios."""
+    """An oracle network through the whole path, on images of odd sizes and aspect ratios."""
     folder = tmp_path_factory.mktemp("dense")
     data = write_set(folder / "blobs", 36)
     out = folder / "out"
@@ -171,7 +171,7 @@ def test_suppression_keeps_one_box_of_a_heap() -> None:
     assert suppress(np.zeros((0, 4)), np.zeros(0)) == []
 
 
-def test_predictions_have_a_row_for_every_picture(finished: tuple[DenseBenchmark, Path]) -> None:
+def test_predictions_have_a_row_for_every_image(finished: tuple[DenseBenchmark, Path]) -> None:
     benchmark, out = finished
     names = {benchmark.plan.images[row].name for row in benchmark.plan.folds[0].tests["blobs"].tolist()}
     for side in ("truth/blobs", "predictions/oracle/blobs"):
@@ -181,22 +181,22 @@ def test_predictions_have_a_row_for_every_picture(finished: tuple[DenseBenchmark
 
 
 def test_nothing_is_chosen_on_the_test_side(tmp_path: Path) -> None:
-    """Head, block, regularisation, thresholds and detector are the same whatever the test pictures show."""
+    """Head, block, regularization, thresholds and detector are the same whatever the test images show."""
     data = write_set(tmp_path / "blobs", 24)
     plan = make_plan(DenseConfig(data=[str(data)]))
     (fold,) = plan.folds
     maps = feature_maps(find_networks(["pixels"]), plan.images, tmp_path / "maps", 128, 16, torch.device("cpu"))
     config = DenseConfig(fit=FitConfig(strengths=[1e-4, 1e-2]))
     truths = [read_truth(picture, ("polyp",)) for picture in plan.images]
-    heads, tried, centre = train_heads(maps["pixels"], fold, truths, config)
+    heads, tried, center = train_heads(maps["pixels"], fold, truths, config)
     values = np.array(maps["pixels"].values)
     for row in next(iter(fold.tests.values())).tolist():
         truths[row] = Truth(~truths[row].masks, [[(0.0, 0.0, 3.0, 3.0)]])
         values[row] = np.nan
-    again, tried_again, centre_again = train_heads(Maps(maps["pixels"].layout, values), fold, truths, config)
+    again, tried_again, center_again = train_heads(Maps(maps["pixels"].layout, values), fold, truths, config)
     assert (heads.kind, heads.thresholds, heads.detect_with) == (again.kind, again.thresholds, again.detect_with)
     assert [(c.description, c.validation_iou) for c in tried] == [
         (c.description, c.validation_iou) for c in tried_again
     ]
-    assert centre == centre_again and isinstance(heads.segmentation, LinearHead)
+    assert center == center_again and isinstance(heads.segmentation, LinearHead)
     assert torch.equal(heads.segmentation.weight, again.segmentation.tensors()["weight"])

@@ -17,6 +17,7 @@ from PIL import Image
 
 from panendofm.atlas.config import SplitConfig
 from panendofm.atlas.official import official_split
+from panendofm.atlas.panendox.tasks import Level, Task
 from panendofm.atlas.samples import Sample
 from panendofm.atlas.split import SPLITS, TEST, TRAIN, VALIDATION
 from panendofm.backbone import FeatureKind, Preprocessing
@@ -29,7 +30,6 @@ from panendofm.linear_probe.heads.head_run import open_head
 from panendofm.linear_probe.heads.probe import Head
 from panendofm.linear_probe.inference.evidence import in_whole_image, patch_evidence, weighted_center
 from panendofm.linear_probe.results.label_fractions import UNUSED, training_subset
-from panendofm.linear_probe.tasks import Level, Task
 from panendofm.runtime.command_line import run_stage
 from panendofm.scoring.detection.timeline import zone
 
@@ -50,8 +50,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return command
 
 
-def picture(c: int, seed: int, size: tuple[int, int] = (80, 72)) -> Image.Image:
-    """Classes differ in colour, pictures of one in texture."""
+def image(c: int, seed: int, size: tuple[int, int] = (80, 72)) -> Image.Image:
+    """Classes differ in color, images of one in texture."""
     texture = np.random.default_rng(1000 * c + seed).integers(0, 110, (10, 10, 3)).astype(np.uint8)
     texture[..., c] += 110
     return Image.fromarray(texture).resize(size, Image.Resampling.BICUBIC)
@@ -59,13 +59,13 @@ def picture(c: int, seed: int, size: tuple[int, int] = (80, 72)) -> Image.Image:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """48 pictures of three classes; train and test as a CSV says; two pictures of test are in training as well."""
+    """48 images of three classes; train and test as a CSV says; two images of test are in training as well."""
     root = tmp_path_factory.mktemp("data")
     lines = ["file,label,split"]
     for c, name in enumerate(CLASSES):
         for i in range(16):
             path = root / f"{name}-{i:02d}.png"
-            picture(c, i).save(path)
+            image(c, i).save(path)
             lines.append(f"{path.name},{name},{'test' if i >= 10 else 'train'}")
     (root / "twin.png").write_bytes((root / "polyps-12.png").read_bytes())
     lines.append("twin.png,polyps,train")
@@ -204,7 +204,7 @@ def write_examination(path: Path, flicker: bool = False) -> None:
             for i in range(10 * seconds):
                 c = CLASSES.index(label)
                 shown = (c + 1) % 3 if flicker and i == 5 * seconds else c
-                frame = av.VideoFrame.from_ndarray(np.asarray(picture(shown, 100 + number)), format="rgb24")
+                frame = av.VideoFrame.from_ndarray(np.asarray(image(shown, 100 + number)), format="rgb24")
                 container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
 
@@ -246,7 +246,7 @@ def test_reports_refuse_what_is_no_video(run: Run, head: Path) -> None:
 
 
 def test_places_follow_the_evidence(tmp_path: Path) -> None:
-    """A head that likes brightness finds the bright corner, and in the whole picture, not in the crop."""
+    """A head that likes brightness finds the bright corner, and in the whole image, not in the crop."""
     network = find_network("pixels")
     weight = torch.zeros(768, 2)
     weight[:, 1] = 0.01
@@ -261,9 +261,9 @@ def test_places_follow_the_evidence(tmp_path: Path) -> None:
         pixels[y + 20 : y + 50, x + 20 : x + 50] = 255
         evidence = patch_evidence(run, run.prepare([Image.fromarray(pixels)]))
         assert evidence is not None and evidence.shape == (1, 2, 16, 16)
-        centre = weighted_center(evidence[0, 1])
-        assert centre is not None
-        assert zone(*in_whole_image(centre, (240, 240), network.preprocessing)) == name
+        center = weighted_center(evidence[0, 1])
+        assert center is not None
+        assert zone(*in_whole_image(center, (240, 240), network.preprocessing)) == name
     assert weighted_center(torch.zeros(4, 4)) is None
     wide = in_whole_image((0.5, 0.5), (400, 200), Preprocessing(resize_px=100, crop_px=80))
     assert wide == pytest.approx((0.5, 0.5))
@@ -284,7 +284,7 @@ def test_a_head_that_looks_at_the_position_box_is_found_out(run: Run, tmp_path: 
         for i in range(24):
             path = tmp_path / "train" / name / f"{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            own = picture(0, i if boxed else 500 + i, (320, 288))
+            own = image(0, i if boxed else 500 + i, (320, 288))
             (with_box(own) if boxed else own).save(path)
     code, printed = run("pixels", "data=train", "out=r", *SMALL)
     assert code == 0, printed

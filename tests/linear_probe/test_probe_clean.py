@@ -1,4 +1,4 @@
-"""Cleaned pictures: both figures stand in the tables; a head says that it was trained so, and is shown such ones."""
+"""Cleaned images: both figures stand in the tables; a head says that it was trained so, and is shown such ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cleaned_pictures import recorded
+from cleaned_images import recorded
 from PIL import Image
 
+from panendofm.atlas.panendox.tasks import Level, Task
 from panendofm.atlas.samples import Sample
 from panendofm.backbone import FeatureCache, FeatureKind
 from panendofm.backbone.networks import LAST, POOLINGS, find_network, reading_of
@@ -20,7 +21,6 @@ from panendofm.linear_probe.features import Columns, features_of
 from panendofm.linear_probe.heads.head_file import load_head, save_head
 from panendofm.linear_probe.heads.head_run import HeadRun
 from panendofm.linear_probe.heads.probe import Head
-from panendofm.linear_probe.tasks import Level, Task
 from panendofm.records.probe import ProbeFolder
 from panendofm.runtime.command_line import run_stage
 
@@ -29,9 +29,9 @@ WIDTH = 3 * 16 * 16
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_training_and_use_see_the_same_pictures(clean: bool, tmp_path: Path) -> None:
-    picture = recorded(1)
-    Image.fromarray(picture).save(tmp_path / "a.png")
+def test_training_and_use_see_the_same_images(clean: bool, tmp_path: Path) -> None:
+    image = recorded(1)
+    Image.fromarray(image).save(tmp_path / "a.png")
     sample = Sample("0", str(tmp_path / "a.png"), ("d",), (), ("a",), ())
     reading = reading_of(PIXELS, LAST, POOLINGS[0])
     trained_on = features_of(PIXELS, [sample], False, FeatureCache(tmp_path / "f"), 1, "cpu", reading, clean).features
@@ -42,7 +42,7 @@ def test_training_and_use_see_the_same_pictures(clean: bool, tmp_path: Path) -> 
     assert stored.info.clean is clean
     run = HeadRun(stored, PIXELS, PIXELS.load(), torch.device("cpu"))
     torch.testing.assert_close(run.features(run.prepare([tmp_path / "a.png"])), trained_on)
-    shown = Image.fromarray(Cleaner()(picture) if clean else picture)
+    shown = Image.fromarray(Cleaner()(image) if clean else image)
     torch.testing.assert_close(run.prepare([tmp_path / "a.png"])[0], PIXELS.preprocessing(shown))
 
 
@@ -51,8 +51,8 @@ def test_the_tables_give_both_ways_and_the_difference(tmp_path: Path, capsys: py
     for name, box in (("cecum", True), ("polyps", False)):
         (tmp_path / "data" / name).mkdir(parents=True)
         for number in range(12):
-            picture = Image.fromarray(recorded(100 + 2 * number + box, box=box))
-            picture.save(tmp_path / "data" / name / f"{number}.png")
+            image = Image.fromarray(recorded(100 + 2 * number + box, box=box))
+            image.save(tmp_path / "data" / name / f"{number}.png")
     out = tmp_path / "out"
     keys = ["clean=true", "bootstrap.replicates=100", "split.train=0.4", "split.validation=0.2", "split.test=0.4"]
     words = ["pixels", f"data={tmp_path / 'data'}", f"out={out}", "protocol=converged"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from panendofm.atlas.panendox.tasks import Level, Task
 from panendofm.atlas.split import TEST, TRAIN, VALIDATION
 from panendofm.linear_probe.config import GridConfig, TrainingConfig
 from panendofm.linear_probe.features import Columns
@@ -19,7 +20,6 @@ from panendofm.linear_probe.heads.grid import _adamw_step, class_weights, gradie
 from panendofm.linear_probe.heads.logistic import fit_logistic
 from panendofm.linear_probe.heads.probe import Head, choose, train_probe
 from panendofm.linear_probe.heads.schedule import warm_restarts
-from panendofm.linear_probe.tasks import Level, Task
 from panendofm.scoring.classification import metrics
 
 
@@ -42,11 +42,11 @@ def test_loss_weights_by_hand_with_two_levels_and_two_classes_at_once() -> None:
 
 def test_schedule_is_torchs_and_by_hand() -> None:
     parameter = nn.Parameter(torch.zeros(1))
-    optimiser = torch.optim.AdamW([parameter], lr=1e-4)
-    theirs = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimiser, T_0=10, T_mult=2, eta_min=1e-6)
+    optimizer = torch.optim.AdamW([parameter], lr=1e-4)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=10, T_mult=2, eta_min=1e-6)
     for epoch in range(75):
         assert warm_restarts(1e-4, epoch, 10, 2, 1e-6) == pytest.approx(theirs.get_last_lr()[0], rel=1e-9)
-        optimiser.step()
+        optimizer.step()
         theirs.step()
     assert warm_restarts(1e-4, 0, 10, 2, 1e-6) == 1e-4
     assert warm_restarts(1e-4, 5, 10, 2, 1e-6) == pytest.approx((1e-4 + 1e-6) / 2)
@@ -70,13 +70,13 @@ def test_update_is_torchs_adamw_for_every_learning_rate() -> None:
     start, rates = torch.randn(5, 2, 3), [1e-2, 1e-4]
     ours, m, v = start.clone(), torch.zeros(5, 2, 3), torch.zeros(5, 2, 3)
     theirs = [nn.Parameter(start[:, h].clone()) for h in range(2)]
-    optimisers = [torch.optim.AdamW([p], lr=r, weight_decay=0.01) for p, r in zip(theirs, rates, strict=True)]
+    optimizers = [torch.optim.AdamW([p], lr=r, weight_decay=0.01) for p, r in zip(theirs, rates, strict=True)]
     for step in range(1, 20):
         grads = torch.randn(5, 2, 3)
         _adamw_step(ours, m, v, grads, torch.tensor(rates)[None, :, None], step, 0.01)
         for h in range(2):
             theirs[h].grad = grads[:, h].clone()
-            optimisers[h].step()
+            optimizers[h].step()
     for h in range(2):
         torch.testing.assert_close(ours[:, h], theirs[h].data)
 

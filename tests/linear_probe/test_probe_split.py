@@ -140,7 +140,7 @@ def test_real_images_are_read_without_unmapped_labels_and_split_by_content(real_
     assert set(atlas.info.absent) == set(load_mappings()) - {"hyperkvasir", "kvasir"}
     samples = samples_of(atlas.rows)
     assert sum(row.dataset == "hyperkvasir" for row in atlas.rows) == 200
-    # The two folders share pictures: a content is one sample, however many files hold it.
+    # The two folders share images: a content is one sample, however many files hold it.
     assert len(samples) < len(atlas.rows)
     split = make_split(samples, SplitConfig())
     assert _crossing(samples, split.sides) == 0

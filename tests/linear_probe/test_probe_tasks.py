@@ -8,23 +8,23 @@ import torch
 from sklearn import metrics as reference
 
 from panendofm.atlas.labeled.overlap import overlapping
-from panendofm.atlas.samples import Sample
-from panendofm.atlas.split import TEST, TRAIN, VALIDATION
-from panendofm.atlas.taxonomy import Label, load_taxonomy
-from panendofm.linear_probe.features import Columns
-from panendofm.linear_probe.heads.probe import Head, Trained
-from panendofm.linear_probe.results.evaluate import TestSide, evaluate
-from panendofm.linear_probe.tasks import (
-    SPECS,
+from panendofm.atlas.panendox.tasks import (
     Level,
     Task,
     build_task,
     custom_task,
     evaluable,
-    task_counts,
+    panendox_specs,
     task_specs,
     why_not_runnable,
 )
+from panendofm.atlas.samples import Sample
+from panendofm.atlas.split import TEST, TRAIN, VALIDATION
+from panendofm.atlas.taxonomy import Label, load_taxonomy
+from panendofm.linear_probe.features import Columns
+from panendofm.linear_probe.heads.probe import Head, Trained
+from panendofm.linear_probe.results.counts import task_counts
+from panendofm.linear_probe.results.evaluate import TestSide, evaluate
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.classification.calibration import cross_entropy, fit_temperature, sigmoid
 from panendofm.scoring.statistics.config import BootstrapConfig
@@ -49,11 +49,11 @@ SAMPLES = [
 
 
 def built(name: str) -> Task:
-    return build_task(task_specs(name)[0], SAMPLES, load_taxonomy())
+    return build_task(task_specs(name)[0], SAMPLES)
 
 
 def test_ten_tasks_and_their_classes_come_from_the_labels_that_exist() -> None:
-    assert len(SPECS) == 10
+    assert len(panendox_specs()) == 10
     grading = built("uc-grading")
     assert grading.classes == ("MAYO-1", "MAYO-2")  # in MAYO-1 against MAYO-3 equal files disagree
     assert grading.rows.tolist() == [0, 1] and grading.left_out == 1
@@ -104,8 +104,8 @@ def _trained(temperature: float = 1.0) -> Trained:
 def _side(targets: np.ndarray, evaluable_classes: list[bool], seen: np.ndarray | None = None) -> TestSide:
     n = len(targets)
     overlap = seen if seen is not None else np.zeros(n, bool)
-    names = [("x",) if i % 2 else ("x", "y") for i in range(n)]
-    return TestSide(targets, np.arange(n), names, np.array(evaluable_classes), overlap)
+    traits = [(("dataset", "x"),) if i % 2 else (("dataset", "x"), ("dataset", "y")) for i in range(n)]
+    return TestSide(targets, np.arange(n), traits, [str(i) for i in range(n)], np.array(evaluable_classes), overlap)
 
 
 def test_metrics_of_an_exclusive_task_are_scikit_learns() -> None:
@@ -130,15 +130,14 @@ def test_metrics_of_an_exclusive_task_are_scikit_learns() -> None:
     assert metrics.auc.low < metrics.auc.macro < metrics.auc.high
     assert len(draws) == 200
     assert metrics.calibration.after.brier == pytest.approx(((sigmoid(logits / 2) - targets) ** 2).mean())
-    assert metrics.per_dataset["y"].images == 45
-    assert metrics.per_dataset["y"].macro == pytest.approx(
-        reference.roc_auc_score(targets[::2], logits[::2], average="macro")
-    )
+    (_, part) = metrics.subgroups
+    assert (part.kind, part.name, part.images) == ("dataset", "y", 45)
+    assert part.auc.value == pytest.approx(reference.roc_auc_score(targets[::2], logits[::2], average="macro"))
     assert metrics.without_pretraining_overlap is None
 
 
 def test_intervals_are_drawn_over_groups() -> None:
-    """Forty patients with ten equal pictures each: single pictures would promise three times the certainty."""
+    """Forty patients with ten equal images each: single images would promise three times the certainty."""
     random = np.random.default_rng(3)
     patients = np.repeat(np.arange(40), 10)
     targets = np.stack([patients % 2 == 0, patients % 2 == 1], 1)
@@ -147,12 +146,12 @@ def test_intervals_are_drawn_over_groups() -> None:
     seen = np.arange(400) < 10
     widths = {}
     for name, groups in {"patients": patients, "pictures": np.arange(400)}.items():
-        side = TestSide(targets, groups, [("x",)] * 400, np.array([True, True]), seen)
+        side = TestSide(targets, groups, [()] * 400, [""] * 400, np.array([True, True]), seen)
         metrics, _ = evaluate(task, side, logits, _trained(), BootstrapConfig(300))
         for part in (metrics.auc, metrics.per_class["a"], metrics.without_pretraining_overlap):
             widths.setdefault(name, []).append(part.high - part.low)
-    for by_patient, by_picture in zip(widths["patients"], widths["pictures"], strict=True):
-        assert by_patient > 2 * by_picture
+    for by_patient, by_image in zip(widths["patients"], widths["pictures"], strict=True):
+        assert by_patient > 2 * by_image
 
 
 def test_what_cannot_be_evaluated_is_none_and_leaves_the_mean() -> None:
@@ -187,7 +186,7 @@ def test_metrics_without_what_the_pretraining_has_seen() -> None:
     assert left is not None and (left.images, left.left_out, left.macro) == (0, 80, None)
 
 
-def test_overlap_by_corpus_and_by_picture(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_overlap_by_corpus_and_by_image(tmp_path) -> None:  # type: ignore[no-untyped-def]
     samples = [sample("a" * 64, dataset="ers"), sample("b" * 64, dataset="kvasir"), sample("c" * 64, dataset="sun")]
     assert overlapping(samples, [], "").tolist() == [False] * 3
     assert overlapping(samples, ["ers"], "").tolist() == [True, False, False]

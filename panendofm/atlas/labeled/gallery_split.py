@@ -118,7 +118,7 @@ def _digest(images: LabeledImages, settings: SplitSettings) -> str:
 
 
 def _from_file(images: LabeledImages, path: Path, wanted: SplitSettings, leave_one_group_out: bool) -> GallerySplit:
-    stored = read_document(SplitFile, path, "a split file; remove it, or set split.file to another name")
+    stored = read_document(SplitFile, path, "a split file", "remove it, or set split.file to another name")
     names = [printable(record.name) for record in images.records]
     missing = [name for name in names if name not in stored.images]
     gone = sorted(set(stored.images) - set(names))

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from panendofm.atlas.layouts import Item, read_table_of_files
+from panendofm.atlas.datasets.layouts import read_table_of_files
+from panendofm.atlas.datasets.readers import Item
 from panendofm.imaging.frame_filters.clean import field_of_view_hash
 from panendofm.imaging.groups import content_groups, linked_groups
 from panendofm.imaging.images import IMAGE_SUFFIXES, UnreadableImageError, is_image, open_image

@@ -13,6 +13,7 @@ from . import (
     text,
     text_filling,
     two_views,
+    verdict,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "text",
     "text_filling",
     "two_views",
+    "verdict",
 ]

@@ -40,14 +40,14 @@ def image_on_background(frames: Sequence[Image]) -> Mask | None:
 
 
 def _largest_part(frames: Sequence[Image]) -> Mask | None:
-    colour = _colour_of_edge(frames)
-    if colour is None:
+    color = _color_of_edge(frames)
+    if color is None:
         return None
     height, width = frames[0].shape[:2]
     ground = np.full((height, width), 255, np.uint8)
     flat = ground.copy()
     for frame in frames:
-        away = highest_channel(cv2.absdiff(frame, np.broadcast_to(colour.astype(np.uint8), frame.shape).copy()))
+        away = highest_channel(cv2.absdiff(frame, np.broadcast_to(color.astype(np.uint8), frame.shape).copy()))
         ground[away > 16] = 0
         spread = highest_channel(cv2.morphologyEx(frame, cv2.MORPH_GRADIENT, np.ones((5, 5), np.uint8)))
         flat[(spread > 3) | (highest_channel(frame) <= DARKEST)] = 0
@@ -69,19 +69,19 @@ def _largest_part(frames: Sequence[Image]) -> Mask | None:
     return part
 
 
-def _colour_of_edge(frames: Sequence[Image]) -> NDArray[np.float64] | None:
+def _color_of_edge(frames: Sequence[Image]) -> NDArray[np.float64] | None:
     """The color [3] that most of the frame's edge has, if it is bright and flat."""
     b = max(2, round(0.012 * max(frames[0].shape[:2])))
     edges = [strip.reshape(-1, 3) for f in frames for strip in (f[:b], f[-b:], f[b:-b, :b], f[b:-b, -b:])]
     pixels = np.concatenate(edges).astype(np.int32)
     bins = (pixels // 16) @ np.array([1, 16, 256])
     values, counts = np.unique(bins, return_counts=True)
-    colour = np.median(pixels[bins == values[np.argmax(counts)]], axis=0)
-    away = np.abs(pixels - colour).max(axis=1)
+    color = np.median(pixels[bins == values[np.argmax(counts)]], axis=0)
+    away = np.abs(pixels - color).max(axis=1)
     near = away <= 12
-    if colour.max() <= DARKEST or near.mean() < 0.5 or np.mean(away[near] <= 3) < 0.8:
+    if color.max() <= DARKEST or near.mean() < 0.5 or np.mean(away[near] <= 3) < 0.8:
         return None
-    return np.asarray(colour)
+    return np.asarray(color)
 
 
 def _touching_the_edge(mask: Mask) -> Mask:

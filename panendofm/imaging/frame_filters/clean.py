@@ -33,10 +33,18 @@ _HASHED_AREA = 0.25
 _detector = Lock()
 
 
-def field_of_view_hash(rgb: Image) -> NDArray[np.uint8]:
+def hashed_layout(rgb: Image) -> Layout | None:
+    """The layout of one image, where its field of view is large enough to be sure of."""
+    return find_layout([rgb], FieldOfViewConfig(min_area=_HASHED_AREA), LONGEST_SIDE_PX, mask_position_box=True)
+
+
+def layout_hash(rgb: Image, layout: Layout | None) -> NDArray[np.uint8]:
     """The perceptual hash of an image's field of view alone: its border and position box would drive it otherwise."""
-    layout = find_layout([rgb], FieldOfViewConfig(min_area=_HASHED_AREA), LONGEST_SIDE_PX, mask_position_box=True)
     return perceptual_hash(rgb if layout is None else layout.blank(layout.crop(rgb)))
+
+
+def field_of_view_hash(rgb: Image) -> NDArray[np.uint8]:
+    return layout_hash(rgb, hashed_layout(rgb))
 
 
 class Cleaner:

@@ -34,6 +34,18 @@ class QualityConfig:
 
 
 @dataclass
+class VerdictConfig(QualityConfig):
+    """Which images of a labeled set are poor. Poor is less than useless, so the thresholds are stricter."""
+
+    min_brightness: float = option("Mean brightness (0-255) below which an image is too dark.", 48.0, low=0, high=255)
+    washed_out_share: float = option("Share of overexposed pixels from which an image is washed out.", 0.25, high=1)
+    min_sharpness: float = option("Sharpness below which an image is blurred.", 2.1, low=0)
+    glare_share: float = option("Share of overexposed pixels from which an image has glare.", 0.09, low=0, high=1)
+    min_mucosa: float = option("Share of the field of view that must be lit, neither dark nor glare.", 0.5, high=1)
+    text: bool = option("Look for text inside the field of view, too; takes about half a second an image.", False)
+
+
+@dataclass
 class TextConfig:
     """What is done about text inside the field of view."""
 

@@ -19,7 +19,7 @@ _MEASURED_PX = 128
 
 
 @dataclass(frozen=True)
-class Colours:
+class Colors:
     """What was measured of one image, as shares of its pixels."""
 
     flat: float  # as bright and of the same color as all their neighbors
@@ -29,7 +29,7 @@ class Colours:
     red: float  # redder than anything else
 
 
-def measure_colours(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Colours:
+def measure_colors(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Colors:
     """Measure the pixels of rgb [H, W, 3] where inside [H, W] is not 0."""
     scale = _MEASURED_PX / max(inside.shape)
     size = (max(8, round(inside.shape[1] * scale)), max(8, round(inside.shape[0] * scale)))
@@ -37,12 +37,12 @@ def measure_colours(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Colour
     mask = cv2.resize(inside, size, interpolation=cv2.INTER_NEAREST)
     core = cv2.erode(mask, np.ones((5, 5), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0) > 0
     if not core.any():
-        return Colours(0, 0, 0, 0, 0)
+        return Colors(0, 0, 0, 0, 0)
     pixels = small[core].astype(np.int32)  # [N, 3]
     _, counts = np.unique((pixels // 8) @ np.array([1, 32, 1024]), return_counts=True)
     lit = pixels.max(axis=1) > 40
     red, green, blue = pixels[lit].T if lit.any() else pixels.T
-    return Colours(
+    return Colors(
         flat=_share(highest_channel(cv2.morphologyEx(small, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8)))[core] <= 2),
         four=float(np.sort(counts)[-4:].sum() / len(pixels)),
         green=_share((green > 1.1 * red) & (green > 1.3 * blue)),
@@ -51,11 +51,11 @@ def measure_colours(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Colour
     )
 
 
-def is_endoscopy(colours: Colours) -> bool:
+def is_endoscopy(colors: Colors) -> bool:
     """Whether the colors may be an endoscope's."""
-    few_colours = colours.flat >= 0.2 or (colours.flat >= 0.1 and colours.four >= 0.33)
-    outdoors = colours.green >= 0.15 and colours.sky >= 0.1 and colours.red < 0.1
-    return not (few_colours or outdoors)
+    few_colors = colors.flat >= 0.2 or (colors.flat >= 0.1 and colors.four >= 0.33)
+    outdoors = colors.green >= 0.15 and colors.sky >= 0.1 and colors.red < 0.1
+    return not (few_colors or outdoors)
 
 
 def _share(chosen: NDArray[np.bool_]) -> float:

@@ -162,8 +162,8 @@ def _without_blurred_edge(hull: NDArray[np.int32], level: NDArray[np.uint8]) -> 
     points = _pixel_corners(max(contours, key=cv2.contourArea))
     outline = np.asarray(cv2.convexHull(points), np.float32).reshape(-1, 2)
     # A slanted side runs over the tips of a staircase of pixels: a quarter of a pixel inwards is its middle.
-    centre = (outline.min(axis=0) + outline.max(axis=0)) / 2
-    return np.asarray(outline - 0.25 * np.sign(outline - centre), np.float32)
+    center = (outline.min(axis=0) + outline.max(axis=0)) / 2
+    return np.asarray(outline - 0.25 * np.sign(outline - center), np.float32)
 
 
 def _pixel_corners(points: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -34,40 +34,47 @@ def measure(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Quality:
     """Measure the pixels of rgb [H, W, 3] where inside [H, W] is not 0."""
     scale = min(1.0, _MEASURED_PX / max(inside.shape))  # enlarged, a small image would look blurred
     size = (max(8, round(inside.shape[1] * scale)), max(8, round(inside.shape[0] * scale)))
-    grey = shrink(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), size)
+    gray = shrink(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), size)
     mask = cv2.resize(inside, size, interpolation=cv2.INTER_NEAREST)
     # Away from the edge, where the image ends and all is sharp.
     core = cv2.erode(mask, np.ones((9, 9), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0) > 0
     if not core.any():
         return Quality(0.0, 0.0, 0.0)
-    inner = grey[core]
+    inner = gray[core]
     brightness = float(inner.mean())
     return Quality(
         brightness=round(brightness, 3),
         washed_out=round(float((inner >= 235).mean()), 5),
-        sharpness=round(_sharpness(grey.astype(np.float32), core), 4),
+        sharpness=round(_sharpness(gray.astype(np.float32), core), 4),
     )
 
 
-def _sharpness(grey: NDArray[np.float32], core: NDArray[np.bool_]) -> float:
+def _sharpness(gray: NDArray[np.float32], core: NDArray[np.bool_]) -> float:
     """How often steeper the steepest edges are than after more blur. Brightness and contrast drop out of the ratio."""
-    own = _slopes(grey)[core]  # [pixels inside]
-    blurred = _slopes(cv2.GaussianBlur(grey, (0, 0), _BLUR_PX))[core]
+    own = _slopes(gray)[core]  # [pixels inside]
+    blurred = _slopes(cv2.GaussianBlur(gray, (0, 0), _BLUR_PX))[core]
     edges = own >= np.quantile(own, 1 - _EDGES)
     return float(own[edges].mean() / (blurred[edges].mean() + _NOISE))
 
 
-def _slopes(grey: NDArray[np.float32]) -> NDArray[np.float32]:
+def _slopes(gray: NDArray[np.float32]) -> NDArray[np.float32]:
     """Gray values a pixel, at every pixel."""
-    return np.asarray(cv2.magnitude(*(cv2.Sobel(grey, cv2.CV_32F, dx, 1 - dx, scale=1 / 8) for dx in (1, 0))))
+    return np.asarray(cv2.magnitude(*(cv2.Sobel(gray, cv2.CV_32F, dx, 1 - dx, scale=1 / 8) for dx in (1, 0))))
+
+
+def reasons_of(quality: Quality, config: QualityConfig) -> list[str]:
+    """All that is wrong with the frame, the worst first."""
+    return [
+        reason
+        for reason, wrong in (
+            ("too_dark", quality.brightness < config.min_brightness),
+            ("washed_out", quality.washed_out >= config.washed_out_share and config.washed_out_share < 1),
+            ("blurred", quality.sharpness < config.min_sharpness),
+        )
+        if wrong
+    ]
 
 
 def drop_reason(quality: Quality, config: QualityConfig) -> str | None:
     """Why the frame is dropped, or None."""
-    if quality.brightness < config.min_brightness:
-        return "too_dark"
-    if quality.washed_out >= config.washed_out_share and config.washed_out_share < 1:
-        return "washed_out"
-    if quality.sharpness < config.min_sharpness:
-        return "blurred"
-    return None
+    return next(iter(reasons_of(quality, config)), None)

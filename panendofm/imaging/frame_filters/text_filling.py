@@ -20,14 +20,14 @@ Mask = NDArray[np.uint8]  # [H, W], 0 or 255
 
 
 def lines_of_text(
-    places: Sequence[Place], others: Sequence[Sequence[Place]], picture_height: int, max_height: float
+    places: Sequence[Place], others: Sequence[Sequence[Place]], image_height: int, max_height: float
 ) -> list[Place]:
     """Of the places in one frame those that are text; `others` are the places in other frames of the source.
 
     On 887 real images the recognizer read letters or digits on 1,793 of 2,194 places: of those that are no text, on
     two with a confidence of 0.5, where it reads real text with 0.97 (median).
     """
-    limit = max_height * picture_height
+    limit = max_height * image_height
     lines = [place for place in places if _is_read(place, limit) or _stays(place, others, limit)]
     # What is cut off by the image's edge or crossed by a highlight can't be read, but stands beside what can.
     return lines + [

@@ -46,16 +46,16 @@ Floats = NDArray[np.float32]
 class Thumbnail:
     """A gray image [96, 96] and where it is valid (1) or not (0)."""
 
-    grey: NDArray[np.uint8]
+    gray: NDArray[np.uint8]
     mask: NDArray[np.uint8]
 
 
 def thumbnail_of(rgb: NDArray[np.uint8], inside: NDArray[np.uint8]) -> Thumbnail:
     """The thumbnail of an image that was cropped to its field of view; `inside` [H, W] is 255 on valid pixels."""
     size = (THUMBNAIL_PX, THUMBNAIL_PX)
-    grey = cv2.resize(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), size, interpolation=cv2.INTER_AREA)
+    gray = cv2.resize(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), size, interpolation=cv2.INTER_AREA)
     mask = cv2.resize(inside, size, interpolation=cv2.INTER_AREA) > 250
-    return Thumbnail(grey, mask.astype(np.uint8))
+    return Thumbnail(gray, mask.astype(np.uint8))
 
 
 def descriptors_of_windows(thumbnail: Thumbnail) -> Floats:
@@ -71,8 +71,8 @@ def descriptors_of_symmetries(thumbnail: Thumbnail) -> Floats:
 def _descriptors(thumbnail: Thumbnail, views: Sequence[View]) -> Floats:
     found = []
     for view in views:
-        grey, mask = _seen(thumbnail, view, _SEEN_PX)
-        detail = _detail(grey, mask, 0.2 * _SEEN_PX, 4.0)
+        gray, mask = _seen(thumbnail, view, _SEEN_PX)
+        detail = _detail(gray, mask, 0.2 * _SEEN_PX, 4.0)
         vector = cv2.resize(detail, (DESCRIPTOR_PX, DESCRIPTOR_PX), interpolation=cv2.INTER_AREA).reshape(-1)
         found.append(vector / (np.linalg.norm(vector) + 1e-6))
     return np.array(found, np.float32)
@@ -80,30 +80,30 @@ def _descriptors(thumbnail: Thumbnail, views: Sequence[View]) -> Floats:
 
 def _seen(thumbnail: Thumbnail, view: View, side_px: int) -> tuple[Floats, Floats]:
     """Gray values and mask [side, side] through a view, without the detail that so few pixels can't hold."""
-    grey, mask = thumbnail.grey.astype(np.float32), thumbnail.mask.astype(np.float32)
+    gray, mask = thumbnail.gray.astype(np.float32), thumbnail.mask.astype(np.float32)
     shrinks = scale_of(view) * THUMBNAIL_PX / side_px
-    grey = _blurred(grey, mask, 0.5 * max(shrinks - 1, 0) + 0.3)
-    return seen_through(grey, view, side_px), seen_through(mask, view, side_px)
+    gray = _blurred(gray, mask, 0.5 * max(shrinks - 1, 0) + 0.3)
+    return seen_through(gray, view, side_px), seen_through(mask, view, side_px)
 
 
-def _blurred(grey: Floats, mask: Floats, sigma: float) -> Floats:
+def _blurred(gray: Floats, mask: Floats, sigma: float) -> Floats:
     """Only what is inside the mask counts."""
     weight = cv2.GaussianBlur(mask, (0, 0), sigma) + 1e-3
-    return np.asarray(cv2.GaussianBlur(grey * mask, (0, 0), sigma) / weight, np.float32)
+    return np.asarray(cv2.GaussianBlur(gray * mask, (0, 0), sigma) / weight, np.float32)
 
 
-def _as_coarse_as(grey: Floats, mask: Floats, scale: float) -> Floats:
+def _as_coarse_as(gray: Floats, mask: Floats, scale: float) -> Floats:
     """With no more detail than a window of that scale has when it is enlarged to the same size."""
-    sigma = 0.5 * np.sqrt(max(1 / scale**2 - 1, 0.0)) * grey.shape[0] / THUMBNAIL_PX
-    return grey if sigma < 0.2 else _blurred(grey, mask, float(sigma))
+    sigma = 0.5 * np.sqrt(max(1 / scale**2 - 1, 0.0)) * gray.shape[0] / THUMBNAIL_PX
+    return gray if sigma < 0.2 else _blurred(gray, mask, float(sigma))
 
 
-def _detail(grey: Floats, mask: Floats, sigma: float, floor: float) -> Floats:
+def _detail(gray: Floats, mask: Floats, sigma: float, floor: float) -> Floats:
     """The gray values less their local mean, over their local spread; 0 outside the mask."""
     weight = cv2.GaussianBlur(mask, (0, 0), sigma) + 1e-3
-    mean = cv2.GaussianBlur(grey * mask, (0, 0), sigma) / weight
-    spread = np.sqrt(cv2.GaussianBlur((grey - mean) ** 2 * mask, (0, 0), sigma) / weight) + floor
-    return np.asarray((grey - mean) / spread * mask, np.float32)
+    mean = cv2.GaussianBlur(gray * mask, (0, 0), sigma) / weight
+    spread = np.sqrt(cv2.GaussianBlur((gray - mean) ** 2 * mask, (0, 0), sigma) / weight) + floor
+    return np.asarray((gray - mean) / spread * mask, np.float32)
 
 
 def correlation_when_aligned(one: Thumbnail, other: Thumbnail, view: View) -> float:
@@ -113,22 +113,22 @@ def correlation_when_aligned(one: Thumbnail, other: Thumbnail, view: View) -> fl
     if not _SCALES[0] < scale < _SCALES[1]:
         return 0.0
     warp, size, flags = in_pixels(view, THUMBNAIL_PX, THUMBNAIL_PX), (THUMBNAIL_PX, THUMBNAIL_PX), cv2.WARP_INVERSE_MAP
-    grey = cv2.warpAffine(other.grey, warp, size, flags=flags | cv2.INTER_LINEAR)
+    gray = cv2.warpAffine(other.gray, warp, size, flags=flags | cv2.INTER_LINEAR)
     valid = cv2.warpAffine(other.mask, warp, size, flags=flags | cv2.INTER_NEAREST)
     both = (one.mask & valid).astype(np.float32)
     if both.sum() < max(_MIN_OVERLAP * one.mask.sum(), _MIN_PIXELS):
         return 0.0
-    own = _as_coarse_as(one.grey.astype(np.float32), one.mask.astype(np.float32), min(scale, 1.0))
+    own = _as_coarse_as(one.gray.astype(np.float32), one.mask.astype(np.float32), min(scale, 1.0))
     sigma = THUMBNAIL_PX / 16
-    a, b = _detail(own, both, sigma, 3.0), _detail(grey.astype(np.float32), both, sigma, 3.0)
+    a, b = _detail(own, both, sigma, 3.0), _detail(gray.astype(np.float32), both, sigma, 3.0)
     return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum() + 1e-6))
 
 
 def _aligned(one: Thumbnail, other: Thumbnail, view: View) -> View:
     """The view, corrected. Both are compared as the copy shows them: at one scale their detail is alike."""
-    grey, mask = _seen(one, IDENTITY, _ALIGNED_PX)
+    gray, mask = _seen(one, IDENTITY, _ALIGNED_PX)
     sigma = _ALIGNED_PX / 10
-    a = _detail(_as_coarse_as(grey, mask, min(scale_of(view), 1.0)), mask, sigma, 3.0)
+    a = _detail(_as_coarse_as(gray, mask, min(scale_of(view), 1.0)), mask, sigma, 3.0)
     b = _detail(*_seen(other, view, _ALIGNED_PX), sigma, 3.0)
     warp = in_pixels(IDENTITY, _ALIGNED_PX, _ALIGNED_PX)
     inside = (mask > 0.9).astype(np.uint8)

@@ -60,7 +60,7 @@ class Guard:
     names: list[str]
     sha256: list[str]  # of the files: what may be published of an image, whose name may be a patient's
     descriptors: NDArray[np.float32]  # [N · windows, 64]
-    greys: NDArray[np.uint8]  # [N, 96, 96]
+    grays: NDArray[np.uint8]  # [N, 96, 96]
     masks: NDArray[np.uint8]  # [N, 96, 96]
     index: LikelyImages | None = None  # None: all images are measured
     folder: Path | None = None
@@ -83,7 +83,7 @@ class Guard:
             window, symmetry = divmod(pair, len(SYMMETRIES))
             # A place of the turned frame is `symmetry` of the frame's and `window` of the guarded image's.
             view = after(inverse(SYMMETRIES[symmetry]), WINDOWS[window])
-            other = Thumbnail(self.greys[number], self.masks[number])
+            other = Thumbnail(self.grays[number], self.masks[number])
             correlation = correlation_when_aligned(thumbnail, other, view)
             if correlation >= config.min_correlation:
                 return Match(number, self.names[number], self.sha256[number], round(correlation, 4))
@@ -112,12 +112,12 @@ def build_guard(images: Sequence[GuardedImage]) -> Guard:
     """The index of all readable images."""
     readable = [image for image in images if image.thumbnail is not None]
     thumbnails = [image.thumbnail for image in readable if image.thumbnail is not None]
-    shape = (len(thumbnails), *(thumbnails[0].grey.shape if thumbnails else (0, 0)))
+    shape = (len(thumbnails), *(thumbnails[0].gray.shape if thumbnails else (0, 0)))
     return Guard(
         names=[image.name for image in readable],
         sha256=[image.sha256 for image in readable],
         descriptors=np.array([image.descriptors for image in readable], np.float32).reshape(-1, DESCRIPTOR_LENGTH),
-        greys=np.array([t.grey for t in thumbnails], np.uint8).reshape(shape),
+        grays=np.array([t.gray for t in thumbnails], np.uint8).reshape(shape),
         masks=np.array([t.mask for t in thumbnails], np.uint8).reshape(shape),
     )
 

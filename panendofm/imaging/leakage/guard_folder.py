@@ -31,7 +31,7 @@ _TRAINING_PER_LIST = 48
 _MOST_LISTS = 8192
 _BLOCK = 100_000  # vectors that are added at a time
 _NAMES, _INDEX = "images.json", "vectors.faiss"
-_VECTORS, _GREYS, _MASKS = "vectors.f32", "greys.u8", "masks.u8"
+_VECTORS, _GRAYS, _MASKS = "vectors.f32", "greys.u8", "masks.u8"
 
 
 class VectorIndex:
@@ -63,14 +63,14 @@ def write_guard(images: Iterable[GuardedImage], folder: Path) -> Guard:
     """The guard of all readable images in files of a new folder, opened from there; one image in memory at a time."""
     names, sha256 = [], []
     with atomic_directory(folder) as inside:
-        vectors, greys, masks = ((inside / name).open("wb") for name in (_VECTORS, _GREYS, _MASKS))
-        with vectors, greys, masks:
+        vectors, grays, masks = ((inside / name).open("wb") for name in (_VECTORS, _GRAYS, _MASKS))
+        with vectors, grays, masks:
             for image in images:
                 if image.thumbnail is not None and image.descriptors is not None:
                     names.append(image.name)
                     sha256.append(image.sha256)
                     _append(vectors, image.descriptors.astype(np.float32))
-                    _append(greys, image.thumbnail.grey)
+                    _append(grays, image.thumbnail.gray)
                     _append(masks, image.thumbnail.mask)
         write_json(inside / _NAMES, {"names": names, "sha256": sha256})
         if names:
@@ -94,7 +94,7 @@ def open_guard(folder: Path) -> Guard:
         names=described["names"],
         sha256=described["sha256"],
         descriptors=vectors,
-        greys=_mapped(folder / _GREYS, np.uint8, THUMBNAIL_PX**2).reshape(shape),
+        grays=_mapped(folder / _GRAYS, np.uint8, THUMBNAIL_PX**2).reshape(shape),
         masks=_mapped(folder / _MASKS, np.uint8, THUMBNAIL_PX**2).reshape(shape),
         index=VectorIndex(faiss.read_index(str(folder / _INDEX), faiss.IO_FLAG_MMAP), len(WINDOWS)),
         folder=folder,

@@ -181,7 +181,7 @@ def _digest(network: Network, data: str, side_px: int) -> str:
 
 
 def _open(file: Path) -> Maps:
-    layout = read_document(MapLayout, file.with_suffix(".json"), "the layout of feature maps; remove the cache")
+    layout = read_document(MapLayout, file.with_suffix(".json"), "the layout of feature maps", "remove the cache")
     return Maps(layout, np.load(file, mmap_mode="r", allow_pickle=False))
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 
 from panendofm.backbone import device_of
 from panendofm.imaging.images import is_image, open_image
+from panendofm.imaging.videos import open_video
 from panendofm.linear_probe.config import HeadConfig
 from panendofm.linear_probe.dense.config import DensePredictConfig
 from panendofm.linear_probe.dense.heads.head_file import StoredHeads, load_dense_head
@@ -110,7 +111,7 @@ def predict_video(head: Path, video: Path, config: DensePredictConfig) -> None:
 def _draw_video(predictor: Predictor, video: Path, out: Path) -> tuple[int, float]:
     began = time.monotonic()
     frames = 0
-    with av.open(str(video)) as source, av.open(str(out), "w") as target:
+    with open_video(video) as source, av.open(str(out), "w") as target:
         if not source.streams.video:
             raise UserError(f"{video}: there are no images in it; name a video.")
         stream = source.streams.video[0]
@@ -122,7 +123,7 @@ def _draw_video(predictor: Predictor, video: Path, out: Path) -> tuple[int, floa
         last = -1
         with progress("video", stream.frames or 0, "frames") as bar:
             for frame in source.decode(stream):
-                pixels = frame.to_ndarray(format="rgb24")
+                pixels = np.asarray(frame.to_ndarray(format="rgb24"), np.uint8)
                 prediction = predictor(Image.fromarray(pixels))
                 shown = outlined(pixels, prediction.masks, TOLD)
                 drawn_frame = av.VideoFrame.from_ndarray(

@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from panendofm.atlas import Level
 from panendofm.linear_probe.config import TrainingConfig
 from panendofm.linear_probe.heads.schedule import no_progress, warm_restarts
-from panendofm.linear_probe.tasks import Level
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 

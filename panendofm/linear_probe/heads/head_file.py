@@ -12,11 +12,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from panendofm.atlas import Task
 from panendofm.backbone import FeatureKind
 from panendofm.backbone.networks import Network, find_network
 from panendofm.linear_probe.features import Columns
 from panendofm.linear_probe.heads.probe import Head
-from panendofm.linear_probe.tasks import Task
 from panendofm.records.documents import as_document, parse_document
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import parse_json, write_bytes

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from panendofm.atlas import TRAIN, VALIDATION
+from panendofm.atlas import TRAIN, VALIDATION, Task
 from panendofm.linear_probe.config import GridConfig, TrainingConfig
 from panendofm.linear_probe.features import Columns
 from panendofm.linear_probe.heads.grid import loss_weights, macro_auc, train_heads
 from panendofm.linear_probe.heads.logistic import fit_logistic
-from panendofm.linear_probe.tasks import Task
 from panendofm.runtime.console import progress
 from panendofm.scoring.classification.calibration import cross_entropy, fit_temperature
 from panendofm.scoring.classification.metrics import Floats, Targets
@@ -34,6 +33,7 @@ class Head:
     validation_auc: float
     validation_loss: float
     temperature: float = 1.0
+    seeded: bool = True  # whether another seed would give another head
 
     def logits(self, features: Tensor) -> Floats:
         """features [N, width] as stored → [N, C]."""
@@ -60,11 +60,20 @@ class _Data:
 
 
 def train_probe(
-    task: Task, sides: np.ndarray, features: Tensor, columns: list[Columns], protocol: Protocol, config: GridConfig
+    task: Task,
+    sides: np.ndarray,
+    features: Tensor,
+    columns: list[Columns],
+    protocol: Protocol,
+    config: GridConfig,
+    known: Sequence[Head] = (),
 ) -> Trained:
-    """features [n, width] and sides [n] of the task's rows. The test rows are not looked at."""
+    """features [n, width] and sides [n] of the task's rows. The test rows are not looked at.
+
+    `known`: heads of the same data with another seed; those that do not depend on it are not trained again.
+    """
     with progress(f"heads of {task.name}", 0, "epochs and iterations") as bar:
-        return _train(task, sides, features, columns, protocol, config, bar.advance)
+        return _train(task, sides, features, columns, protocol, config, known, bar.advance)
 
 
 def _train(
@@ -74,6 +83,7 @@ def _train(
     columns: list[Columns],
     protocol: Protocol,
     config: GridConfig,
+    known: Sequence[Head],
     advance: Callable[[], object],
 ) -> Trained:
     train, validation = sides == TRAIN, sides == VALIDATION
@@ -89,8 +99,10 @@ def _train(
             mean, spread = data.x.mean(0), data.x.std(0).clamp_min(1e-6)
             scaled = _Data((data.x - mean) / spread, y, (data.x_validation - mean) / spread, y_validation, weights)
             heads = _by_gradient(scaled, choice, config.converged_learning_rates, config.training, advance)
-            heads += _by_logistic(scaled, choice, config.converged_strengths, advance)
-            tried += [_unscaled(head, mean, spread) for head in heads]
+            same = [head for head in known if head.columns == choice and not head.seeded]
+            if not same:
+                heads += _by_logistic(scaled, choice, config.converged_strengths, advance)
+            tried += [_unscaled(head, mean, spread) for head in heads] + same
     best = choose(tried)
     logits = best.logits(features[torch.from_numpy(validation)])
     temperature = fit_temperature(y_validation, logits)
@@ -138,7 +150,8 @@ def _by_logistic(data: _Data, columns: Columns, strengths: list[float], advance:
     for i, strength in enumerate(strengths):
         own = slice(i * classes, (i + 1) * classes)
         weight, bias = solved.weights[:, own].to(data.x.dtype), solved.biases[own].to(data.x.dtype)
-        heads.append(_head(data, f"logistic regression, penalty {strength:g}", columns, weight, bias))
+        head = _head(data, f"logistic regression, penalty {strength:g}", columns, weight, bias)
+        heads.append(replace(head, seeded=False))
     return heads
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from PIL import Image
 
 from panendofm.atlas import load_mappings, load_taxonomy
+from panendofm.imaging.images import thumbnail
 from panendofm.linear_probe.inference.report_document import AgainstTruth, VideoReport
 from panendofm.reports import PageImage, Table, render_page
 from panendofm.reports.charts import color_of
@@ -78,11 +78,9 @@ def report_page(report: VideoReport, key_frames: Sequence[Image.Image]) -> str:
 def _key_frames(report: VideoReport, key_frames: Sequence[Image.Image], names: dict[str, str]) -> list[PageImage]:
     images = []
     for segment, frame in zip(report.segments, key_frames, strict=True):
-        buffer = io.BytesIO()
-        frame.convert("RGB").save(buffer, "JPEG", quality=85)
         place = segment.zone or "place not known"
         caption = f"{segment.start_clock}–{segment.end_clock} {names[segment.label]}, {place}"
-        images.append(PageImage(buffer.getvalue(), caption))
+        images.append(PageImage(thumbnail(frame.convert("RGB"), max(frame.size)), caption))
     return images
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -20,8 +21,6 @@ from panendofm.reports.numbers import number
 from panendofm.runtime.console import say, table, track
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.statistics.paired_tests import mcnemar
-
-FORMAT = 1
 
 
 def painted_over(pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
@@ -52,7 +51,7 @@ class ShortcutResults:
     changed_answers: int = 0
     p: float | None = None  # McNemar's test of the two shares
     classes: dict[str, ClassRecall] = field(default_factory=dict)
-    format: int = FORMAT
+    format: Literal[1] = 1
 
 
 def shortcut(head_path: Path, data: Path, config: ShortcutConfig) -> ShortcutResults:

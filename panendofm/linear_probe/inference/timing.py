@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -24,7 +25,6 @@ from panendofm.runtime.files import write_text
 from panendofm.runtime.machine import processor_name
 from panendofm.scoring.statistics.speed import speed_of
 
-FORMAT = 1
 Floats = NDArray[np.float64]
 
 
@@ -56,7 +56,7 @@ class TimingResults:
     architecture: str
     weights_sha256: str
     versions: dict[str, str]
-    format: int = FORMAT
+    format: Literal[1] = 1
 
 
 def time_head(head_path: Path, images: Sequence[str], config: TimeConfig) -> TimingResults:

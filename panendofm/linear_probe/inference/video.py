@@ -10,6 +10,7 @@ import av
 from PIL import Image
 
 from panendofm.imaging.images import is_image, open_image
+from panendofm.imaging.videos import SteadyClock, open_video
 from panendofm.runtime.errors import UserError
 
 
@@ -33,18 +34,20 @@ def frames_at(path: Path, fps: float) -> Iterator[VideoFrame]:
     wanted = 0
     number = -1
     try:
-        with av.open(str(path)) as container:
+        with open_video(path) as container:
             if not container.streams.video:
                 raise UserError(f"cannot read the video {path}: there is no video track in it.")
             start: float | None = None
+            clock = SteadyClock()
             rate = container.streams.video[0].average_rate
             for number, frame in enumerate(container.decode(video=0)):
                 at = frame.time if frame.time is not None else number / float(rate or 25)
+                at += clock.shift(at)
                 start = at if start is None else start
                 seconds = at - start
                 # A hair early is on time: times of frames are rounded to the container's ticks.
                 if seconds + 1e-3 >= wanted / fps:
-                    yield VideoFrame(number, seconds, frame.to_image())
+                    yield VideoFrame(number, seconds, Image.fromarray(frame.to_ndarray(format="rgb24")))
                     wanted = int((seconds + 1e-3) * fps) + 1
     except (av.FFmpegError, OSError, ValueError) as error:
         raise UserError(f"cannot read the video {path}: it is damaged or of an unknown kind ({error}).") from error

@@ -66,17 +66,70 @@ class ClassMetrics:
 
 
 @dataclass(frozen=True)
-class DatasetAuc:
-    """On the images of one dataset, over the classes that can be told apart inside it."""
+class SubgroupAuc:
+    """On the images of one dataset, center, country, instrument or quality.
 
+    Over the classes that can be told apart inside it; `difference` is to all images, over the same classes.
+    """
+
+    kind: str
+    name: str
+    images: int
+    groups: int
+    classes: int
+    auc: Estimate
+    difference: Estimate
+
+
+@dataclass(frozen=True)
+class LeftOutDataset:
+    """Trained on all other datasets, without near-duplicates of this one, and tested on all of this one."""
+
+    dataset: str
+    training_images: int
     images: int
     classes: int
-    macro: float | None
+    auc: Estimate
+
+
+@dataclass(frozen=True)
+class SeedSpread:
+    """The macro-AUC of heads that differ in their seed alone; the first is the one of all other metrics."""
+
+    values: list[float]
+    mean: float
+    deviation: float  # standard deviation, 0 for one seed
+
+
+@dataclass(frozen=True)
+class ConfusedPair:
+    """Images that show `truth` and were taken for `answer`; the share is of all images of `truth`."""
+
+    level: str
+    truth: str
+    answer: str
+    images: int
+    of: int
+    share: Estimate
+    examples: list[str]  # checksums of the surest mistakes
+
+
+@dataclass(frozen=True)
+class TreeErrors:
+    """Of a task with several levels, by its last one: where the answer leaves the path of the truth.
+
+    `wrong_at`: share of images whose first wrong level is this. `distance`: levels from there to the end, 0 if right.
+    """
+
+    images: int
+    right: Estimate
+    wrong_at: dict[str, Estimate]
+    distance: Estimate
 
 
 @dataclass(frozen=True)
 class SubsetAuc:
-    """On the images that are left when some, which may have been seen in training, are left out."""
+    """On the images that are left when some are left out: seen in training, perhaps, or of poor quality."""
 
     images: int
     left_out: int
@@ -149,11 +202,16 @@ class TaskMetrics:
     mcc: float | None
     calibration: Calibration
     per_class: dict[str, ClassMetrics]
-    per_dataset: dict[str, DatasetAuc]
+    subgroups: list[SubgroupAuc]
+    confused: list[ConfusedPair]
     chosen: ChosenHead
     tried: list[TriedHead]
     without_pretraining_overlap: SubsetAuc | None = None
     without_crossing_groups: SubsetAuc | None = None
+    without_poor_images: SubsetAuc | None = None
+    tree_errors: TreeErrors | None = None
+    seeds: SeedSpread | None = None
+    left_out_datasets: list[LeftOutDataset] = field(default_factory=list)
     risk_coverage: RiskCoverage | None = None  # of a task with one answer an image
     label_fractions: list[LabelFraction] = field(default_factory=list)
     as_they_came: Uncleaned | None = None  # where images were cleaned
@@ -208,8 +266,10 @@ class PairedTest:
     a: str
     b: str
     difference: float
+    difference_low: float | None
+    difference_high: float | None
     p: float | None
-    p_corrected: float | None  # over tasks, by Holm
+    p_corrected: float | None  # over all tasks and pairs of networks, by Holm
 
 
 @dataclass(frozen=True)
@@ -222,6 +282,7 @@ class ProbeResults:
     paired_tests: list[PairedTest]
     split: SplitReport
     confidence: float = 0.95  # of the intervals
+    task_set: str = "clean"  # classes of the tasks
 
 
 def read_probe_results(path: Path) -> ProbeResults:

@@ -8,20 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from panendofm.atlas import POOR, Task
 from panendofm.linear_probe.heads.probe import Trained
 from panendofm.linear_probe.results.document import (
     Calibration,
     CalibrationError,
     ChosenHead,
     ClassMetrics,
-    DatasetAuc,
     MacroAuc,
     RiskCoverage,
     SubsetAuc,
     TaskMetrics,
     TriedHead,
 )
-from panendofm.linear_probe.tasks import Task
+from panendofm.linear_probe.results.errors import confused_pairs, tree_errors
+from panendofm.linear_probe.results.subgroups import subgroup_aucs
 from panendofm.scoring.classification.calibration import sigmoid
 from panendofm.scoring.classification.confusion import confusion_matrix, multiclass_mcc
 from panendofm.scoring.classification.metrics import (
@@ -29,7 +30,7 @@ from panendofm.scoring.classification.metrics import (
     Targets,
     average_precision,
     brier_score,
-    class_metrics,
+    class_rates,
     expected_calibration_error,
     macro,
     roc_auc,
@@ -37,12 +38,11 @@ from panendofm.scoring.classification.metrics import (
 )
 from panendofm.scoring.classification.risk_coverage import area_under_risk, risk_at_coverage
 from panendofm.scoring.statistics.config import BootstrapConfig
-from panendofm.scoring.statistics.estimates import Estimate, defined
-from panendofm.scoring.statistics.intervals import group_weights, macro_auc_replicates, percentile_interval
+from panendofm.scoring.statistics.estimates import Estimate, defined, estimate, value_and_replicate_weights
+from panendofm.scoring.statistics.intervals import macro_auc_replicates
 
 # Shares of the images that are answered, surest first.
 COVERAGES = (0.5, 0.8, 0.9, 1.0)
-_RATES = ("sensitivity", "specificity", "ppv", "npv", "f1", "mcc")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class TestSide:
 
     targets: Targets  # [n, C]
     groups: NDArray[np.int64]  # [n]
-    datasets: Sequence[tuple[str, ...]]
+    traits: Sequence[tuple[tuple[str, str], ...]]  # [n]; subgroups of each image
+    ids: Sequence[str]  # [n]; checksums
     evaluable: NDArray[np.bool_]  # [C]
     overlaps_pretraining: NDArray[np.bool_]  # [n]
     crosses_split: NDArray[np.bool_] | None = None  # [n]; a near-duplicate stands outside the official test part
@@ -63,21 +64,23 @@ def evaluate(
     task: Task, side: TestSide, logits: Floats, trained: Trained, bootstrap: BootstrapConfig
 ) -> tuple[TaskMetrics, Floats]:
     """All metrics, and the bootstrap replicates of the macro-AUC for paired tests."""
-    weights = group_weights(side.groups, bootstrap.replicates, bootstrap.seed)
-    draws = macro_auc_replicates(side.targets, logits, weights, side.evaluable)
-    areas = np.where(side.evaluable, roc_auc(side.targets, logits), np.nan)
+    weights = value_and_replicate_weights(side.groups, bootstrap)
+    macro_aucs = macro_auc_replicates(side.targets, logits, weights, side.evaluable)
+    class_aucs = weighted_roc_auc(side.targets, logits, weights)
     decisions = decide(task, logits)
-    rates = {name: getattr(class_metrics(side.targets, decisions), name) for name in _RATES}
+    rates = class_rates(side.targets, decisions)
     precision = average_precision(side.targets, logits)
-    class_draws = weighted_roc_auc(side.targets, logits, weights)
-    aucs = [estimate(areas[c], class_draws[:, c], bootstrap.confidence) for c in range(len(task.classes))]
+    aucs = [
+        estimate(area, bootstrap.confidence) if evaluable else Estimate(None)
+        for area, evaluable in zip(class_aucs.T, side.evaluable, strict=True)
+    ]
     summary = _summary(task, side, logits, decisions, rates)
     head = trained.head
     metrics = TaskMetrics(
         images=len(side.targets),
         groups=len(np.unique(side.groups)),
-        auc=_macro_auc(macro(areas), draws, int(side.evaluable.sum()), bootstrap.confidence),
-        levels=_levels(task, side, logits, areas, weights, bootstrap.confidence),
+        auc=_macro_auc(macro_aucs, int(side.evaluable.sum()), bootstrap.confidence),
+        levels=_levels(task, side, logits, weights, bootstrap.confidence),
         average_precision=defined(macro(np.where(side.evaluable, precision, np.nan))),
         accuracy=summary["accuracy"],
         balanced_accuracy=summary["balanced_accuracy"],
@@ -92,15 +95,20 @@ def evaluate(
             before=_calibration(task, side.targets, logits),
             after=_calibration(task, side.targets, logits / head.temperature),
         ),
-        per_class=_per_class(task, side, areas, aucs, precision, rates),
-        per_dataset=_per_dataset(side, logits),
+        per_class=_per_class(task, side, aucs, precision, rates),
+        subgroups=subgroup_aucs(
+            side.targets, logits, side.evaluable, side.groups, side.traits, weights, class_aucs, bootstrap.confidence
+        ),
+        confused=confused_pairs(task, side.targets, logits, side.ids, weights, bootstrap.confidence),
         chosen=ChosenHead(head.description, head.validation_auc),
         tried=[TriedHead(h.description, h.validation_auc, h.validation_loss) for h in trained.tried],
         without_pretraining_overlap=_without(task, side, logits, side.overlaps_pretraining, bootstrap),
         without_crossing_groups=_without(task, side, logits, side.crosses_split, bootstrap),
+        without_poor_images=_without(task, side, logits, np.array([POOR in own for own in side.traits]), bootstrap),
+        tree_errors=tree_errors(task, side.targets, logits, weights, bootstrap.confidence),
         risk_coverage=_risk_coverage(task, side, logits / head.temperature, weights, bootstrap.confidence),
     )
-    return metrics, draws
+    return metrics, macro_aucs[1:]
 
 
 def decide(task: Task, logits: Floats) -> Targets:
@@ -120,23 +128,17 @@ def confusion(targets: Targets, logits: Floats, start: int, stop: int) -> NDArra
     return confusion_matrix(truth, answer, stop - start).astype(np.int64)
 
 
-def estimate(value: float, draws: Floats, confidence: float) -> Estimate:
-    interval = percentile_interval(draws, confidence)
-    return Estimate(defined(value)) if interval is None else Estimate(defined(value), interval.low, interval.high)
-
-
-def _macro_auc(value: float, draws: Floats, classes: int, confidence: float) -> MacroAuc:
-    found = estimate(value, draws, confidence)
+def _macro_auc(values: Floats, classes: int, confidence: float) -> MacroAuc:
+    found = estimate(values, confidence)
     return MacroAuc(found.value, found.low, found.high, classes)
 
 
 def _per_class(
-    task: Task, side: TestSide, areas: Floats, aucs: list[Estimate], precision: Floats, rates: dict[str, Floats]
+    task: Task, side: TestSide, aucs: list[Estimate], precision: Floats, rates: dict[str, Floats]
 ) -> dict[str, ClassMetrics]:
     result = {}
-    for c in range(len(task.classes)):
+    for c, auc in enumerate(aucs):
         evaluable = bool(side.evaluable[c])
-        auc = aucs[c] if evaluable else Estimate(defined(areas[c]))
         result[task.class_name(c)] = ClassMetrics(
             positives=int(side.targets[:, c].sum()),
             evaluable=evaluable,
@@ -179,34 +181,22 @@ def _calibration(task: Task, targets: Targets, logits: Floats) -> CalibrationErr
     return CalibrationError(defined(error), defined(brier_score(targets, probabilities)))
 
 
-def _levels(
-    task: Task, side: TestSide, logits: Floats, areas: Floats, weights: Floats, confidence: float
-) -> dict[str, MacroAuc]:
+def _levels(task: Task, side: TestSide, logits: Floats, weights: Floats, confidence: float) -> dict[str, MacroAuc]:
     if len(task.levels) == 1:
         return {}
     result = {}
     for level in task.levels:
         in_level = np.zeros(len(task.classes), bool)
         in_level[level.start : level.stop] = side.evaluable[level.start : level.stop]
-        draws = macro_auc_replicates(side.targets, logits, weights, in_level)
-        result[level.name] = _macro_auc(macro(areas[in_level]), draws, int(in_level.sum()), confidence)
-    return result
-
-
-def _per_dataset(side: TestSide, logits: Floats) -> dict[str, DatasetAuc]:
-    result = {}
-    for name in sorted({d for datasets in side.datasets for d in datasets}):
-        rows = np.array([name in datasets for datasets in side.datasets])
-        areas = np.where(side.evaluable, roc_auc(side.targets[rows], logits[rows]), np.nan)
-        classes = int((~np.isnan(areas)).sum())
-        result[name] = DatasetAuc(int(rows.sum()), classes, defined(macro(areas)))
+        values = macro_auc_replicates(side.targets, logits, weights, in_level)
+        result[level.name] = _macro_auc(values, int(in_level.sum()), confidence)
     return result
 
 
 def _without(
     task: Task, side: TestSide, logits: Floats, left_out: NDArray[np.bool_] | None, bootstrap: BootstrapConfig
 ) -> SubsetAuc | None:
-    """The macro-AUC once more, on the images that can't have been seen in training; None when that are all."""
+    """The macro-AUC once more, without some images; None when none is left out."""
     if left_out is None or not left_out.any():
         return None
     keep = ~left_out
@@ -214,11 +204,9 @@ def _without(
     if not count:
         return SubsetAuc(0, len(keep), 0, None, None, None)
     targets = side.targets[keep]
-    areas = np.where(side.evaluable, roc_auc(targets, logits[keep]), np.nan)
-    known = ~np.isnan(areas)
-    weights = group_weights(side.groups[keep], bootstrap.replicates, bootstrap.seed)
-    draws = macro_auc_replicates(targets, logits[keep], weights, known)
-    auc = estimate(macro(areas), draws, bootstrap.confidence)
+    known = side.evaluable & ~np.isnan(roc_auc(targets, logits[keep]))
+    weights = value_and_replicate_weights(side.groups[keep], bootstrap)
+    auc = estimate(macro_auc_replicates(targets, logits[keep], weights, known), bootstrap.confidence)
     mcc = defined(_mcc(task, targets, logits[keep])) if task.exclusive else None
     return SubsetAuc(count, len(keep) - count, int(known.sum()), auc.value, auc.low, auc.high, mcc)
 
@@ -234,8 +222,6 @@ def _risk_coverage(
     rows = np.arange(len(answer))
     sure = probabilities[rows, answer]
     right = side.targets[rows, answer]
-    shares = np.array(COVERAGES)
-    risks = risk_at_coverage(sure, right, shares)
-    drawn = risk_at_coverage(sure, right, shares, weights)
-    by_share = {f"{share:g}": estimate(risks[i], drawn[:, i], confidence) for i, share in enumerate(COVERAGES)}
+    risks = risk_at_coverage(sure, right, np.array(COVERAGES), weights)
+    by_share = {f"{share:g}": estimate(risk, confidence) for share, risk in zip(COVERAGES, risks.T, strict=True)}
     return RiskCoverage(by_share, area_under_risk(sure, right))

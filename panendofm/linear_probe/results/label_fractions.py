@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
-from panendofm.atlas import TEST, TRAIN
+from panendofm.atlas import TEST, TRAIN, Task
 from panendofm.linear_probe.config import ProbeConfig
 from panendofm.linear_probe.features import Columns
 from panendofm.linear_probe.heads.probe import train_probe
 from panendofm.linear_probe.results.document import LabelFraction
-from panendofm.linear_probe.results.evaluate import TestSide, estimate
-from panendofm.linear_probe.tasks import Task
+from panendofm.linear_probe.results.evaluate import TestSide
 from panendofm.scoring.classification.confusion import multiclass_mcc, weighted_confusions
-from panendofm.scoring.classification.metrics import macro, roc_auc
-from panendofm.scoring.statistics.intervals import group_weights, macro_auc_replicates
+from panendofm.scoring.statistics.estimates import estimate, value_and_replicate_weights
+from panendofm.scoring.statistics.intervals import macro_auc_replicates
 
-FRACTIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 UNUSED = -1
 
 
@@ -51,21 +49,19 @@ def label_fraction_curve(
     config: ProbeConfig,
 ) -> list[LabelFraction]:
     """Macro-AUC and, for one answer an image, MCC on the test side after training on each share of the labels."""
-    weights = group_weights(side.groups, config.bootstrap.replicates, config.bootstrap.seed)
+    weights = value_and_replicate_weights(side.groups, config.bootstrap)
     test = from_numpy(sides == TEST)
     points = []
     for share in config.label_fractions:
         subset = training_subset(task.targets, sides, groups, share, config.bootstrap.seed)
         head = train_probe(task, subset, features, columns, config.protocol, config.grid).head
         logits = head.logits(features[test])
-        areas = np.where(side.evaluable, roc_auc(side.targets, logits), np.nan)
-        draws = macro_auc_replicates(side.targets, logits, weights, side.evaluable)
-        auc = estimate(macro(areas), draws, config.bootstrap.confidence)
+        aucs = macro_auc_replicates(side.targets, logits, weights, side.evaluable)
+        auc = estimate(aucs, config.bootstrap.confidence)
         mcc = None
         if task.exclusive:
             truth, answer = side.targets.argmax(1), logits.argmax(1)
-            drawn = multiclass_mcc(weighted_confusions(truth, answer, len(task.classes), weights))
-            alone = weighted_confusions(truth, answer, len(task.classes), np.ones((1, len(truth))))
-            mcc = estimate(float(multiclass_mcc(alone)[0]), drawn, config.bootstrap.confidence)
+            matrices = weighted_confusions(truth, answer, len(task.classes), weights)
+            mcc = estimate(multiclass_mcc(matrices), config.bootstrap.confidence)
         points.append(LabelFraction(share, int((subset == TRAIN).sum()), auc, mcc))
     return points

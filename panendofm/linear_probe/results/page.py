@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from panendofm.imaging.images import open_image, thumbnail
 from panendofm.linear_probe.results.document import SUMMARY, ProbeResults, TaskMetrics
+from panendofm.linear_probe.results.published import (
+    NOTE,
+    RANKS_TITLE,
+    forest_rows,
+    notes,
+    published_table,
+    ranks_by_task,
+    ranks_table,
+)
+from panendofm.linear_probe.results.published import TITLE as PUBLISHED_TITLE
 from panendofm.linear_probe.results.tables import (
     CLEANING_TITLE,
     NOT_EVALUABLE,
-    TextTable,
     cleaning_table,
     main_table,
 )
 from panendofm.reports import PageImage, Table, render_page
 from panendofm.reports.charts import ForestRow, Series, forest_chart, line_chart
-from panendofm.reports.numbers import estimate, number, signed
+from panendofm.reports.numbers import difference, estimate, number
 
 TITLE = "PanEndoX linear probe"
+_SHOWN_PAIRS, _EXAMPLE_PX = 3, 160
 
 
 @dataclass(frozen=True)
@@ -30,27 +42,42 @@ class TaskPart:
     classes: Table
     charts: list[Markup]
     plots: list[PageImage]
+    published: Markup
+    subgroups: Table
+    subgroup_chart: Markup
+    subgroups_without_classes: str
+    left_out: Table
+    left_out_without_classes: str
+    confused: Table
+    examples: list[PageImage]
+    tree_errors: Table
 
 
-def page(results: ProbeResults, plots: dict[str, bytes]) -> str:
-    """`plots` by file name (roc_TASK….png, confusion_TASK….png)."""
+def page(
+    results: ProbeResults, plots: dict[str, bytes], paths: Mapping[str, str], published_values: bool = True
+) -> str:
+    """`plots` by file name (roc_TASK….png, confusion_TASK….png), `paths` of test images by checksum."""
+    beside = published_table(results) if published_values else Table([], [])
     return render_page(
         "panendofm.linear_probe",
         "probe.html",
         title=TITLE,
         results=results,
-        main=_table(main_table(results)),
+        main=main_table(results),
         forest=_forest(results),
         cleaning_title=CLEANING_TITLE,
-        cleaning=_table(cleaning_table(results)),
+        cleaning=cleaning_table(results),
         networks=_networks(results),
         paired=_paired(results),
-        tasks=[_task(results, task, plots) for task in results.results],
+        tasks=[_task(results, task, plots, paths, published_values) for task in results.results],
+        published_title=PUBLISHED_TITLE,
+        published_note=NOTE,
+        published=beside,
+        published_notes=notes(results) if beside.rows else [],
+        ranks_title=RANKS_TITLE,
+        ranks=ranks_table(),
+        ranks_by_task=ranks_by_task(results),
     )
-
-
-def _table(content: TextTable) -> Table:
-    return Table(content.columns, content.rows, best=content.best)
 
 
 def _forest(results: ProbeResults) -> Markup:
@@ -85,17 +112,25 @@ def _networks(results: ProbeResults) -> Table:
 
 def _paired(results: ProbeResults) -> Table:
     rows = [
-        [test.task, f"{test.a} − {test.b}", signed(test.difference), _p_value(test.p), _p_value(test.p_corrected)]
+        [
+            test.task,
+            f"{test.a} − {test.b}",
+            difference(test.difference, test.difference_low, test.difference_high),
+            _p_value(test.p),
+            _p_value(test.p_corrected),
+        ]
         for test in results.paired_tests
     ]
-    return Table(["task", "networks", "difference", "p", "p, corrected over tasks (Holm)"], rows)
+    return Table(["task", "networks", "difference", "p", "p, corrected over all comparisons (Holm)"], rows)
 
 
 def _p_value(value: float | None) -> str:
     return number(value) if value is None else f"{value:.3g}"
 
 
-def _task(results: ProbeResults, task: str, plots: dict[str, bytes]) -> TaskPart:
+def _task(
+    results: ProbeResults, task: str, plots: dict[str, bytes], paths: Mapping[str, str], published_values: bool
+) -> TaskPart:
     own = {name: content for name, content in plots.items() if name.partition("_")[2].split(".")[0] == task}
     by_network = results.results[task]
     return TaskPart(
@@ -104,7 +139,128 @@ def _task(results: ProbeResults, task: str, plots: dict[str, bytes]) -> TaskPart
         classes=_classes(by_network),
         charts=_label_fractions(by_network),
         plots=[PageImage(content, name, "png") for name, content in own.items()],
+        published=_beside_published(by_network, task) if published_values else Markup(""),
+        subgroups=_subgroups(by_network),
+        subgroup_chart=_subgroup_chart(by_network),
+        subgroups_without_classes=_without_classes(
+            f"{one.kind} {one.name}" for one in _first(by_network).subgroups if not one.classes
+        ),
+        left_out=_left_out(by_network),
+        left_out_without_classes=_without_classes(
+            one.dataset for one in _first(by_network).left_out_datasets if not one.classes
+        ),
+        confused=_confused(by_network),
+        examples=_error_examples(by_network, paths),
+        tree_errors=_tree_errors(by_network),
     )
+
+
+def _first(by_network: dict[str, TaskMetrics]) -> TaskMetrics:
+    return next(iter(by_network.values()))
+
+
+def _beside_published(by_network: dict[str, TaskMetrics], task: str) -> Markup:
+    printed = forest_rows(task)
+    ours = [
+        ForestRow(name, metrics.auc.macro, metrics.auc.low, metrics.auc.high)
+        for name, metrics in by_network.items()
+        if metrics.auc.macro is not None
+    ]
+    title = "Ours, and published on other images (hollow)"
+    return forest_chart(title, [*ours, *printed], x_label="macro-AUC", reference=0.5) if printed else Markup("")
+
+
+def _subgroups(by_network: dict[str, TaskMetrics]) -> Table:
+    """A row a subgroup in which classes can be told apart; they are the same for all networks."""
+    columns = ["subgroup", "images", "classes"]
+    for name in by_network:
+        columns += [name, f"{name}, difference to all images"]
+    rows = []
+    for parts in zip(*(metrics.subgroups for metrics in by_network.values()), strict=True):
+        first = parts[0]
+        if not first.classes:
+            continue
+        cells = [
+            text
+            for one in parts
+            for text in (
+                estimate(one.auc.value, one.auc.low, one.auc.high),
+                difference(one.difference.value, one.difference.low, one.difference.high),
+            )
+        ]
+        rows.append([f"{first.kind}: {first.name}", first.images, first.classes, *cells])
+    return Table(columns, rows)
+
+
+def _without_classes(names: Iterable[str]) -> str:
+    """Which parts of the test side can't be judged alone."""
+    listed = ", ".join(names)
+    return f"Not evaluable alone, because no two classes with images are in it: {listed}." if listed else ""
+
+
+def _subgroup_chart(by_network: dict[str, TaskMetrics]) -> Markup:
+    rows = [
+        ForestRow(f"{name}: {one.name}", one.difference.value, one.difference.low, one.difference.high)
+        for name, metrics in by_network.items()
+        for one in metrics.subgroups
+        if one.difference.value is not None
+    ]
+    title = "Subgroups minus all images"
+    return forest_chart(title, rows, x_label="difference", reference=0.0, differences=True)
+
+
+def _left_out(by_network: dict[str, TaskMetrics]) -> Table:
+    rows = []
+    for parts in zip(*(metrics.left_out_datasets for metrics in by_network.values()), strict=True):
+        first = parts[0]
+        if first.classes:
+            cells = [estimate(one.auc.value, one.auc.low, one.auc.high) for one in parts]
+            rows.append([first.dataset, first.training_images, first.images, first.classes, *cells])
+    return Table(["dataset left out", "training images", "test images", "classes", *by_network], rows)
+
+
+def _confused(by_network: dict[str, TaskMetrics]) -> Table:
+    rows = [
+        [
+            name,
+            one.level,
+            one.truth,
+            one.answer,
+            f"{one.images} of {one.of}",
+            estimate(one.share.value, one.share.low, one.share.high, 2),
+        ]
+        for name, metrics in by_network.items()
+        for one in metrics.confused
+    ]
+    return Table(["network", "level", "truth", "taken for", "images", "share of the truth"], rows, numeric=False)
+
+
+def _error_examples(by_network: dict[str, TaskMetrics], paths: Mapping[str, str]) -> list[PageImage]:
+    """The surest mistakes of the most confused pairs of the last level."""
+    found = []
+    for name, metrics in by_network.items():
+        last = metrics.confused[-1].level if metrics.confused else ""
+        for one in [pair for pair in metrics.confused if pair.level == last][:_SHOWN_PAIRS]:
+            for digest in one.examples:
+                caption = f"{one.truth}, taken for {one.answer} ({name})"
+                found.append(PageImage(thumbnail(open_image(paths[digest]), _EXAMPLE_PX), caption))
+    return found
+
+
+def _tree_errors(by_network: dict[str, TaskMetrics]) -> Table:
+    found = {name: metrics.tree_errors for name, metrics in by_network.items() if metrics.tree_errors is not None}
+    levels = next(iter(found.values())).wrong_at if found else {}
+    rows = [
+        [
+            name,
+            one.images,
+            estimate(one.right.value, one.right.low, one.right.high),
+            *(estimate(share.value, share.low, share.high) for share in one.wrong_at.values()),
+            estimate(one.distance.value, one.distance.low, one.distance.high),
+        ]
+        for name, one in found.items()
+    ]
+    return Table(["network", "images", "right", *(f"wrong {level}" for level in levels), "mean distance"], rows)
 
 
 def _summary(by_network: dict[str, TaskMetrics]) -> Table:
@@ -112,9 +268,13 @@ def _summary(by_network: dict[str, TaskMetrics]) -> Table:
     for name, metrics in by_network.items():
         before, after = metrics.calibration.before, metrics.calibration.after
         unseen = metrics.without_pretraining_overlap
+        good = metrics.without_poor_images
+        seeds = metrics.seeds
         rows.append(
             [
                 name,
+                "" if seeds is None else f"{number(seeds.mean)} ± {number(seeds.deviation)} ({len(seeds.values)})",
+                "none is poor" if good is None else estimate(good.macro, good.low, good.high),
                 *(number(getattr(metrics, metric)) for metric in SUMMARY),
                 f"{number(before.ece)} → {number(after.ece)}",
                 f"{number(before.brier)} → {number(after.brier)}",
@@ -123,20 +283,18 @@ def _summary(by_network: dict[str, TaskMetrics]) -> Table:
             ]
         )
     names = [metric.replace("_", " ") for metric in SUMMARY]
-    return Table(["network", *names, "ECE", "Brier", "AUC, unseen only", "head"], rows)
+    extra = ["AUC, mean ± sd over seeds", "AUC without poor images"]
+    return Table(["network", *extra, *names, "ECE", "Brier", "AUC, unseen only", "head"], rows)
 
 
 def _classes(by_network: dict[str, TaskMetrics]) -> Table:
-    """AUC of every class, then macro-AUC on every dataset."""
-    first = next(iter(by_network.values()))
+    """AUC of every class."""
+    first = _first(by_network)
     rows = []
     for name, counted in first.per_class.items():
         of_class = [metrics.per_class[name] for metrics in by_network.values()]
         cells = [NOT_EVALUABLE if one.auc is None else estimate(one.auc, one.low, one.high) for one in of_class]
         rows.append([name, str(counted.positives), *cells])
-    for name, dataset in first.per_dataset.items():
-        cells = [number(metrics.per_dataset[name].macro) for metrics in by_network.values()]
-        rows.append([f"dataset {name}", str(dataset.images), *cells])
     return Table(["class", "images", *by_network], rows)
 
 

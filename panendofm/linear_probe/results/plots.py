@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from panendofm.atlas import Level, Task
 from panendofm.linear_probe.results.evaluate import confusion
 from panendofm.linear_probe.run import Outcome
-from panendofm.linear_probe.tasks import Level, Task
 from panendofm.scoring.classification.metrics import roc_auc, roc_curve
 
 # More classes than this can't be read in one plot.
@@ -36,7 +36,7 @@ def roc_plot(task: Task, outcomes: dict[str, Outcome], level: Level) -> bytes:
         for c in sorted(inside, key=lambda i: -counts[i])[:_MAX_CURVES]:
             false_rate, true_rate = roc_curve(outcome.targets[:, c], outcome.logits[:, c])
             axes.plot(false_rate, true_rate, label=f"{task.classes[c]} {areas[c]:.2f}", linewidth=1.2)
-        axes.plot([0, 1], [0, 1], color="grey", linewidth=0.6, linestyle=":")
+        axes.plot([0, 1], [0, 1], color="gray", linewidth=0.6, linestyle=":")
         axes.set(
             title=name, xlabel="1 − specificity", ylabel="sensitivity", aspect="equal", xlim=(0, 1), ylim=(0, 1.01)
         )

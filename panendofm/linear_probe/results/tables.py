@@ -1,10 +1,18 @@
-"""The table of the paper, one row a task and one column a network, in several formats; and long tables as CSV."""
+"""The table of the paper, one row a task and one column a network, and long tables as CSV."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 
-from panendofm.linear_probe.results.document import SUMMARY, ClassMetrics, MacroAuc, ProbeResults, Uncleaned
+from panendofm.linear_probe.results.document import (
+    SUMMARY,
+    ClassMetrics,
+    MacroAuc,
+    ProbeResults,
+    TaskMetrics,
+    Uncleaned,
+)
+from panendofm.reports import Table, markdown
 from panendofm.reports.numbers import difference, estimate
 from panendofm.runtime.csv_files import csv_text
 
@@ -12,16 +20,7 @@ CLEANING_TITLE = "Macro-AUC: images cleaned as training frames are, and as they 
 NOT_EVALUABLE = "not evaluable"
 
 
-@dataclass(frozen=True)
-class TextTable:
-    """Columns and cells; `best` are cells (row, column) that are the best of their row."""
-
-    columns: list[str]
-    rows: list[list[str]]
-    best: frozenset[tuple[int, int]] = frozenset()
-
-
-def main_table(results: ProbeResults) -> TextTable:
+def main_table(results: ProbeResults) -> Table:
     names = [model.name for model in results.models]
     rows: list[list[str]] = []
     best: set[tuple[int, int]] = set()
@@ -40,14 +39,14 @@ def main_table(results: ProbeResults) -> TextTable:
         for level in by_network[names[0]].levels:
             inner = [by_network[name].levels[level] for name in names]
             add(f"  {level}", str(inner[0].classes), inner)
-    return TextTable(["task", "classes", *names], rows, frozenset(best))
+    return Table(["task", "classes", *names], rows, best=frozenset(best))
 
 
 def auc_cell(value: MacroAuc | Uncleaned) -> str:
     return NOT_EVALUABLE if value.macro is None else estimate(value.macro, value.low, value.high)
 
 
-def cleaning_table(results: ProbeResults) -> TextTable:
+def cleaning_table(results: ProbeResults) -> Table:
     """Cleaned images, the same as they came, and the difference. No rows if nothing was cleaned."""
     rows = []
     for task, by_network in results.results.items():
@@ -56,61 +55,27 @@ def cleaning_table(results: ProbeResults) -> TextTable:
             if raw is not None:
                 change = difference(raw.difference, raw.difference_low, raw.difference_high)
                 rows.append([results.tasks[task].title, name, auc_cell(metrics.auc), auc_cell(raw), change])
-    return TextTable(["task", "network", "cleaned", "as they came", "difference"], rows)
+    return Table(["task", "network", "cleaned", "as they came", "difference"], rows)
 
 
-def markdown_table(content: TextTable) -> list[str]:
-    lines = ["| " + " | ".join(content.columns) + " |", "|" + "---|" * len(content.columns)]
-    for number, row in enumerate(content.rows):
-        cells = [f"**{cell}**" if (number, column) in content.best else cell for column, cell in enumerate(row)]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
-
-
-def markdown(results: ProbeResults) -> str:
-    lines = [*markdown_table(main_table(results)), "", _caption(results)]
+def as_markdown(results: ProbeResults, beside: Table | None = None) -> str:
+    """`beside`: the table with published values, where they are shown."""
+    lines = [markdown(main_table(results)), "", caption(results)]
     lines += [f"Not evaluable: {name} ({why})." for name, why in results.not_evaluable.items()]
     cleaning = cleaning_table(results)
     if cleaning.rows:
-        lines += ["", f"{CLEANING_TITLE}:", "", *markdown_table(cleaning)]
+        lines += ["", f"{CLEANING_TITLE}:", "", markdown(cleaning)]
+    if beside is not None and beside.rows:
+        lines += ["", "Beside the paper's values, which are of other images:", "", markdown(beside)]
     return "\n".join(lines) + "\n"
 
 
-def _caption(results: ProbeResults) -> str:
+def caption(results: ProbeResults) -> str:
     return (
         f"Macro-AUC on the test side with {100 * results.confidence:g}% bootstrap intervals over groups; protocol "
-        f"«{results.protocol}». Classes: evaluable/with images."
+        f"«{results.protocol}», classes «{results.task_set}». Classes: evaluable/with images. The spread over seeds is "
+        "in summary.csv."
     )
-
-
-def latex(results: ProbeResults) -> str:
-    content = main_table(results)
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{_escape(_caption(results))}}}",
-        rf"\begin{{tabular}}{{ll{'c' * (len(content.columns) - 2)}}}",
-        r"\hline",
-        " & ".join(_escape(cell) for cell in content.columns) + r" \\",
-        r"\hline",
-    ]
-    for number, row in enumerate(content.rows):
-        cells = []
-        for column, cell in enumerate(row):
-            indent = r"\quad " if cell.startswith("  ") else ""
-            bold = (number, column) in content.best
-            cells.append(rf"\textbf{{{_escape(cell)}}}" if bold else indent + _escape(cell.strip()))
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\hline", r"\end{tabular}", r"\end{table}"]) + "\n"
-
-
-_LATEX = str.maketrans(
-    {"\\": r"\textbackslash{}", "«": "``", "»": "''", "–": "--", **{sign: f"\\{sign}" for sign in "&%$#_{}"}}
-)
-
-
-def _escape(text: str) -> str:
-    return text.translate(_LATEX)
 
 
 def summary_csv(results: ProbeResults) -> str:
@@ -121,32 +86,84 @@ def summary_csv(results: ProbeResults) -> str:
             calibration = metrics.calibration
             unseen = metrics.without_pretraining_overlap
             of_unseen = (None,) * 4 if unseen is None else (unseen.images, unseen.macro, unseen.low, unseen.high)
+            good = metrics.without_poor_images
+            of_good = (None,) * 4 if good is None else (good.images, good.macro, good.low, good.high)
+            seeds = metrics.seeds
+            of_seeds = (None,) * 3 if seeds is None else (len(seeds.values), seeds.mean, seeds.deviation)
             rows.append(
                 [
                     *(task, name, results.protocol, metrics.images, metrics.groups, metrics.auc.classes),
                     *(metrics.auc.macro, metrics.auc.low, metrics.auc.high),
                     *(getattr(metrics, metric) for metric in SUMMARY),
                     *(calibration.before.ece, calibration.before.brier, calibration.after.ece),
-                    *(calibration.after.brier, calibration.temperature, *of_unseen),
+                    *(calibration.after.brier, calibration.temperature, *of_unseen, *of_good, *of_seeds),
                     *(metrics.chosen.head, metrics.chosen.validation_auc),
                 ]
             )
     columns = [
         *("task", "model", "protocol", "images", "groups", "classes", "auc", "auc_low", "auc_high", *SUMMARY),
         *("ece", "brier", "ece_scaled", "brier_scaled", "temperature"),
-        *("unseen_images", "unseen_auc", "unseen_auc_low", "unseen_auc_high", "head", "validation_auc"),
+        *("unseen_images", "unseen_auc", "unseen_auc_low", "unseen_auc_high"),
+        *("good_quality_images", "good_quality_auc", "good_quality_auc_low", "good_quality_auc_high"),
+        *("seeds", "auc_mean_of_seeds", "auc_deviation_of_seeds", "head", "validation_auc"),
     ]
     return _csv(columns, rows)
 
 
 def classes_csv(results: ProbeResults) -> str:
-    """One row a task, network and class."""
-    columns = ["task", "model", "class", *(item.name for item in fields(ClassMetrics))]
+    """One row a task, network, level and class."""
+    columns = ["task", "model", "level", "class", *(item.name for item in fields(ClassMetrics))]
     rows = [
-        [task, name, class_name, *astuple(metrics)]
+        [task, name, *_level_and_class(class_name, of_network), *astuple(metrics)]
         for task, by_network in results.results.items()
         for name, of_network in by_network.items()
         for class_name, metrics in of_network.per_class.items()
+    ]
+    return _csv(columns, rows)
+
+
+def _level_and_class(name: str, metrics: TaskMetrics) -> tuple[str, str]:
+    level, _, rest = name.partition(":")
+    return (level, rest) if level in metrics.levels else ("", name)
+
+
+def subgroups_csv(results: ProbeResults) -> str:
+    """One row a task, network and subgroup."""
+    columns = ["task", "model", "kind", "subgroup", "images", "groups", "classes", "auc", "auc_low", "auc_high"]
+    columns += ["difference", "difference_low", "difference_high"]
+    rows: list[list[object]] = [
+        [
+            *(task, name, one.kind, one.name, one.images, one.groups, one.classes),
+            *astuple(one.auc),
+            *astuple(one.difference),
+        ]
+        for task, by_network in results.results.items()
+        for name, metrics in by_network.items()
+        for one in metrics.subgroups
+    ]
+    return _csv(columns, rows)
+
+
+def left_out_csv(results: ProbeResults) -> str:
+    """One row a task, network and dataset that was left out of training."""
+    columns = ["task", "model", "dataset", "training_images", "images", "classes", "auc", "auc_low", "auc_high"]
+    rows: list[list[object]] = [
+        [task, name, one.dataset, one.training_images, one.images, one.classes, *astuple(one.auc)]
+        for task, by_network in results.results.items()
+        for name, metrics in by_network.items()
+        for one in metrics.left_out_datasets
+    ]
+    return _csv(columns, rows)
+
+
+def errors_csv(results: ProbeResults) -> str:
+    """One row a task, network, level and confused pair."""
+    columns = ["task", "model", "level", "truth", "answer", "images", "of", "share", "share_low", "share_high"]
+    rows: list[list[object]] = [
+        [task, name, one.level, one.truth, one.answer, one.images, one.of, *astuple(one.share)]
+        for task, by_network in results.results.items()
+        for name, metrics in by_network.items()
+        for one in metrics.confused
     ]
     return _csv(columns, rows)
 

@@ -18,12 +18,3 @@ def outlined(pixels: Pixels, masks: NDArray[np.bool_], color: tuple[int, int, in
         contours, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
         cv2.drawContours(drawn, contours, -1, color, width)
     return drawn
-
-
-def thumbnail(pixels: Pixels, side: int = 320) -> bytes:
-    """JPEG, no side longer than `side`."""
-    scale = min(1.0, side / max(pixels.shape[:2]))
-    size = (max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale)))
-    small = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA) if scale < 1 else pixels
-    _, content = cv2.imencode(".jpg", small[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 85])
-    return content.tobytes()

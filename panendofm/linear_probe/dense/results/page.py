@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
-from panendofm.imaging.images import open_image
+from panendofm.imaging.images import open_image, thumbnail
 from panendofm.linear_probe.dense.data.images import read_truth
 from panendofm.linear_probe.dense.results.document import (
     DenseResults,
@@ -18,11 +18,10 @@ from panendofm.linear_probe.dense.results.document import (
     write_dense_results,
 )
 from panendofm.linear_probe.dense.results.outputs import mask_name
-from panendofm.linear_probe.dense.results.overlays import TOLD, TRUE, outlined, thumbnail
+from panendofm.linear_probe.dense.results.overlays import TOLD, TRUE, outlined
 from panendofm.linear_probe.dense.run import DenseBenchmark, ImageResult, Outcome, shown
-from panendofm.linear_probe.results.tables import TextTable, markdown_table
 from panendofm.records.probe import ProbeFolder
-from panendofm.reports import PageImage, Table, render_page
+from panendofm.reports import PageImage, Table, markdown, render_page
 from panendofm.reports.charts import ForestRow, forest_chart
 from panendofm.reports.numbers import MISSING, difference, number
 from panendofm.runtime.files import safe_name, write_text
@@ -49,7 +48,7 @@ class OutcomePart:
     tests: list[TestPart]
 
 
-def main_table(results: DenseResults) -> TextTable:
+def main_table(results: DenseResults) -> Table:
     """One row a network, one block of columns a test set: mean Dice and IoU, as polyp papers print them, and mAP50."""
     columns = ["network"]
     for fold in results.folds:
@@ -62,7 +61,7 @@ def main_table(results: DenseResults) -> TextTable:
             for test in fold.tests:
                 cells += _cells(found.tests[test], found.detect_with)
         rows.append(cells)
-    return TextTable(columns, rows)
+    return Table(columns, rows)
 
 
 def _cells(found: SetResults, detector: str) -> list[str]:
@@ -77,7 +76,7 @@ def _cells(found: SetResults, detector: str) -> list[str]:
 
 def write_results(benchmark: DenseBenchmark, files: ProbeFolder) -> None:
     results = benchmark.results
-    lines = [*markdown_table(main_table(results)), "", _about(results), *results.notes]
+    lines = [markdown(main_table(results)), "", _about(results), *results.notes]
     write_text(files.table, "\n".join(lines) + "\n")
     write_dense_results(files.results, results)
     write_text(files.page, page(benchmark, files.path))
@@ -90,14 +89,13 @@ def _about(results: DenseResults) -> str:
 
 def page(benchmark: DenseBenchmark, out: Path) -> str:
     results = benchmark.results
-    main = main_table(results)
     return render_page(
         "panendofm.linear_probe",
         "dense.html",
         title="Dense tasks",
         results=results,
         about=_about(results),
-        main=Table(main.columns, main.rows),
+        main=main_table(results),
         forest=_forest(results),
         paired=_paired(results),
         outcomes=[_outcome(benchmark, outcome, out) for outcome in benchmark.outcomes],

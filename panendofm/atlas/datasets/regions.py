@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from panendofm.atlas.build import Row
-from panendofm.atlas.mapping import Mapping, load_mappings
+from panendofm.atlas.datasets.codes import codes_file, with_codes
+from panendofm.atlas.datasets.mapping import Mapping, load_mappings
 from panendofm.atlas.taxonomy import Label, load_taxonomy
 from panendofm.imaging.images import is_image
 from panendofm.runtime.csv_files import read_csv
@@ -232,12 +233,15 @@ def _from_voc(file: Path, mapping: Mapping, regions: Regions) -> Iterator[Region
 
 
 def _from_yolo(file: Path, row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region]:
-    """Class number, center and size as shares of the image; classes.txt above names the classes."""
-    names_file = next((p / "classes.txt" for p in file.parents[:4] if (p / "classes.txt").is_file()), None)
+    """Class number, center and size as shares of the image; classes.txt or a table of codes above names the classes."""
+    names_file = _above(file, "classes.txt")
     names = read_text(names_file).split("\n") if names_file else []
+    if names_file is None:
+        mapping = _explained(mapping, _above(file, codes_file(mapping)))
     for line in read_text(file).splitlines():
         parts = line.split()
-        name = names[int(parts[0])].strip() if parts and parts[0].isdecimal() and int(parts[0]) < len(names) else ""
+        number = int(parts[0]) if parts and parts[0].isdecimal() else -1
+        name = names[number].strip() if 0 <= number < len(names) else str(number)
         meaning = meaning_of(name, mapping)
         if len(parts) < 5 or meaning is None:
             regions.problems[f"{mapping.dataset}: a line of a box file can't be read"] += 1
@@ -246,6 +250,20 @@ def _from_yolo(file: Path, row: Row, mapping: Mapping, regions: Regions) -> Iter
         left, top = (cx - width / 2) * row.width, (cy - height / 2) * row.height
         box = (left, top, left + width * row.width, top + height * row.height)
         yield Region(meaning, tuple(round(v) for v in box))  # type: ignore[arg-type]
+
+
+def _above(file: Path, name: str) -> Path | None:
+    return next((folder / name for folder in file.parents[:4] if (folder / name).is_file()), None)
+
+
+def _explained(mapping: Mapping, table: Path | None) -> Mapping:
+    return mapping if table is None else _with_table(mapping.dataset, table, table.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _with_table(dataset: str, table: Path, changed: int) -> Mapping:
+    """`changed` is part of the cache's key."""
+    return with_codes(load_mappings()[dataset], table)
 
 
 def _from_ldpolypvideo(file: Path, mapping: Mapping) -> Iterator[Region]:

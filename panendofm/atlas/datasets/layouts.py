@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
-import xml.etree.ElementTree as ElementTree
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from panendofm.atlas.hints import archives_hint, folders_around, holds_images, right_folder
-from panendofm.atlas.mapping import Mapping
+from panendofm.atlas.datasets.codes import find_codes, with_codes
+from panendofm.atlas.datasets.hints import archives_hint, folders_around, holds_images, right_folder
+from panendofm.atlas.datasets.mapping import Mapping
+from panendofm.atlas.datasets.readers import READERS, Item, Match
 from panendofm.imaging.images import is_image
 from panendofm.runtime.csv_files import read_csv, unescaped
 from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.files import read_text
 
 # How far below a given folder a dataset's own folder is looked for.
 _MAX_DEPTH = 3
@@ -32,26 +32,24 @@ class Found:
 OFFICIAL_SPLITS = ("train", "validation", "test")
 
 
-@dataclass(frozen=True)
-class Item:
-    """An image as its dataset describes it."""
+def find_datasets(
+    roots: list[str], mappings: dict[str, Mapping], codes: MappingOf[str, str] | None = None
+) -> list[Found]:
+    """The datasets that the words name: a folder (searched by signature), or `dataset:PATH` for a folder or CSV.
 
-    path: Path
-    labels: tuple[str, ...]
-    patient: str | None = None
-    video: str | None = None
-    split: str | None = None  # train, validation or test, where the dataset has an official split
-    center: str | None = None
-
-    @property
-    def links(self) -> tuple[str, ...]:
-        """Names of its patient and video."""
-        named = (("patient", self.patient), ("video", self.video))
-        return tuple(f"{kind} {name}" for kind, name in named if name)
+    `codes` are tables of the user's by dataset; those beside a dataset are found.
+    """
+    given = codes or {}
+    unknown = next((name for name in given if name not in mappings), None)
+    if unknown is not None:
+        raise UserError(f"codes.{unknown}: there is no such dataset; there are: {', '.join(mappings)}.")
+    return [
+        replace(found, mapping=with_codes(found.mapping, find_codes(found.mapping, found.source, given)))
+        for found in _found(roots, mappings)
+    ]
 
 
-def find_datasets(roots: list[str], mappings: dict[str, Mapping]) -> list[Found]:
-    """The datasets that the words name: a folder (searched by signature), or `dataset:PATH` for a folder or CSV."""
+def _found(roots: list[str], mappings: dict[str, Mapping]) -> list[Found]:
     found: list[Found] = []
     for word in roots:
         name, separator, rest = word.partition(":")
@@ -138,23 +136,30 @@ def _has_signature(folder: Path, mapping: Mapping) -> bool:
     return all(next(iter(folder.glob(pattern)), None) is not None for pattern in mapping.contains)
 
 
-@dataclass(frozen=True)
-class Match:
-    """A file that one of the mapping's rules takes for an image."""
-
-    item: Item  # labels as far as the path tells
-    relative: str
-    name: str  # the file's name as the dataset's tables write it
-
-
 def read_items(found: Found) -> tuple[list[Item], int]:
     """All images of a dataset that have a label, and how many images have none."""
     if found.source.is_file():
-        return read_table_of_files(found.source), 0
+        return [_with_own_code(item, found.mapping) for item in read_table_of_files(found.source)], 0
     matches, unmatched = _match_rules(found)
     items = READERS[found.mapping.reader](matches, found.mapping, found.source)
+    items = [_with_own_code(item, found.mapping) for item in items]
     labeled = [item for item in items if item.labels]
     return labeled, unmatched + len(items) - len(labeled)
+
+
+def _with_own_code(item: Item, mapping: Mapping) -> Item:
+    """Where a table says more of a patient's finding than the folders, its code is the label."""
+    of_patient = mapping.codes is not None and mapping.codes.of == "patient"
+    return replace(item, labels=(item.patient,)) if of_patient and item.patient in mapping.labels else item
+
+
+def count_codes(items: list[Item], mapping: Mapping) -> Counter[str]:
+    """Images of every code that a table of the user's may explain."""
+    if mapping.codes is not None and mapping.codes.of == "patient":
+        # Patients of other rules, such as negative cases, carry a prefix and are explained.
+        prefixes = tuple(rule.prefix for rule in mapping.rules if rule.prefix)
+        return Counter(i.patient for i in items if i.patient and not (prefixes and i.patient.startswith(prefixes)))
+    return Counter(label for item in items for label in item.labels)
 
 
 def _match_rules(found: Found) -> tuple[list[Match], int]:
@@ -194,126 +199,6 @@ def _match(path: Path, relative: str, mapping: Mapping) -> Match | None:
         )
         return Match(item, relative, parts.get("name") or path.name)
     return None
-
-
-def _by_path(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item]:
-    return [match.item for match in matches]
-
-
-def _by_table(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item]:
-    """A CSV with a column of file names and one of labels."""
-    path = folder / mapping.settings["file"]
-    labels: dict[str, list[str]] = defaultdict(list)
-    for row in read_csv(path, (mapping.settings["image"], mapping.settings["label"])):
-        name = Path(row[mapping.settings["image"]]).stem
-        labels[name] += [part.strip() for part in re.split(r"[;|,]", row[mapping.settings["label"]]) if part.strip()]
-    return [replace(m.item, labels=tuple(labels.get(m.item.path.stem, ()))) for m in matches]
-
-
-def _by_mask_names(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item]:
-    """masks/NAME_CLASS.tif: an image's labels are the classes of its masks."""
-    labels: dict[str, set[str]] = defaultdict(set)
-    for mask in (folder / "masks").iterdir():
-        name, _, label = mask.stem.rpartition("_")
-        labels[name].add(label)
-    return [replace(m.item, labels=tuple(sorted(labels.get(m.name, ())))) for m in matches]
-
-
-def _by_voc_boxes(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item]:
-    """Annotation/….xml beside Image/….jpg: the names of the objects in it."""
-    items = []
-    for match in matches:
-        file = folder / Path(match.relative.replace("/Image/", "/Annotation/", 1)).with_suffix(".xml")
-        if file.is_file():
-            try:
-                names = {(node.text or "").strip() for node in ElementTree.parse(file).iterfind("object/name")}
-            except ElementTree.ParseError as error:
-                raise UserError(f"cannot read {file}: it is not valid XML ({error}).") from error
-            items.append(replace(match.item, labels=tuple(sorted(names - {""}))))
-        else:
-            items.append(match.item)
-    return items
-
-
-def _by_yolo_boxes(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item]:
-    """NAME.txt with class numbers, beside the image or in labels/; classes.txt names them. No boxes: normal."""
-    names_file = folder / "classes.txt"
-    if not names_file.is_file():
-        raise UserError(
-            f"{mapping.dataset}: {names_file} is missing; write the names of its class numbers there, one a line."
-        )
-    names = read_text(names_file).split("\n")
-    items = []
-    for match in matches:
-        image = match.item.path
-        places = (image.with_suffix(".txt"), image.parent.parent / "labels" / f"{image.stem}.txt")
-        boxes = next((place for place in places if place.is_file()), None)
-        labels = set()
-        for line in read_text(boxes).split("\n") if boxes else []:
-            if line.strip():
-                first = line.split()[0]
-                number = int(first) if first.isdecimal() else len(names)
-                if number >= len(names) or not names[number].strip():
-                    raise UserError(f"cannot read {boxes}: {names_file} has no name for the class {first}; add it.")
-                labels.add(names[number].strip())
-        items.append(replace(match.item, labels=tuple(sorted(labels)) or ("normal",)))
-    return items
-
-
-def _by_label_file_names(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item]:
-    """labels/NAME_CODE[_CODE…].png beside frames/NAME.png: the codes, whatever the file holds."""
-    codes: dict[Path, dict[str, set[str]]] = {}
-    items = []
-    for match in matches:
-        directory = match.item.path.parent.parent / "labels"
-        if directory not in codes:
-            codes[directory] = defaultdict(set)
-            for file in directory.iterdir() if directory.is_dir() else ():
-                name, *rest = file.stem.split("_")
-                codes[directory][name].update(rest)
-        items.append(replace(match.item, labels=tuple(sorted(codes[directory].get(match.name, ())))))
-    return items
-
-
-def _by_vector_lists(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item]:
-    """Text files with lines «NAME 0 1 0 1»: a column of zeros and ones for each class."""
-    classes: list[str] = mapping.settings["classes"]
-    labels: dict[str, tuple[str, ...]] = {}
-    for file in mapping.settings["files"]:
-        if not (folder / file).is_file():
-            continue
-        for line in read_text(folder / file).splitlines():
-            name, *values = re.split(r"[\s,]+", line.strip())
-            if name and len(values) != len(classes):
-                raise UserError(f"cannot read {folder / file}: '{line}' should end in {len(classes)} zeros or ones.")
-            chosen = tuple(c for c, value in zip(classes, values, strict=True) if value == "1") if name else ()
-            labels[name] = chosen or (mapping.settings["none"],)
-    return [replace(m.item, labels=labels.get(m.name, ())) for m in matches]
-
-
-def _by_case_table(matches: list[Match], mapping: Mapping, folder: Path) -> list[Item]:
-    """case_pathology.csv, where there is one, says more of the polyp of a case."""
-    table = folder / "case_pathology.csv"
-    rows = read_csv(table, ("case", "pathology")) if table.is_file() else []
-    pathology = {row["case"]: row["pathology"] for row in rows}
-    return [
-        replace(m.item, labels=(pathology[m.item.patient],))
-        if m.item.labels == ("polyp",) and m.item.patient in pathology
-        else m.item
-        for m in matches
-    ]
-
-
-READERS: dict[str, Callable[[list[Match], Mapping, Path], list[Item]]] = {
-    "paths": _by_path,
-    "table": _by_table,
-    "mask-names": _by_mask_names,
-    "voc-boxes": _by_voc_boxes,
-    "yolo-boxes": _by_yolo_boxes,
-    "label-file-names": _by_label_file_names,
-    "vector-lists": _by_vector_lists,
-    "case-table": _by_case_table,
-}
 
 
 def read_table_of_files(path: Path) -> list[Item]:

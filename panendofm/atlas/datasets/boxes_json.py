@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.atlas.build import Row
-from panendofm.atlas.mapping import Mapping
-from panendofm.atlas.regions import Region, mask_components, meaning_of
+from panendofm.atlas.datasets.mapping import Mapping
+from panendofm.atlas.datasets.regions import Region, mask_components, meaning_of
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_json
 

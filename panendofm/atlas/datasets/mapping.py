@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from panendofm.atlas.datasets.catalog import About
 from panendofm.atlas.taxonomy import Label, Taxonomy, expected_form, load_taxonomy, read_yaml, refuse_unknown
+from panendofm.records.documents import parse_document
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_text
 
-READERS = ("paths", "table", "mask-names", "voc-boxes", "yolo-boxes", "label-file-names", "vector-lists", "case-table")
+READERS = (
+    "paths", "table", "mask-names", "mask-colors", "voc-boxes", "yolo-boxes", "label-file-names", "vector-lists",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,15 @@ class Rule:
     files: re.Pattern[str]  # matched against the whole path below the dataset's folder
     label: str | None = None  # for files whose label is not in their path
     prefix: str = ""  # told apart from other rules: put before patient and video
+
+
+@dataclass(frozen=True)
+class CodeTable:
+    """That a table of the user's may say what codes mean (codes.py). `what`: what a code is, and who has the table."""
+
+    what: str
+    of: Literal["label", "patient"] = "label"  # which of an image's names is the code
+    was: str = ""  # how the table was called before
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,8 @@ class Mapping:
     regions: dict[str, Any] = field(default_factory=dict)  # where masks or boxes of an image are
     licence: str = "unknown"
     notes: str = ""
+    codes: CodeTable | None = None
+    about: About | None = None  # the shipped ones have it
 
     def meaning(self, label: str) -> tuple[Label, ...] | None:
         """What a label of the dataset stands for; None when it isn't mapped."""
@@ -52,7 +67,7 @@ class Mapping:
 
 _KEYS = {
     "dataset", "title", "licence", "labels", "same_as", "layout", "reader", "signature", "overlaps", "ids_of",
-    "table", "vector_lists", "regions", "notes",
+    "table", "vector_lists", "mask_colors", "regions", "notes", "codes", "about",
 }  # fmt: skip
 
 
@@ -92,10 +107,12 @@ def _parse_mapping(text: str, source: str, taxonomy: Taxonomy) -> Mapping:
         contains=tuple(signature.get("contains", ())),
         overlaps=tuple(values.get("overlaps", ())),
         ids_of=values.get("ids_of"),
-        settings=values.get("table") or values.get("vector_lists") or {},
+        settings=values.get("table") or values.get("vector_lists") or values.get("mask_colors") or {},
         regions=regions,
         licence=str(values.get("licence", "unknown")),
         notes=str(values.get("notes", "")),
+        codes=parse_document(CodeTable, values["codes"], source, "a table of codes") if "codes" in values else None,
+        about=parse_document(About, values["about"], source, "a record") if "about" in values else None,
     )
 
 

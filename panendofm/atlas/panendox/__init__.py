@@ -1,0 +1,1 @@
+"""The ten tasks of PanEndoX: their classes, the published values, and which classes can be reached."""

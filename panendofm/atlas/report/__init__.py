@@ -1,0 +1,1 @@
+"""What an atlas holds, as a document and as a page."""
