@@ -14,8 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from panendofm.backbone.config import Backend
+from panendofm.backbone.config import AttentionChoice, Backend
 from panendofm.runtime.errors import UserError
+
+_FLASH_CAPABILITY = (8, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +105,27 @@ def why_unavailable(backend: Backend, device: torch.device) -> str | None:
         return "it needs a CUDA device"
     if backend == "xformers" and importlib.util.find_spec("xformers") is None:
         return "the package xformers is not installed"
+    if backend == "varlen" and importlib.util.find_spec("torch.nn.attention.varlen") is None:
+        return f"torch {torch.__version__} does not have it"
+    if backend == "varlen" and torch.cuda.get_device_capability(device) < _FLASH_CAPABILITY:
+        return "it needs an Ampere GPU or a newer one"
     return None
+
+
+def chosen_backend(choice: AttentionChoice, x: Tensor, groups: int) -> Backend:
+    """The backend for tokens `x` of so many groups, in whatever type autocast will give them.
+
+    A choice that can't run is refused. Sequences of one length need no variable-length kernel, and sdpa costs the host
+    less.
+    """
+    if choice != "auto":
+        check_backend(choice, x.device)
+        return choice
+    if groups == 1:
+        return "sdpa"
+    kind = x.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+    return "varlen" if dtype.itemsize == 2 and why_unavailable("varlen", x.device) is None else "sdpa"
 
 
 def check_backend(backend: Backend, device: torch.device) -> None:

@@ -94,7 +94,7 @@ def run_info(arguments: argparse.Namespace, config: None) -> None:
         f"{preprocessing.crop_px} px",
         "weights sha256": loaded.weights_sha256,
         "certificate": "yes" if loaded.certificate is not None else "none: leakage into evaluation sets is not known",
-        **{key: _shown(value) for key, value in loaded.metadata.items() if value is not None},
+        **{key: _shown(value) for key, value in vars(loaded.origin).items() if value is not None},
     }
     width = max(map(len, rows))
     say("\n".join(f"{name.ljust(width)}  {value}" for name, value in rows.items()))
@@ -103,7 +103,7 @@ def run_info(arguments: argparse.Namespace, config: None) -> None:
 def _shown(value: Any) -> str:
     if isinstance(value, list):  # the corpora of a release
         return "; ".join(
-            f"{part.name} ({part.licence or 'licence not stated'}, {part.frames:,} frames)" for part in value
+            f"{part.name} ({part.license or 'license not stated'}, {part.frames:,} frames)" for part in value
         )
     return str(value)
 

@@ -15,13 +15,19 @@ from panendofm.runtime.errors import UserError
 # precision).
 Backend = Literal["sdpa", "xformers", "varlen"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
+# auto: varlen where it runs, else sdpa.
+AttentionChoice = Literal["auto", "sdpa", "xformers", "varlen"]
 
 
 @dataclass(frozen=True)
 class Execution:
     """How a backbone runs. It changes speed and memory, never the result."""
 
-    attention: Backend = option("Attention backend: sdpa runs everywhere, xformers and varlen on CUDA.", "sdpa")
+    attention: AttentionChoice = option(
+        "Attention backend. auto: torch's variable-length kernel for crops of several sizes where it runs (CUDA, half "
+        "precision), else sdpa. xformers needs its package.",
+        "auto",
+    )
     checkpoint_blocks: bool = option(
         "Recompute each block in the backward pass instead of keeping it in memory.", False
     )

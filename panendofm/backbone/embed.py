@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import torch
 from PIL import Image
 
+from panendofm.backbone.attention import chosen_backend
 from panendofm.backbone.features import extract_features
 from panendofm.backbone.networks import Network, Reading
 from panendofm.backbone.vit import VisionTransformer
@@ -96,8 +97,11 @@ def embed(
 ) -> tuple[int, int]:
     """Write `key` and `features` (a list of float32) of every image; returns rows and feature width."""
     module = network.load().to(device)
-    attention = f", attention {module.execution.attention}" if isinstance(module, VisionTransformer) else ""
-    say(f"{network.architecture} ({network.source}) on {device.type}{attention}")
+    where = device.type
+    if isinstance(module, VisionTransformer):
+        some_tokens = torch.empty(0, device=device)
+        where += f", attention {chosen_backend(module.execution.attention, some_tokens, groups=1)}"
+    say(f"{network.architecture} ({network.source}) on {where}")
     computed = extract_features(
         module,
         images,

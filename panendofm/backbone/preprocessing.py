@@ -70,7 +70,7 @@ class Preprocessing:
             size = (self.resize_px, self.resize_px)
         if size != image.size:
             image = image.resize(size, Image.Resampling(RESAMPLING_NUMBERS[self.interpolation]))
-        return _centre_crop(image, self.crop_px)
+        return _center_crop(image, self.crop_px)
 
     def at_crop(self, crop_px: int) -> Preprocessing:
         """The same for another input size: the crop shows as much of the image as before."""
@@ -115,7 +115,7 @@ def transformers_preprocessing(values: dict[str, Any], file: Path, image_px: int
         raise UserError(f"{file}: its size, crop_size, resample, mean or std can't be understood ({error}).") from error
 
 
-def _centre_crop(image: Image.Image, side: int) -> Image.Image:
+def _center_crop(image: Image.Image, side: int) -> Image.Image:
     width, height = image.size
     if width < side or height < side:  # black on both sides, as torchvision pads
         left, top = max(0, (side - width) // 2), max(0, (side - height) // 2)

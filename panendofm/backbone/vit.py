@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from panendofm.backbone.attention import Packing, attention, check_backend, joined, pack
+from panendofm.backbone.attention import Packing, attention, chosen_backend, joined, pack
 from panendofm.backbone.config import Execution, ViTConfig
 from panendofm.backbone.memory import Scales, add_rows, keeping_inputs
 
@@ -227,7 +227,7 @@ class VisionTransformer(nn.Module):
         embedded = [self._embed(images, mask) for images, mask in zip(crops, masks, strict=True)]
         shapes = [(e.shape[0], e.shape[1]) for e in embedded]  # (B, 1 + R + N) of every member
         x = torch.cat([e.flatten(0, 1) for e in embedded])  # [T, D]
-        check_backend(self.execution.attention, x.device)
+        backend = chosen_backend(self.execution.attention, x, len(shapes))
         rows: Tensor | None = None
         scales: Scales = ()
         groups = shapes
@@ -239,7 +239,7 @@ class VisionTransformer(nn.Module):
             scales = tuple(samples / chosen for (samples, _), (chosen, _) in zip(shapes, groups, strict=True))
             if self.execution.compile:
                 scales = tuple(torch.full((), float(scale), device=x.device) for scale in scales)
-        packing = pack(tuple(groups), self.execution.attention, x.device)
+        packing = pack(tuple(groups), backend, x.device)
         outputs = []
         for i, block in enumerate(self.blocks):
             x = block(x, packing) if rows is None else block(x, packing, rows[i, 0], rows[i, 1], scales)

@@ -23,6 +23,7 @@ from panendofm.imaging.frame_filters.field_of_view import detect_field_of_view
 from panendofm.imaging.frame_filters.quality import drop_reason, measure
 from panendofm.imaging.frame_filters.text import read_text
 from panendofm.imaging.images import UnreadableImageError, is_image, open_image
+from panendofm.imaging.videos import open_video
 from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.console import say, table, track, warn
 from panendofm.runtime.errors import UserError
@@ -185,7 +186,7 @@ def _personal_tags(path: Path) -> list[str]:
 def _check_video(report: DataCheck, relative: str, path: Path) -> None:
     """Readable, of one frame size, without a title, a date or a place."""
     try:
-        with av.open(str(path)) as container:
+        with open_video(path) as container:
             if not container.streams.video:
                 report.add("error", "readable", relative, "there is no image track in it")
                 return

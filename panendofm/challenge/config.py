@@ -35,7 +35,6 @@ class ScoreConfig:
     confidence: float = option("Boxes from this confidence on are shown to the doctor.", 0.5, low=0, high=1)
     fps: float | None = option("Frames per second of the videos, for seconds and alarms per minute.", None, above=0)
     unseen_center: str | None = option("Center that was not in training: how much worse it is than the others.", None)
-    mm_per_px: float | None = option("Scale of the images; without it sizes are in pixels.", None, above=0)
     training_images: int | None = option("How many the system was trained on; decides ties.", None, low=0)
     organizer: bool = option("Show the row without a rank.", False)
     bootstrap: BootstrapConfig = option("", BootstrapConfig())

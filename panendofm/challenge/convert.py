@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,6 +20,11 @@ from panendofm.runtime.console import say
 from panendofm.runtime.csv_files import csv_text, exact
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, read_json, write_json, write_text
+from panendofm.runtime.names import printable
+
+_YOLO_CLASSES = "classes.txt"
+_ROUNDING_PX = 1.0  # VOC counts pixels from 1, YOLO rounds shares
+_MOST_PX = 1_000_000
 
 
 def main(arguments: argparse.Namespace, config: ConvertConfig) -> None:
@@ -33,11 +39,39 @@ def convert(source: Path, config: ConvertConfig) -> int:
             f"{source}: nothing to convert was found there; check the path and source_format={config.source_format}."
         )
     names = config.classes or sorted({finding.category for frame in frames for finding in frame.findings})
+    _refuse_faults(source, frames, names)
     _WRITERS[config.target_format](Path(config.out), frames, names)
     boxes = sum(len(frame.findings) for frame in frames)
     formats = f"{source} ({config.source_format}) → {config.out} ({config.target_format})"
     say(f"{len(frames)} frames, {boxes} boxes: {formats}")
     return boxes
+
+
+def _refuse_faults(source: Path, frames: Sequence[Frame], names: Sequence[str]) -> None:
+    """What no format can hold, or what another frame would overwrite; before anything is written."""
+    seen = set()
+    for frame in frames:
+        if (frame.file, frame.frame) in seen:
+            raise UserError(f"{source}: {printable(frame.file)} is there twice; keep one of them.")
+        seen.add((frame.file, frame.frame))
+        if frame.size is not None and min(frame.size) < 1:
+            raise UserError(f"{source}: {printable(frame.file)} has the size {frame.size}; correct it.")
+        for finding in frame.findings:
+            where = f"{source}: {printable(frame.file)}, box {finding.line}"
+            if finding.category not in names:
+                raise UserError(f"{where}: its class '{printable(finding.category)}' is not in classes; add it there.")
+            _refuse_box(where, frame, finding)
+
+
+def _refuse_box(where: str, frame: Frame, finding: Finding) -> None:
+    x, y, w, h = finding.box or (0.0, 0.0, 0.0, 0.0)
+    if not all(math.isfinite(value) for value in (x, y, w, h, finding.confidence)) or w <= 0 or h <= 0:
+        raise UserError(f"{where}: the box {x:g} {y:g} {w:g} {h:g} has no size, or a value that is no number.")
+    if frame.size is None:
+        return
+    width, height = frame.size
+    if min(x, y) < -_ROUNDING_PX or x + w > width + _ROUNDING_PX or y + h > height + _ROUNDING_PX:
+        raise UserError(f"{where}: it leaves the image of {width} × {height} pixels; correct the box or the size.")
 
 
 def _read_own(source: Path, config: ConvertConfig) -> list[Frame]:
@@ -65,10 +99,12 @@ def _voc_xml(path: Path) -> Frame:
         root = ElementTree.fromstring(read_utf8(path))
     except ElementTree.ParseError as error:
         raise UserError(f"{path}: this is not valid XML ({error}); replace the file.") from None
+    if root.tag != "annotation":
+        raise UserError(f"{path}: its root is <{printable(root.tag)}>, not <annotation>; this is no Pascal VOC file.")
     size = root.find("size")
     shape = None
     if size is not None:
-        shape = (int(_float(path, size.findtext("width"))), int(_float(path, size.findtext("height"))))
+        shape = (_pixels(path, size.findtext("width")), _pixels(path, size.findtext("height")))
     findings = []
     for number, item in enumerate(root.iter("object"), 1):
         corners = item.find("bndbox")
@@ -87,8 +123,15 @@ def _float(path: Path, text: str | None) -> float:
         raise UserError(f"{path}: '{text}' is no number; correct the file.") from None
 
 
+def _pixels(path: Path, text: str | None) -> int:
+    value = _float(path, text)
+    if not 1 <= value <= _MOST_PX:
+        raise UserError(f"{path}: '{text}' is no size of an image; correct the file.")
+    return int(value)
+
+
 def _corners(path: Path, line: int, x1: float, y1: float, x2: float, y2: float) -> Box:
-    if x2 <= x1 or y2 <= y1:
+    if not (x2 > x1 and y2 > y1):  # NaN is neither
         raise UserError(f"{path}, line {line}: the corners {x1:g} {y1:g} {x2:g} {y2:g} make no box; correct them.")
     return x1, y1, x2 - x1, y2 - y1
 
@@ -112,6 +155,10 @@ def _read_coco(source: Path, config: ConvertConfig) -> list[Frame]:
     if not isinstance(document, dict) or not {"images", "annotations", "categories"} <= set(document):
         raise UserError(f"{source}: a COCO file has images, annotations and categories; check the file.")
     try:
+        for part in ("images", "categories", "annotations"):
+            ids = [entry["id"] for entry in document[part] if part != "annotations" or "id" in entry]
+            if len(set(ids)) < len(ids):
+                raise UserError(f"{source}: two {part} have one id; give each its own.")
         names = {c["id"]: str(c["name"]) for c in document["categories"]}
         found: dict[Any, list[Finding]] = defaultdict(list)
         known = {image["id"] for image in document["images"]}
@@ -132,7 +179,7 @@ def _read_coco(source: Path, config: ConvertConfig) -> list[Frame]:
             )
             for image in document["images"]
         ]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise UserError(f"{source}: this is no COCO file of boxes ({error!r}); check it.") from None
 
 
@@ -144,19 +191,25 @@ def _read_yolo(source: Path, config: ConvertConfig) -> list[Frame]:
         raise UserError("YOLO files hold class numbers: name the classes in their order with classes=[…].")
     images = Path(config.images)
     classes = config.classes
-    by_stem = {p.stem: p for p in sorted(images.rglob("*")) if is_image(p)}
+    by_stem: dict[str, list[Path]] = defaultdict(list)
+    for found in sorted(images.rglob("*")):
+        if is_image(found):
+            by_stem[found.stem].append(found)
     frames = []
     for path in _files(source, (".txt",)):
-        image = by_stem.get(path.stem)
-        if image is None:
-            raise UserError(f"{path}: there is no image {path.stem} in {images}; name the right folder.")
+        if len(by_stem[path.stem]) != 1:
+            count = len(by_stem[path.stem])
+            raise UserError(
+                f"{path}: there are {count} images {path.stem} in {images}, not one; name the right folder."
+            )
+        image = by_stem[path.stem][0]
         width, height = open_image(image).size
         findings = []
         for number, line in enumerate(read_utf8(path).splitlines(), 1):
             words = line.split()
             if not words:
                 continue
-            if len(words) not in (5, 6) or not words[0].isdigit() or int(words[0]) >= len(classes):
+            if len(words) not in (5, 6) or not words[0].isdecimal() or int(words[0]) >= len(classes):
                 raise UserError(f"{path}, line {number}: it is not class cx cy w h with a class below {len(classes)}.")
             cx, cy, w, h = (_float(path, word) for word in words[1:5])
             box = ((cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height)
@@ -185,12 +238,20 @@ def _write_coco(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> Non
 
 
 def _write_yolo(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> None:
-    make_directory(out)
+    texts = {_YOLO_CLASSES: "".join(f"{name}\n" for name in names)}
     for frame in frames:
         if frame.size is None:
             raise UserError(f"{frame.file}: YOLO needs the image's size, which the source does not say.")
-        write_text(out / f"{Path(frame.file).stem}.txt", "".join(_yolo_lines(frame, frame.size, names)))
-    write_text(out / "classes.txt", "".join(f"{name}\n" for name in names))
+        name = f"{Path(frame.file).stem}.txt"
+        if name in texts:
+            raise UserError(
+                f"{printable(frame.file)}: YOLO names files by the bare name of the image, and {name} is "
+                "taken; rename the image, or convert to another format."
+            )
+        texts[name] = "".join(_yolo_lines(frame, frame.size, names))
+    make_directory(out)
+    for name, text in texts.items():
+        write_text(out / name, text)
 
 
 def _yolo_lines(frame: Frame, size: tuple[int, int], names: Sequence[str]) -> list[str]:

@@ -14,18 +14,19 @@ from typing import Literal
 
 from panendofm.challenge.check_data import read_data_check
 from panendofm.challenge.config import RecordConfig
-from panendofm.challenge.files.text_table import nearest, read_utf8
+from panendofm.challenge.files.text_table import read_utf8
 from panendofm.challenge.merge import GoldDocument, read_gold
 from panendofm.challenge.profile import BoxProfile, find_profile
 from panendofm.challenge.score.results import BoxScores, LabelScores, MaskScores, Results, Scores, read_results
 from panendofm.challenge.shown import plain_text, shown
 from panendofm.records.documents import write_document
 from panendofm.records.shards import Certificate, ShardFolder
+from panendofm.reports import Table, markdown, render_text
 from panendofm.runtime.console import say, warn
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, sha256_of, write_text
+from panendofm.runtime.names import hint
 from panendofm.runtime.yaml_files import parse_yaml
-from panendofm.scoring.statistics.estimates import Estimate
 
 # Field of plan.yaml: what it is, and which lines of the checklists ask for it.
 PLAN = {
@@ -113,7 +114,7 @@ def _plan(path: str | None) -> dict[str, str | None]:
                 found[new] = found.pop(old)
         for name in found:
             if name not in PLAN:
-                raise UserError(f"{path}: there is no field '{name}'; {nearest(str(name), PLAN)}")
+                raise UserError(f"{path}: there is no field '{name}'; {hint(str(name), PLAN)}")
     return {name: str(found[name]).strip() if found.get(name) else None for name in PLAN}
 
 
@@ -152,67 +153,23 @@ def _subgroups(scores: Scores) -> dict[str, str]:
     return {name: plain_text(value) for name, value in found.items() if value}
 
 
-def _metrics(results: Results) -> dict[str, Estimate]:
+def _metrics(results: Results) -> str:
     """Of the profile; for masks also the means of each class."""
     metrics = dict(results.metrics)
     if isinstance(results.scores, MaskScores):
         for name, row in results.scores.per_class.items():
             metrics |= {f"{name}, {metric}": value for metric, value in row.mean_over_images.items()}
-    return metrics
+    rows = [[name, shown(value)] for name, value in metrics.items()]
+    return markdown(Table(["metric", "value (95% interval)"], rows))
 
 
 def _markdown(document: Record) -> str:
-    lines = ["# Record of an evaluation", "", "Research use, not for diagnosis.", "", "## Who, what, when", ""]
-    lines += ["| field | content | asked for by |", "|---|---|---|"]
-    for name, (title, asked) in PLAN.items():
-        lines.append(f"| {title} | {_cell(document.plan[name])} | {asked} |")
-    lines += ["", "## Independence of test and training data", "", *_independence_lines(document.independence)]
-    lines += ["", "## Test data and gold standard", ""]
-    for title, value in (("Checks of the files", document.data_check), ("Gold standard", document.gold_standard)):
-        lines.append(f"- {title}: {'**missing**' if value is None else plain_text(value)}")
-    for recorded in document.results:
-        lines += ["", *_result_lines(recorded.results, recorded.does_well_and_badly)]
-    lines += ["", "## Evidence", ""]
-    lines += [f"- {name}, SHA-256 {checksum}" for name, checksum in document.evidence.items()] or ["**missing**"]
-    lines += ["", "## Software", "", *(f"- {name} {number}" for name, number in document.software.items()), ""]
-    return "\n".join(lines)
-
-
-def _cell(value: str | None) -> str:
-    return "**missing**" if value is None else value.replace("|", "\\|").replace("\n", " ")
-
-
-def _independence_lines(independence: Independence) -> list[str]:
-    if not independence.shards_named:
-        return ["**missing**: name the shard set that the network was trained on with shards=…."]
-    found = independence.certificate
-    if found is None:
-        return ["the shard set has none: nothing was kept out of training"]
-    return [
-        f"- kept out of training: {', '.join(guarded.name for guarded in found.guarded_sets) or 'nothing'}",
-        f"- frames checked: {found.frames_checked:,}, dropped as copies: {found.frames_dropped:,}",
-        f"- method: {plain_text(found.method)}",
-        f"- known overlaps of corpora: {len(found.known_overlaps)}",
-    ]
-
-
-def _result_lines(results: Results, subgroups: dict[str, str]) -> list[str]:
-    own = results.submission
-    scores = results.scores
-    return [
-        f"## Results: {own.team}, run {own.run}",
-        "",
-        f"{scores.type}, profile {own.profile}, {scores.n} images or frames, {len(scores.classes)} classes; "
-        f"95% intervals by {own.bootstrap.replicates} replicates over {scores.groups} {scores.group_kind}s.",
-        "",
-        "| metric | value (95% interval) |",
-        "|---|---|",
-        *(f"| {name} | {shown(value)} |" for name, value in _metrics(results).items()),
-        "",
-        f"Truth {own.truth} ({own.truth_sha256}), submission {own.file} ({own.file_sha256}).",
-        "",
-        "Where it does well and badly:",
-        "",
-        *(f"- {name}: {value}" for name, value in subgroups.items()),
-        *(f"- warning: {text}" for text in results.warnings),
-    ]
+    rows = [[title, document.plan[name] or "**missing**", asked] for name, (title, asked) in PLAN.items()]
+    return render_text(
+        "panendofm.challenge",
+        "record.md",
+        record=document,
+        plan=markdown(Table(["field", "content", "asked for by"], rows)),
+        metrics=_metrics,
+        plain_text=plain_text,
+    )

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from panendofm.records.folder import Inside
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_file
 from panendofm.runtime.parquet_files import read_batches, read_parquet
@@ -42,23 +43,11 @@ class CurationFolder:
 
     path: Path
 
-    @property
-    def table(self) -> Path:
-        """What training reads."""
-        return self.path / f"curation{SUFFIX}"
-
-    @property
-    def page(self) -> Path:
-        return self.path / "report.html"
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def features(self) -> Path:
-        """Features of the frames, a file per shard; they may be removed when no other curation is wanted."""
-        return self.path / "features"
+    table = Inside(f"curation{SUFFIX}")  # what training reads
+    page = Inside("report.html")
+    config = Inside("config.yaml")
+    # A file per shard; they may be removed when no other curation is wanted.
+    features = Inside("features")
 
 
 def write_curation(path: Path, keys: pa.Array, clusters: NDArray[np.int32], weights: NDArray[np.float64]) -> None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AliasChoices, Field
 
 from panendofm.records.documents import read_document, write_document
 from panendofm.records.run import RunFolder
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import safe_name
 
-FORMAT = 1
 METRICS = ("top1", "top5", "balanced_accuracy", "macro_f1", "mcc")
 LABEL_FREE = ("rankme", "alpha_req")
 DEFAULT_METRIC = "top1_k20"
@@ -45,7 +45,8 @@ class MetricsAtK:
     confusion: list[list[int]]  # [true class][predicted class]
     classes_judged: int
     rank_of_truth: str  # a digit per query, see `encode_ranks`
-    neighbours: int  # fewer than k where the gallery is smaller
+    # Fewer than k where the gallery is smaller. Documents of before spell it otherwise.
+    neighbors: Annotated[int, Field(validation_alias=AliasChoices("neighbors", "neighbours"))]
     intervals: dict[str, tuple[float, float] | None] | None = None
 
     def interval(self, metric: str) -> tuple[float, float] | None:
@@ -120,7 +121,7 @@ class KnnDocument:
     features_tried: dict[str, float] = field(default_factory=dict)  # top-1 within the gallery, where it was chosen
     evaluation_set: str = ""  # its name in the run; empty where it is the only one
     veto: FallRule | None = None  # a checkpoint that falls like this on the set is not selected
-    format: int = FORMAT
+    format: Literal[1] = 1
 
     @property
     def values(self) -> dict[str, float | None]:
@@ -142,6 +143,14 @@ class AgainstStart:
 
 
 @dataclass(frozen=True)
+class Comparison(AgainstStart):
+    """The selected checkpoint against another one."""
+
+    checkpoint: str
+    role: str  # "start", "previous", "next"
+
+
+@dataclass(frozen=True)
 class SelectionDocument:
     """Which checkpoint was selected, why, and whether to stop."""
 
@@ -155,7 +164,7 @@ class SelectionDocument:
     rule: dict[str, Any] = field(default_factory=dict)  # all keys of `selection`; empty in older documents
     equals: list[str] = field(default_factory=list)
     highest: str | None = None  # the checkpoint of the highest value ever, which stays; None in older documents
-    comparisons: list[dict[str, Any]] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
     against_start: dict[str, AgainstStart] = field(default_factory=dict)
     evaluation_set: str = ""  # the set that selects; empty where it is the only one
     vetoed: dict[str, str] = field(default_factory=dict)  # checkpoints that were passed over, and why
@@ -229,10 +238,7 @@ def image_files(run: RunFolder, pattern: str) -> list[tuple[str, Path]]:
 
 
 def read_evaluation(path: Path) -> KnnDocument:
-    document = read_document(KnnDocument, path, "a kNN result; remove it to have the checkpoint evaluated again")
-    if document.format != FORMAT:
-        raise UserError(f"cannot read {path}: its format is {document.format}, this version reads {FORMAT}.")
-    return document
+    return read_document(KnnDocument, path, "a kNN result", "remove it to have the checkpoint evaluated again")
 
 
 def read_evaluations(run: RunFolder, witness: str | None = None) -> list[KnnDocument]:

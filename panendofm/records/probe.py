@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from panendofm.records.folder import Inside
 from panendofm.runtime.files import safe_name
 
 
@@ -14,27 +15,11 @@ class ProbeFolder:
 
     path: Path
 
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "log.txt"
-
-    @property
-    def results(self) -> Path:
-        """Written when all is done."""
-        return self.path / "results.json"
-
-    @property
-    def page(self) -> Path:
-        return self.path / "index.html"
-
-    @property
-    def features(self) -> Path:
-        """Extracted features, unless the config names another place."""
-        return self.path / "features"
+    config = Inside("config.yaml")
+    log = Inside("log.txt")
+    results = Inside("results.json")  # written when all is done
+    page = Inside("index.html")
+    features = Inside("features")  # extracted features, unless the config names another place
 
     def head(self, network: str, task: str) -> Path:
         return self.path / "heads" / safe_name(network) / f"{task}.safetensors"
@@ -43,7 +28,4 @@ class ProbeFolder:
         """The test side of a task with one answer an image, as `challenge score` reads it."""
         return self.path / "test" / f"{task}.csv"
 
-    @property
-    def table(self) -> Path:
-        """The main table as Markdown."""
-        return self.path / "table.md"
+    table = Inside("table.md")  # the main table as Markdown

@@ -9,23 +9,31 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, Field
 
 from panendofm.records.documents import as_document, read_document, write_document
+from panendofm.records.folder import Inside
 from panendofm.records.shards import Certificate, CorpusFrames
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_checksums, sha256_of
 
-# 1 bound neither the formats' values nor the certificate.
-RELEASE_FORMAT = 2
 # The weights of every format, below the release's folder; what else a format needs lies beside its weights.
 WEIGHTS_FILES = {
     "hub": "hub/model.safetensors",
     "timm": "timm/model.safetensors",
     "transformers": "transformers/model.safetensors",
     "onnx": "onnx/model.onnx",
+}
+# What lies beside them: a loader needs it, or reads it.
+_BESIDE = {
+    "timm": ("timm/config.json",),
+    "transformers": ("transformers/config.json", "transformers/preprocessor_config.json"),
+    "onnx": ("onnx/preprocessing.json",),
 }
 
 
@@ -57,14 +65,14 @@ class ReleaseInfo:
     weights: dict[str, str]  # format → file
     weights_sha256: str
     source: ReleaseSource
-    licence: str | None = None
+    license: Annotated[str | None, Field(validation_alias=AliasChoices("license", "licence"))] = None
     certificate: Certificate | None = None
     certificate_sha256: str | None = None
     # format → checksum of the values that loading it gives; timm's may differ from weights_sha256: it folds some away
     values_sha256: dict[str, str] = field(default_factory=dict)
     checked: dict[str, dict[str, float]] = field(default_factory=dict)  # format → image size → largest difference
     checked_with: dict[str, str] = field(default_factory=dict)  # package → version
-    format: int = RELEASE_FORMAT
+    format: Literal[2] = 2  # 1 bound neither the formats' values nor the certificate
 
 
 @dataclass(frozen=True)
@@ -73,22 +81,10 @@ class ReleaseFolder:
 
     path: Path
 
-    @property
-    def info(self) -> Path:
-        return self.path / "release.json"
-
-    @property
-    def model_card(self) -> Path:
-        return self.path / "README.md"
-
-    @property
-    def checksums(self) -> Path:
-        return self.path / "SHA256SUMS"
-
-    @property
-    def signature(self) -> Path:
-        """Of SHA256SUMS, where the release was signed."""
-        return self.path / "SHA256SUMS.sig"
+    info = Inside("release.json")
+    model_card = Inside("README.md")
+    checksums = Inside("SHA256SUMS")
+    signature = Inside("SHA256SUMS.sig")  # of SHA256SUMS, where the release was signed
 
     def weights(self, kind: str) -> Path:
         return self.path / WEIGHTS_FILES[kind]
@@ -97,16 +93,18 @@ class ReleaseFolder:
         """The folder of one format."""
         return self.weights(kind).parent
 
+    def expected_files(self, kinds: Iterable[str]) -> set[str]:
+        """Names that SHA256SUMS of a release in these formats must list."""
+        names = {self.info.name, self.model_card.name}
+        for kind in kinds:
+            names |= {WEIGHTS_FILES[kind], *_BESIDE.get(kind, ())}
+        return names
+
     def is_release(self) -> bool:
         return self.info.is_file()
 
     def read(self) -> ReleaseInfo:
-        info = read_document(ReleaseInfo, self.info, "the description of a release")
-        if info.format != RELEASE_FORMAT:
-            raise UserError(
-                f"cannot read {self.info}: its format is {info.format}, this version reads {RELEASE_FORMAT}; "
-                "export the release again."
-            )
+        info = read_document(ReleaseInfo, self.info, "the description of a release", "export it again, or get it anew")
         for kind, file in info.weights.items():
             if WEIGHTS_FILES.get(kind) != file:
                 raise UserError(f"{self.info}: its {kind} weights are said to lie in '{file}', where none belong.")

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from panendofm.records.documents import read_document, write_document
+from panendofm.records.folder import Inside
 from panendofm.records.shards import Certificate, CorpusFrames
 from panendofm.runtime.console import warn
 from panendofm.runtime.errors import UserError
@@ -17,8 +18,6 @@ from panendofm.runtime.files import damage_checksum
 # A stage that saved its work and wants to be started again ends with this code (sysexits.h: EX_TEMPFAIL).
 EXIT_REQUEUE = 75
 
-CHECKPOINT_FORMAT = 1
-RUN_FORMAT = 1
 DESCRIPTION_NAME = "checkpoint.json"
 # torch's index of a distributed checkpoint; its tensors lie in one .distcp file per rank beside it.
 METADATA_NAME = ".metadata"
@@ -44,7 +43,17 @@ class RunInfo:
     order_version: int  # of the data order: a run goes on with the one that it began with
     patience_from_step: int = 0  # evaluations before it use up no patience of early stopping
     corpora: list[CorpusFrames] | None = None  # of its shards; None in runs of before it was kept
-    format: int = RUN_FORMAT
+    format: Literal[1] = 1
+
+
+@dataclass(frozen=True)
+class HeadsPhaseState:
+    """How far a warm start is in the phase in which its heads alone train."""
+
+    end: int  # step
+    sum: float  # of the losses of the window
+    count: int
+    before: float | None  # mean of the window before
 
 
 @dataclass(frozen=True)
@@ -61,10 +70,10 @@ class CheckpointInfo:
     weights_sha256: str | None = None  # of the samples' own weights, where there are any
     skipped_steps: int = 0
     skipped_in_a_row: int = 0
-    warm_start: dict[str, Any] | None = None
+    warm_start: HeadsPhaseState | None = None
     files: dict[str, int] = field(default_factory=dict)  # name and size in bytes
     checksums: dict[str, str] = field(default_factory=dict)  # of the files; empty in those of before there were any
-    format: int = CHECKPOINT_FORMAT
+    format: Literal[1] = 1
 
 
 @dataclass(frozen=True)
@@ -102,64 +111,29 @@ class RunFolder:
 
     path: Path
 
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def info(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "log.txt"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def best(self) -> Path:
-        """The link to the selected checkpoint."""
-        return self.path / "best"
-
-    @property
-    def evaluations(self) -> Path:
-        return self.path / "eval"
+    config = Inside("config.yaml")
+    info = Inside("run.json")
+    log = Inside("log.txt")
+    metrics = Inside("metrics.jsonl")
+    checkpoints = Inside("checkpoints")
+    best = Inside("best")  # the link to the selected checkpoint
+    evaluations = Inside("eval")
 
     @property
     def claims(self) -> Path:
         """Locks by which watchers share the checkpoints among them."""
         return self.evaluations / ".claims"
 
-    @property
-    def rollbacks(self) -> Path:
-        return self.path / "rollbacks.json"
+    rollbacks = Inside("rollbacks.json")
 
     def rolled_back(self, number: int) -> Path:
         """Where a rollback keeps what it has undone."""
         return self.path / "rolled_back" / str(number)
 
-    @property
-    def non_finite(self) -> Path:
-        """The samples and ranks of the steps that ended a run as not finite."""
-        return self.path / "non_finite.json"
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
-
-    @property
-    def images(self) -> Path:
-        return self.path / "pictures"
-
-    @property
-    def jobs(self) -> Path:
-        return self.path / "jobs"
+    non_finite = Inside("non_finite.json")  # the samples and ranks of the steps that ended a run as not finite
+    report = Inside("report.html")
+    images = Inside("pictures")
+    jobs = Inside("jobs")
 
     def job(self, stage: str) -> Path:
         """The record of a stage that was launched for this run, with its logs and its stored config."""

@@ -11,18 +11,17 @@ import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
+from pydantic import AliasChoices, Field
 
 from panendofm.records.documents import read_document, write_document
+from panendofm.records.folder import Inside
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import LONGEST_NAME
 from panendofm.runtime.parquet_files import read_parquet
 
-MANIFEST_FORMAT = 1
-# 1 had no `tar_bytes`.
-INDEX_FORMAT = 2
 _MOST_BYTES = 1 << 50  # of a tar
 
 # One row of the manifest per frame.
@@ -73,8 +72,8 @@ class Certificate:
     frames_checked: int = 0
     frames_dropped: int = 0
     images_found: list[str] = field(default_factory=list)  # SHA-256 of the files: a name may be a patient's
-    method: dict[str, Any] = field(default_factory=dict)
-    known_overlaps: list[dict[str, Any]] = field(default_factory=list)
+    method: dict[str, str | int | float | list[str]] = field(default_factory=dict)
+    known_overlaps: list[dict[str, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -89,6 +88,29 @@ class CorpusCounts:
 
 
 @dataclass(frozen=True)
+class AuditedSource:
+    """Of a source with text: how many frames were read, and on how many there is text."""
+
+    read: int
+    text: int
+
+
+@dataclass(frozen=True)
+class TextAudit:
+    """Frames that were read, as they came and in the shards; of these with text, and with something private."""
+
+    before_read: int = 0
+    before_text: int = 0
+    before_private: int = 0
+    after_read: int = 0
+    after_text: int = 0
+    after_private: int = 0
+    sources_read: int = 0
+    sources_with_moving_text: int = 0
+    sources_with_text: dict[str, AuditedSource] = field(default_factory=dict)  # by their hashed names
+
+
+@dataclass(frozen=True)
 class Manifest:
     """manifest.json: what a shard set holds, in counts, and its certificate."""
 
@@ -96,19 +118,22 @@ class Manifest:
     frames: int = 0
     corpora: dict[str, CorpusCounts] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)  # reason → sources
-    licences: list[str] = field(default_factory=list)
-    text_audit: dict[str, Any] = field(default_factory=dict)
+    licenses: Annotated[list[str], Field(validation_alias=AliasChoices("licenses", "licences"))] = field(
+        default_factory=list
+    )
+    text_audit: TextAudit = field(default_factory=lambda: TextAudit())
     leakage: Certificate | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    format: int = MANIFEST_FORMAT
+    format: Literal[1] = 1
 
 
 @dataclass(frozen=True)
 class CorpusFrames:
-    """How much of a shard set is of one corpus, and under which licence."""
+    """How much of a shard set is of one corpus, and under which license."""
 
     name: str
-    licence: str | None  # None: the set does not say
+    # None: the set does not say.
+    license: Annotated[str | None, Field(validation_alias=AliasChoices("license", "licence"))]
     frames: int
 
 
@@ -119,7 +144,7 @@ class ShardIndex:
     shard: str
     samples: list[tuple[str, int, int, int, int]]
     tar_bytes: int | None = None
-    format: int = INDEX_FORMAT
+    format: Literal[1, 2] = 2  # 1 had no `tar_bytes`
 
 
 @dataclass(frozen=True)
@@ -128,32 +153,12 @@ class ShardFolder:
 
     path: Path
 
-    @property
-    def manifest(self) -> Path:
-        return self.path / "manifest.json"
-
-    @property
-    def frames(self) -> Path:
-        """One row per frame, by FRAME_SCHEMA and its `shard`."""
-        return self.path / "manifest.parquet"
-
-    @property
-    def examples(self) -> Path:
-        """Small images of what was kept and dropped, for the report."""
-        return self.path / "examples.parquet"
-
-    @property
-    def checksums(self) -> Path:
-        """Written last: it marks the set as whole."""
-        return self.path / "SHA256SUMS"
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
+    manifest = Inside("manifest.json")
+    frames = Inside("manifest.parquet")  # one row per frame, by FRAME_SCHEMA and its `shard`
+    examples = Inside("examples.parquet")  # small images of what was kept and dropped, for the report
+    checksums = Inside("SHA256SUMS")  # written last: it marks the set as whole
+    config = Inside("config.yaml")
+    report = Inside("report.html")
 
     def refuse_unfinished(self) -> None:
         if not self.checksums.is_file():
@@ -173,13 +178,13 @@ class ShardFolder:
         return manifest
 
     def read_corpora(self) -> list[CorpusFrames]:
-        """What the frames are of, the largest part first. Sets that others made may name no licences."""
+        """What the frames are of, the largest part first. Sets that others made may name no licenses."""
         names = ("corpus", "licence")
         remedy = "make the shards again, or restore the file"
         table = read_parquet(self.frames, remedy, names[:1], dictionaries=names, optional=names[1:])
         counted = table.unify_dictionaries().group_by(table.column_names).aggregate([([], "count_all")])
         found = [CorpusFrames(row["corpus"], row.get("licence"), row["count_all"]) for row in counted.to_pylist()]
-        return sorted(found, key=lambda part: (-part.frames, part.name, part.licence or ""))
+        return sorted(found, key=lambda part: (-part.frames, part.name, part.license or ""))
 
     def write_manifest(self, manifest: Manifest) -> None:
         write_document(self.manifest, manifest)
@@ -191,35 +196,12 @@ class PrivateFolder:
 
     path: Path
 
-    @property
-    def key(self) -> Path:
-        """The secret of the keyed hashes."""
-        return self.path / "key"
-
-    @property
-    def sources(self) -> Path:
-        """Real paths beside published hashes."""
-        return self.path / "sources.parquet"
-
-    @property
-    def config(self) -> Path:
-        """The whole configuration; what is published of it names no folder of this machine."""
-        return self.path / "config.yaml"
-
-    @property
-    def painted(self) -> Path:
-        """Frames as they came beside their finished form, where text was painted over."""
-        return self.path / "painted.parquet"
-
-    @property
-    def report(self) -> Path:
-        """The page of what must not be published: real names, images as they came."""
-        return self.path / "report.html"
-
-    @property
-    def finished(self) -> Path:
-        """Which plan the finished set is of."""
-        return self.path / "run.json"
+    key = Inside("key")  # the secret of the keyed hashes
+    sources = Inside("sources.parquet")  # real paths beside published hashes
+    config = Inside("config.yaml")  # the whole configuration; what is published of it names no folder of this machine
+    painted = Inside("painted.parquet")  # frames as they came beside their finished form, where text was painted over
+    report = Inside("report.html")  # the page of what must not be published: real names, images as they came
+    finished = Inside("run.json")  # which plan the finished set is of
 
 
 def shard_name(number: int) -> str:
@@ -239,8 +221,6 @@ def read_index(path: Path) -> ShardIndex:
     """The index of the tar at `path`, which need not be there itself."""
     file = path.with_name(index_name(path.name))
     index = read_document(ShardIndex, file, "the index of a shard")
-    if index.format not in (1, INDEX_FORMAT):
-        raise UserError(f"{file}: its format is {index.format}, this version reads 1 and {INDEX_FORMAT}.")
     end = _MOST_BYTES if index.tar_bytes is None else index.tar_bytes
     for key, *places in index.samples:
         if min(places) < 0 or max(places[0] + places[1], places[2] + places[3]) > min(end, _MOST_BYTES):

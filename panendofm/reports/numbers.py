@@ -13,8 +13,8 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def signed(value: float | None, digits: int = 3) -> str:
-    """«+0.012», for differences."""
-    return MISSING if value is None or math.isnan(value) else f"{value:+.{digits}f}"
+    """«+0.012», for differences; what rounds to nothing has no minus."""
+    return MISSING if value is None or math.isnan(value) else f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def percent(value: float | None, digits: int = 0) -> str:

@@ -17,30 +17,12 @@ gave is an error.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
 import jinja2
 
 from panendofm.reports import numbers
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of a page.
-
-    `numeric` sets all columns but the first to the right; on a narrow screen a row of any other table becomes a list
-    with the columns' names. `best` are cells (row, column) in bold, `marked` are highlighted rows. Rows after the first
-    `fold_after` are hidden until somebody asks for them.
-    """
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    numeric: bool = True
-    best: frozenset[tuple[int, int]] = field(default_factory=frozenset)
-    marked: frozenset[int] = field(default_factory=frozenset)
-    fold_after: int = 30
 
 
 @dataclass(frozen=True)
@@ -62,18 +44,24 @@ def data_url(content: bytes, image_format: str = "png") -> str:
 
 def render_page(package: str, template: str, **context: object) -> str:
     """A whole HTML document from PACKAGE's templates/TEMPLATE. The context needs `title`."""
-    return _environment(package).get_template(template).render(context)
+    return _environment(package, escape=True).get_template(template).render(context)
+
+
+def render_text(package: str, template: str, **context: object) -> str:
+    """Markdown or plain text from PACKAGE's templates/TEMPLATE: nothing is escaped."""
+    return _environment(package, escape=False).get_template(template).render(context)
 
 
 @cache
-def _environment(package: str) -> jinja2.Environment:
+def _environment(package: str, escape: bool) -> jinja2.Environment:
     loaders = [jinja2.PackageLoader(name) for name in (package, "panendofm.reports")]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
-        autoescape=True,
+        autoescape=escape,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=not escape,
     )
     environment.filters["number"] = numbers.number
     environment.filters["signed"] = numbers.signed

@@ -10,7 +10,6 @@ imported when they are asked for, so that `--help` answers at once.
 from __future__ import annotations
 
 import argparse
-import difflib
 import pkgutil
 import re
 import sys
@@ -23,6 +22,7 @@ from typing import Any, NoReturn, cast
 from panendofm.runtime.config import config_to_yaml, keys_of, load_config
 from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError, exit_code_of
+from panendofm.runtime.names import hint
 
 # Names of corpora may hold hyphens; a word that begins with one is an option.
 _OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
@@ -98,9 +98,7 @@ def _dispatch_verb(stage: Stage, words: list[str]) -> int | None:
     if not words or words[0] in ("-h", "--help"):
         print(_list_of_verbs(stage))
         return 0 if words else 2
-    match = difflib.get_close_matches(words[0], by_name, n=1)
-    hint = f"did you mean '{match[0]}'?" if match else f"there are: {', '.join(by_name)}."
-    raise UserError(f"{stage.program} has no verb '{words[0]}'; {hint}")
+    raise UserError(f"{stage.program} has no verb '{words[0]}'; {hint(words[0], by_name)}")
 
 
 def _list_of_verbs(stage: Stage) -> str:

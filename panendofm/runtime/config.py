@@ -5,7 +5,7 @@ A component keeps its config class beside its code:
     @dataclass
     class LoaderConfig:
         shards: str = required("Folder of WebDataset shards.")
-        batch_size: int = option("Images per optimiser step, over all ranks.", 1024)
+        batch_size: int = option("Images per optimizer step, over all ranks.", 1024)
 
 Numbers have their range beside them: `option("…", 0.9, low=0, below=1)`. NaN and infinity are never accepted.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import copy
 import difflib
 import math
+import re
 import types
 import typing
 from collections.abc import Iterator
@@ -38,6 +39,8 @@ T = TypeVar("T")
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 COMMAND_LINE = "command line"
+# OmegaConf would put in environment variables and the like: secrets, which then are printed and stored with the config.
+_RESOLVER = re.compile(r"\$\{[^}]*:")
 _ACCEPTED: dict[type, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,)}
 
 
@@ -163,6 +166,7 @@ def load_config(schema: type[T], path: Path | str | None = None, overrides: list
     for source, values in layers:
         values = _with_new_names(source, schema, values, "")
         _refuse_unknown_keys(source, schema, schema, values, "")
+        _refuse_odd_text(source, schema, values, "")
         try:
             config = OmegaConf.unsafe_merge(config, values)  # in place; `merge` copies everything for every word
         except OmegaConfBaseException as error:
@@ -320,6 +324,12 @@ def _with_new_names(source: str, schema: type, values: dict[str, Any], prefix: s
         section = _section_type(hints[new]) if new in hints else None
         if section is not None and isinstance(value, dict):
             value = _with_new_names(source, section, value, f"{prefix}{new}.")
+        inner = _item_type(hints[new]) if new in hints else None
+        if inner is not None and isinstance(value, dict):
+            value = {
+                key: _with_new_names(source, inner, item, f"{prefix}{new}.{key}.") if isinstance(item, dict) else item
+                for key, item in value.items()
+            }
         result[new] = value
     return result
 
@@ -340,6 +350,27 @@ def _refuse_unknown_keys(source: str, root: type, schema: type, values: dict[str
             for index, item in items:
                 if isinstance(item, dict):
                     _refuse_unknown_keys(source, root, inner, item, f"{prefix}{name}.{index}.")
+
+
+def _refuse_odd_text(source: str, schema: type, values: dict[str, Any], prefix: str) -> None:
+    """Texts that nothing can be called, and `no`, `on` or `yes` where text belongs: YAML reads them as truth values."""
+    hints = typing.get_type_hints(schema)
+    for name, value in values.items():
+        place = f"{prefix}{name}"
+        section = _section_type(hints[name])
+        if section is not None and isinstance(value, dict):
+            _refuse_odd_text(source, section, value, f"{place}.")
+        elif isinstance(value, bool) and _takes_text(schema, [name]) and bool not in typing.get_args(hints[name]):
+            word = "yes, on or true" if value else "no, off or false"
+            raise UserError(f"{source}: '{place}' is text, and YAML reads {word} as a truth value; put it in quotes.")
+        for _, inner in _values_in(value):
+            if isinstance(inner, str) and "\0" in inner:
+                raise UserError(f"{source}: '{place}' holds a NUL character, which no text here may; remove it.")
+            if isinstance(inner, str) and _RESOLVER.search(inner):
+                raise UserError(
+                    f"{source}: '{place}' asks for a value from outside (${{name:…}}), such as an environment "
+                    "variable; write the value itself, or ${key} for another key of the file."
+                )
 
 
 def _nearest_key(root: type, schema: type, prefix: str, name: str) -> str:

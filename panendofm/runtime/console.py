@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypeVar
@@ -97,20 +97,14 @@ def _print(text: str) -> None:
         _terminal.print(text)
 
 
-def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table in plain text that reads the same on a terminal and in a log: first column left, the others right."""
-    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
-
-    def line(row: list[str]) -> str:
-        cells = [
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        return "  ".join(cells).rstrip()
-
+    lines = [[str(cell) for cell in row] for row in [columns, *rows]]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     say(title)
-    say("  " + line(columns))
-    for row in rows:
-        say("  " + line(row))
+    for first, *others in lines:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        say("  " + "  ".join([first.ljust(widths[0]), *cells]).rstrip())
 
 
 class Pace:

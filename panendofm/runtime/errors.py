@@ -34,6 +34,9 @@ _PATH_ADVICE = {
     errno.ENOTDIR: "a part of the path is a file, not a folder; check the path",
     errno.EISDIR: "it is a folder, not a file; check the path",
     errno.ELOOP: "it is a link that leads to itself; replace the link",
+    errno.EEXIST: "something is there already; remove it or choose another name",
+    errno.ENOTEMPTY: "something is there already; remove it or choose another name",
+    errno.EFBIG: "the file is larger than the system allows; raise the limit, or choose another folder",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
 }
 

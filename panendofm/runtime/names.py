@@ -6,7 +6,9 @@ of a log. What is shown or written shows such characters as `\\x1b`; the file it
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 # C0 and C1 control characters, the line and paragraph separators, marks that turn the direction of writing, and
 # Python's stand-ins for bytes that are not UTF-8.
@@ -18,6 +20,15 @@ _ABSOLUTE = re.compile(r"(?<![\w:/.~-])(?:~|[A-Za-z]:)?/(?:[^\s/'\":,\[\]]+/)*?(
 def printable(name: object) -> str:
     """The name on one line, without anything that a terminal, a log or a page would obey."""
     return _UNSAFE.sub(_escaped, str(name))
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """For an unknown name: «did you mean …?», or the list of what there is."""
+    names = list(known)
+    match = difflib.get_close_matches(name, names, n=1)
+    if match:
+        return f"did you mean '{match[0]}'?"
+    return f"there are: {', '.join(names[:20])}{' …' if len(names) > 20 else ''}."
 
 
 def without_folders(text: str) -> str:

@@ -6,7 +6,6 @@ its name, or the codes of its question types.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections import Counter
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from panendofm.runtime.errors import UserError
+from panendofm.runtime.names import hint
 from panendofm.vqa.bench.bench_folder import Bench, Manifest
 from panendofm.vqa.bench.config import BuildConfig
 from panendofm.vqa.bench.images.prepare import Prepared
@@ -156,7 +156,5 @@ def find_benchmark(name: str) -> Benchmark:
         for module in pkgutil.iter_modules(benchmarks.__path__):
             declare(importlib.import_module(f"{benchmarks.__name__}.{module.name}").BENCHMARK)
     if name not in _DECLARED:
-        match = difflib.get_close_matches(name, _DECLARED, n=1)
-        hint = f"did you mean '{match[0]}'?" if match else f"there are: {', '.join(sorted(_DECLARED))}."
-        raise UserError(f"benchmark: there is no '{name}'; {hint}")
+        raise UserError(f"benchmark: there is no '{name}'; {hint(name, sorted(_DECLARED))}")
     return _DECLARED[name]

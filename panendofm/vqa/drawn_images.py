@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import cv2
-import numpy as np
-
-from panendofm.imaging.images import decode_image
+from panendofm.imaging.images import decode_image, thumbnail
 from panendofm.reports import data_url
 from panendofm.scoring.answers.replies import LETTERS
 from panendofm.vqa.bench.bench_folder import Bench
-from panendofm.vqa.bench.images.draw import encode_jpeg
 from panendofm.vqa.bench.items import Item
 
 _TRUTH = "#19c819"
-_QUALITY = 85
 
 
 @dataclass(frozen=True)
@@ -53,18 +48,9 @@ def drawn_image(bench: Bench, item: Item, marks: Sequence[Mark] = (), longest_px
     url = ""
     if item.image and longest_px is None:
         url = data_url(bench.image(item), item.media_type.partition("/")[2])
-    elif item.image:
-        url = data_url(_small_jpeg(bench.image(item), item.image, longest_px or 0), "jpeg")
+    elif item.image and longest_px is not None:
+        url = data_url(thumbnail(decode_image(bench.image(item), item.image), longest_px), "jpeg")
     return DrawnImage(url, item.width, item.height, item.id, marks)
-
-
-def _small_jpeg(content: bytes, name: str, longest_px: int) -> bytes:
-    image = decode_image(content, name)
-    scale = min(1.0, longest_px / max(image.shape[:2]))
-    if scale < 1:
-        size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
-        image = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
-    return encode_jpeg(image, _QUALITY)
 
 
 def lettered_options(item: Item) -> list[tuple[str, str, bool]]:

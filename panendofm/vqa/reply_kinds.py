@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from panendofm.scoring.answers.box_replies import BOX_STATUSES, Box, read_boxes
 from panendofm.scoring.answers.choices import letter_before_rotation, rotated
-from panendofm.scoring.answers.localization import BOX_STATUSES, Box, iou_with_truth, read_boxes
+from panendofm.scoring.answers.localization import iou_with_truth
 from panendofm.scoring.answers.replies import LETTERS, STATUSES, read_choice, read_first_letter
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.client.answers import Answer, Variant

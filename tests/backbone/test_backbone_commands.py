@@ -20,7 +20,7 @@ from panendofm.backbone import load_backbone, vit_config
 from panendofm.backbone.__main__ import STAGE
 from panendofm.backbone.embed import ImageList
 from panendofm.backbone.networks import find_network
-from panendofm.backbone.visualize.patches import patches_and_attention, principal_colours
+from panendofm.backbone.visualize.patches import patches_and_attention, principal_colors
 from panendofm.runtime.command_line import run_stage
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     )
 
 
-def picture(seed: int) -> Image.Image:
+def image(seed: int) -> Image.Image:
     pixels = np.random.default_rng(seed).integers(0, 255, (12, 16, 3), dtype=np.uint8)
     return Image.fromarray(pixels).resize((320, 240), Image.Resampling.BICUBIC)
 
@@ -61,7 +61,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("images")
     (folder / "polyps").mkdir()
     for name, seed in (("b.png", 1), ("a.png", 2), ("polyps/c.png", 3)):
-        picture(seed).save(folder / name)
+        image(seed).save(folder / name)
     (folder / "notes.txt").write_text("no image")
     return folder
 
@@ -161,7 +161,7 @@ def test_embed_of_a_shard_equals_embed_of_its_images(weights: Path, images: Path
 
 def test_images_of_a_list_are_read_by_position(images: Path, tmp_path: Path) -> None:
     listed = ImageList([shard_of(images, tmp_path / "s.tar")])
-    assert np.array_equal(np.asarray(listed[2]), np.asarray(picture(3)))
+    assert np.array_equal(np.asarray(listed[2]), np.asarray(image(3)))
 
 
 @pytest.mark.parametrize("broken", ["image", "shard"])
@@ -201,12 +201,12 @@ def test_attention_is_what_the_last_block_computes() -> None:
     torch.testing.assert_close(attention, full[..., 5:])
 
 
-def test_principal_colours_separate_what_differs() -> None:
+def test_principal_colors_separate_what_differs() -> None:
     patches = torch.randn(1, 40, 8) * 0.01
     patches[:, :20, 3] += 1
-    colours = principal_colours(patches)
-    assert colours.shape == (1, 40, 3) and float(colours.min()) >= 0 and float(colours.max()) <= 1
-    assert float(colours[0, :20, 0].min()) > float(colours[0, 20:, 0].max()) + 0.5
+    colors = principal_colors(patches)
+    assert colors.shape == (1, 40, 3) and float(colors.min()) >= 0 and float(colors.max()) <= 1
+    assert float(colors[0, :20, 0].min()) > float(colors[0, 20:, 0].max()) + 0.5
 
 
 @pytest.mark.parametrize(

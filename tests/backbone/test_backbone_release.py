@@ -26,7 +26,7 @@ from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.release import Export, export_release
 from panendofm.backbone.release.check import check_format, photographs
 from panendofm.backbone.release.formats import WRITERS, rounded, with_position_grid
-from panendofm.backbone.release.snippets import hub_name
+from panendofm.backbone.release.model_card import hub_name
 from panendofm.backbone.torchvision_shim import ensure_torchvision
 from panendofm.records.documents import as_document
 from panendofm.records.evaluation import (
@@ -149,7 +149,7 @@ def test_each_part_loads_here_again(release: Path, run: Path, part: str) -> None
     assert loaded.preprocessing == source.preprocessing == Preprocessing()
     if part == "":
         assert loaded.source == "release" and loaded.certificate == CERTIFICATE
-        assert loaded.metadata["step"] == 7
+        assert loaded.origin.step == 7
         assert loaded.weights_sha256 == source.weights_sha256
 
 

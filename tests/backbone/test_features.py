@@ -35,7 +35,7 @@ def model() -> VisionTransformer:
     return VisionTransformer(vit_config("vit_test"))
 
 
-def test_every_picture_once_in_order(model: VisionTransformer, pictures: list[Path]) -> None:
+def test_every_image_once_in_order(model: VisionTransformer, pictures: list[Path]) -> None:
     model.train()
     features = extract_features(model, pictures, SMALL, batch_size=3)
     assert model.training, "the caller's mode is restored"
@@ -56,21 +56,21 @@ def test_kinds(model: VisionTransformer, pictures: list[Path]) -> None:
 
 
 def test_plain_tensor_networks(pictures: list[Path]) -> None:
-    class Colour(nn.Module):
+    class Color(nn.Module):
         def forward(self, images: Tensor) -> Tensor:
             return images.mean(dim=(2, 3))
 
-    features = extract_features(Colour(), pictures, SMALL, batch_size=2)
+    features = extract_features(Color(), pictures, SMALL, batch_size=2)
     torch.testing.assert_close(features, torch.stack([SMALL(path).mean(dim=(1, 2)) for path in pictures]))
-    with pytest.raises(UserError, match="Colour has no patch tokens"):
-        extract_features(Colour(), pictures, SMALL, kind=FeatureKind(patch_mean=True))
+    with pytest.raises(UserError, match="Color has no patch tokens"):
+        extract_features(Color(), pictures, SMALL, kind=FeatureKind(patch_mean=True))
 
 
-def test_no_pictures(model: VisionTransformer) -> None:
+def test_no_images(model: VisionTransformer) -> None:
     assert extract_features(model, [], SMALL).shape[0] == 0
 
 
-def test_bad_picture_is_named_and_the_mode_restored(
+def test_bad_image_is_named_and_the_mode_restored(
     model: VisionTransformer, pictures: list[Path], tmp_path: Path
 ) -> None:
     (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8\xff\xe0 nothing")

@@ -24,7 +24,7 @@ SMALL = Preprocessing(resize_px=32, crop_px=28)
 RANKS = 4
 
 
-def pictures() -> list[Image.Image]:
+def images() -> list[Image.Image]:
     random = np.random.default_rng(0)
     return [Image.fromarray(random.integers(0, 256, (40, 30, 3), dtype=np.uint8)) for _ in range(9)]
 
@@ -42,20 +42,20 @@ def work(rank: int, port: int, folder: str) -> None:
     for size in range(1, RANKS + 1):
         group = dist.new_group(list(range(size)))
         if rank < size:
-            for count in (9, 2):  # 2 pictures leave some ranks with none
-                features = extract_features(model, pictures()[:count], SMALL, batch_size=2, group=group)
+            for count in (9, 2):  # 2 images leave some ranks with none
+                features = extract_features(model, images()[:count], SMALL, batch_size=2, group=group)
                 results[f"{size} ranks, {count} pictures"] = features
     for block in model.blocks:
         fully_shard(block)
     fully_shard(model)
-    # 9 pictures on 4 ranks in batches of 2: one rank has a batch more than the others, which must not wait for ever.
-    results["sharded"] = extract_features(model, pictures(), SMALL, batch_size=2)
+    # 9 images on 4 ranks in batches of 2: one rank has a batch more than the others, which must not wait for ever.
+    results["sharded"] = extract_features(model, images(), SMALL, batch_size=2)
     cache = FeatureCache(Path(folder) / f"cache-{rank}")  # no common disk: only the first rank's entry exists
     key = FeatureKey("w", "d", SMALL)
     for attempt in ("computed", "cached"):
-        results[attempt] = cache.load_or_compute(key, lambda: extract_features(network(), pictures(), SMALL))
+        results[attempt] = cache.load_or_compute(key, lambda: extract_features(network(), images(), SMALL))
     try:
-        extract_features(network(), [*pictures(), "absent.jpg"], SMALL)
+        extract_features(network(), [*images(), "absent.jpg"], SMALL)
     except UnreadableImageError as error:
         results["error"] = str(error)
     torch.save(results, Path(folder) / f"{rank}.pt")
@@ -75,7 +75,7 @@ def results() -> list[dict[str, torch.Tensor]]:
 
 
 def test_all_world_sizes_agree(results: list[dict[str, torch.Tensor]]) -> None:
-    expected = extract_features(network(), pictures(), SMALL, batch_size=2)
+    expected = extract_features(network(), images(), SMALL, batch_size=2)
     for size in range(1, RANKS + 1):
         for count in (9, 2):
             for rank in range(size):
@@ -85,10 +85,10 @@ def test_all_world_sizes_agree(results: list[dict[str, torch.Tensor]]) -> None:
 
 @pytest.mark.parametrize("case", ["sharded", "computed", "cached"])
 def test_every_rank_holds_all_rows(results: list[dict[str, torch.Tensor]], case: str) -> None:
-    expected = extract_features(network(), pictures(), SMALL)
+    expected = extract_features(network(), images(), SMALL)
     for rank in range(RANKS):
         torch.testing.assert_close(results[rank][case], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_bad_picture_fails_on_every_rank(results: list[dict[str, torch.Tensor]]) -> None:
+def test_a_bad_image_fails_on_every_rank(results: list[dict[str, torch.Tensor]]) -> None:
     assert ["absent.jpg" in str(result["error"]) for result in results] == [True] * RANKS

@@ -48,13 +48,13 @@ def test_equals_torchvision(transforms: ModuleType, size: tuple[int, int], resiz
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
 
 
-def test_path_and_image_agree_and_grey_becomes_rgb(tmp_path: Path) -> None:
+def test_path_and_image_agree_and_gray_becomes_rgb(tmp_path: Path) -> None:
     image = noise(300, 280, "L")
     image.save(tmp_path / "grey.png")
     from_path = Preprocessing()(tmp_path / "grey.png")
     assert torch.equal(from_path, Preprocessing()(image))
-    colour = from_path * torch.tensor(IMAGENET_STD)[:, None, None] + torch.tensor(IMAGENET_MEAN)[:, None, None]
-    torch.testing.assert_close(colour[0], colour[2])
+    color = from_path * torch.tensor(IMAGENET_STD)[:, None, None] + torch.tensor(IMAGENET_MEAN)[:, None, None]
+    torch.testing.assert_close(color[0], color[2])
 
 
 def test_survives_json() -> None:
@@ -77,7 +77,7 @@ def test_wrong_values_are_named(values: dict[str, object], word: str) -> None:
         Preprocessing.from_dict(values)
 
 
-def test_damaged_pictures_are_named(tmp_path: Path) -> None:
+def test_damaged_images_are_named(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     noise(200, 200).save(buffer, "JPEG")
     half, text, empty = tmp_path / "half.jpg", tmp_path / "text.jpg", tmp_path / "empty.png"

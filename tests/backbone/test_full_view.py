@@ -1,4 +1,4 @@
-"""Views of whole pictures: the map lies over the picture at its full size."""
+"""Views of whole images: the map lies over the image at its full size."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def show(*words: str) -> int:
     return int(str(ended.value.code))
 
 
-def test_views_have_the_pictures_own_size_and_places(tmp_path: Path) -> None:
-    picture = halves(tmp_path / "p.png", 301, 117)
+def test_views_have_the_images_own_size_and_places(tmp_path: Path) -> None:
+    image = halves(tmp_path / "p.png", 301, 117)
     out = tmp_path / "view.png"
-    assert show("pixels", str(picture), "whole=true", "side_px=320", "point=[40,60]", f"out={out}") == 0
+    assert show("pixels", str(image), "whole=true", "side_px=320", "point=[40,60]", f"out={out}") == 0
     shown = np.asarray(Image.open(out)).astype(int)
     assert shown.shape == (117, 3 * 301 + 2 * 8, 3)
-    assert np.array_equal(shown[:, :301], np.asarray(Image.open(picture)))
+    assert np.array_equal(shown[:, :301], np.asarray(Image.open(image)))
     pca, alike = shown[:, 309:610], shown[:, 618:]
     left, right = pca[20:97, 40:110].mean((0, 1)), pca[20:97, 190:260].mean((0, 1))
     assert np.abs(left - right).max() > 60
@@ -51,9 +51,9 @@ def test_a_field_is_most_like_itself() -> None:
 
 
 def test_what_does_not_fit_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    picture = str(halves(tmp_path / "p.png", 60, 40))
+    image = str(halves(tmp_path / "p.png", 60, 40))
     assert find_network("pixels").outputs.maps
     for words in (("point=[3,4]",), ("whole=true", "point=[3]"), ("whole=true", "point=[90,4]")):
-        assert show("pixels", picture, *words, f"out={tmp_path / 'x.png'}") == 2
+        assert show("pixels", image, *words, f"out={tmp_path / 'x.png'}") == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "x.png").exists()

@@ -76,7 +76,7 @@ def test_the_full_official_key_set_loads(tmp_path: Path, architecture: str, tens
     ("architecture", "tensors"),
     [("vit_small_patch14", 175), ("vit_base_patch14", 175), ("vit_small_patch14_reg4", 176)],
 )
-def test_the_official_architectures_are_recognised(tmp_path: Path, architecture: str, tensors: int) -> None:
+def test_the_official_architectures_are_recognized(tmp_path: Path, architecture: str, tensors: int) -> None:
     state = {name: torch.zeros(()).expand(shape) for name, shape in _shapes(vit_config(architecture)).items()}
     assert len(state) == tensors
     torch.save(state, tmp_path / "file.pth")
@@ -168,19 +168,19 @@ def test_checkpoint_and_run_folders(tmp_path: Path) -> None:
     save_checkpoint(first, run / "checkpoints" / ".step_0000030.partial-1-ab", 30)  # half-written: never taken
 
     named = load_backbone(run / "checkpoints" / "step_0000010")
-    assert named.source == "checkpoint" and named.metadata["step"] == 10
+    assert named.source == "checkpoint" and named.origin.step == 10
     assert named.certificate == certificate
-    assert named.metadata["run"] == str(run.resolve())
+    assert named.origin.run == str(run.resolve())
     assert largest_difference(named.model, first) == 0.0
     student = load_backbone(run / "checkpoints" / "step_0000010", role="student").model
     assert torch.equal(student.norm.weight, first.norm.weight + 1)
 
     latest = load_backbone(run)
-    assert latest.metadata["step"] == 20 and latest.certificate is None
+    assert latest.origin.step == 20 and latest.certificate is None
     (run / "best").symlink_to(Path("checkpoints") / "step_0000010")
-    assert load_backbone(run).metadata["step"] == 10
+    assert load_backbone(run).origin.step == 10
     through_link = load_backbone(run / "best")
-    assert through_link.metadata["step"] == 10 and through_link.metadata["run"] == str(run.resolve())
+    assert through_link.origin.step == 10 and through_link.origin.run == str(run.resolve())
 
 
 def test_sizes_that_shapes_do_not_show_come_from_the_checkpoint(tmp_path: Path) -> None:

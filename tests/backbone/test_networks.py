@@ -111,7 +111,7 @@ def test_pre_processing_of_a_transformers_folder(network_words: dict[str, str], 
         find_network(f"transformers:{folder}")
 
 
-def test_pixels_are_the_mean_colours_of_the_crop() -> None:
+def test_pixels_are_the_mean_colors_of_the_crop() -> None:
     pixels = np.zeros((224, 224, 3), np.uint8)
     pixels[:14, 14:28] = (255, 0, 0)  # the second of 16 fields in the first row
     network = find_network("pixels")
@@ -220,7 +220,7 @@ def test_timm_weights_that_do_not_fit(network_words: dict[str, str], tmp_path: P
     (tmp_path / "bad.safetensors").write_bytes(file.read_bytes()[:1000])
     with pytest.raises(UserError, match=r"bad.safetensors"):
         find_network(f"timm:resnet10t@{tmp_path / 'bad.safetensors'}")
-    with pytest.raises(UserError, match=r"does not fit timm's resnet14t: \d+ tensors are missing"):
+    with pytest.raises(UserError, match=r"\(timm's resnet14t\) does not fit its network: \d+ tensors are missing"):
         find_network(f"timm:resnet14t@{file}")
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UserError, match="the key 'architecture' is missing"):

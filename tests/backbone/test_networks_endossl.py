@@ -38,13 +38,13 @@ def test_the_same_numbers_as_flax(checkpoint: Path, golden: Path) -> None:
     np.testing.assert_allclose(cls.numpy(), expected["cls"], rtol=0, atol=2e-5)
 
 
-def test_pictures_go_in_squashed_and_from_0_to_255(checkpoint: Path) -> None:
-    picture = Image.new("RGB", (48, 24))
-    picture.paste((200, 100, 50), (24, 0, 48, 24))  # the right half
-    seen = load(checkpoint).preprocessing(picture)  # [3, 12, 12]
+def test_images_go_in_squashed_and_from_0_to_255(checkpoint: Path) -> None:
+    image = Image.new("RGB", (48, 24))
+    image.paste((200, 100, 50), (24, 0, 48, 24))  # the right half
+    seen = load(checkpoint).preprocessing(image)  # [3, 12, 12]
     assert seen.shape == (3, 12, 12)
     assert seen[:, 6, 11].tolist() == pytest.approx([200, 100, 50], abs=1e-3)
-    assert seen[:, 6, 0].tolist() == [0, 0, 0]  # a centre crop would have no black left of the middle but this
+    assert seen[:, 6, 0].tolist() == [0, 0, 0]  # a center crop would have no black left of the middle but this
 
 
 def test_what_is_no_endossl_checkpoint(checkpoint: Path, tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from PIL import Image
 from panendofm.backbone import LoadedBackbone, Preprocessing, load_backbone, vit_config
 from panendofm.backbone.__main__ import STAGE
 from panendofm.backbone.recenter import evenly, recentered, some_images
+from panendofm.backbone.weights.load import Origin
 from panendofm.runtime.command_line import run_stage
 
 COMMON = 20.0  # length of the vector that all features share
 
 
-def pictures(count: int, seed: int = 0) -> list[Image.Image]:
+def images(count: int, seed: int = 0) -> list[Image.Image]:
     random = np.random.default_rng(seed)
     return [Image.fromarray(random.integers(0, 256, (60, 80, 3), dtype=np.uint8)) for _ in range(count)]
 
@@ -30,7 +31,7 @@ def loaded() -> LoadedBackbone:
     model = random_model(vit_config("vit_test"))
     with torch.no_grad():
         model.norm.bias.add_(COMMON / model.norm.bias.numel() ** 0.5)
-    return LoadedBackbone(model, Preprocessing().at_crop(56), "vit_test", "panendofm", "", None, {})
+    return LoadedBackbone(model, Preprocessing().at_crop(56), "vit_test", "panendofm", "", None, Origin("panendofm"))
 
 
 def features(backbone: LoadedBackbone, images: list[Image.Image]) -> torch.Tensor:
@@ -39,7 +40,7 @@ def features(backbone: LoadedBackbone, images: list[Image.Image]) -> torch.Tenso
 
 
 def test_features_keep_their_differences_and_lose_their_mean(loaded: LoadedBackbone) -> None:
-    seen, unseen = pictures(12), pictures(5, seed=1)
+    seen, unseen = images(12), images(5, seed=1)
     before, before_unseen = features(loaded, seen), features(loaded, unseen)
     old = {name: tensor.clone() for name, tensor in loaded.model.state_dict().items()}
     found = recentered(loaded, seen, batch_size=5)
@@ -56,7 +57,7 @@ def test_the_command_writes_weights_that_every_stage_reads(
 ) -> None:
     start, out = tmp_path / "start.pth", tmp_path / "centred.safetensors"
     torch.save(loaded.model.state_dict(), start)
-    for number, image in enumerate(pictures(9)):
+    for number, image in enumerate(images(9)):
         image.save(tmp_path / f"{number}.png")
     words = ["recenter", str(start), str(tmp_path), f"out={out}", "crop_px=56", "device=cpu"]
     with pytest.raises(SystemExit) as ended:
@@ -65,7 +66,7 @@ def test_the_command_writes_weights_that_every_stage_reads(
     said = capsys.readouterr().out
     again = load_backbone(out)
     assert again.preprocessing.crop_px == 56 and again.preprocessing.resize_px == 64
-    assert features(again, pictures(9)).mean(dim=0).abs().max() < 1e-4
+    assert features(again, images(9)).mean(dim=0).abs().max() < 1e-4
     assert "the mean of 9 images held" in said and again.weights_sha256 in said
 
 
@@ -75,7 +76,7 @@ def test_senseless_numbers_are_refused_and_nothing_is_written(
 ) -> None:
     start, out = tmp_path / "start.pth", tmp_path / "centred.safetensors"
     torch.save(loaded.model.state_dict(), start)
-    pictures(1)[0].save(tmp_path / "a.png")
+    images(1)[0].save(tmp_path / "a.png")
     with pytest.raises(SystemExit) as ended:
         run_stage(STAGE, ["recenter", str(start), str(tmp_path), f"out={out}", words])
     assert ended.value.code == 2 and not out.exists()
@@ -90,21 +91,21 @@ def test_of_many_shards_some_are_opened(tmp_path: Path) -> None:
             shard.write_bytes(b"not opened")
             continue
         with tarfile.open(shard, "w") as archive:
-            pictures(1, number)[0].save(tmp_path / "a.png")
+            images(1, number)[0].save(tmp_path / "a.png")
             archive.add(tmp_path / "a.png", f"{number}.png")
     (tmp_path / "a.png").unlink()
     chosen = some_images([tmp_path], 10)
     assert len(chosen) == 10
-    np.testing.assert_array_equal(np.asarray(chosen[0]), np.asarray(pictures(1, 0)[0]))
-    np.testing.assert_array_equal(np.asarray(chosen[9]), np.asarray(pictures(1, 3 * (9 * 24 // 10))[0]))
+    np.testing.assert_array_equal(np.asarray(chosen[0]), np.asarray(images(1, 0)[0]))
+    np.testing.assert_array_equal(np.asarray(chosen[9]), np.asarray(images(1, 3 * (9 * 24 // 10))[0]))
 
 
-def test_another_size_shows_as_much_of_the_picture() -> None:
+def test_another_size_shows_as_much_of_the_image() -> None:
     assert Preprocessing().at_crop(112) == Preprocessing(128, 112)
     assert Preprocessing(224, 224, squash=True).at_crop(112) == Preprocessing(112, 112, squash=True)
 
 
-def test_pictures_are_chosen_evenly() -> None:
+def test_images_are_chosen_evenly() -> None:
     chosen = evenly(list(range(10)), 4)
     assert [chosen[i] for i in range(len(chosen))] == [0, 2, 5, 7]
     assert len(evenly(list(range(3)), 4)) == 3

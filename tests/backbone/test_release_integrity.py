@@ -124,7 +124,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no 'weights'": (lambda r: edit(r, lambda v: v.pop("weights")), "'weights': Field required"),
     "no 'vit'": (lambda r: edit(r, lambda v: v.pop("vit")), "'vit': Field required"),
-    "an older format": (lambda r: edit(r, lambda v: v.update(format=1)), "its format is 1"),
+    "an older format": (lambda r: edit(r, lambda v: v.update(format=1)), "'format'"),
     "checksums of outside": (
         lambda r: (r / "SHA256SUMS").write_text("0" * 64 + "  ../a\n"),
         "twice, outside its folder",

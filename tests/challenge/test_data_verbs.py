@@ -21,7 +21,7 @@ GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "metrics_detectio
 
 
 def texture(seed: int, size: tuple[int, int] = (160, 120)) -> np.ndarray:
-    """A sharp picture without a border."""
+    """A sharp image without a border."""
     noise = np.random.default_rng(seed).integers(60, 220, (size[1] // 4, size[0] // 4, 3), np.uint8)
     return np.asarray(cv2.resize(noise, size, interpolation=cv2.INTER_NEAREST))
 
@@ -83,9 +83,9 @@ def test_a_clean_set_passes_and_every_fault_is_found(tmp_path: Path) -> None:
 def test_burned_in_dates_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
-    picture = np.full((240, 320, 3), 120, np.uint8)
-    cv2.putText(picture, "DOB 12/03/1954", (30, 120), cv2.FONT_HERSHEY_SIMPLEX, 0.9, (255, 255, 255), 2, cv2.LINE_AA)
-    Image.fromarray(picture).save(folder / "p.png")
+    image = np.full((240, 320, 3), 120, np.uint8)
+    cv2.putText(image, "DOB 12/03/1954", (30, 120), cv2.FONT_HERSHEY_SIMPLEX, 0.9, (255, 255, 255), 2, cv2.LINE_AA)
+    Image.fromarray(image).save(folder / "p.png")
     code, found, _ = findings(folder, tmp_path / "r.json")
     assert code == 1 and ("error", "text", "p.png") in found
 

@@ -1,4 +1,4 @@
-"""`challenge score` on boxes and masks: golden figures through the files, refusals, patients, videos, centres."""
+"""`challenge score` on boxes and masks: golden figures through the files, refusals, patients, videos, centers."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_refused_json_and_figures_that_do_not_fit(tmp_path: Path, capsys: pytest
     assert "pdr does not fit classification" in capsys.readouterr().err
 
 
-def test_patients_videos_and_centres(tmp_path: Path) -> None:
+def test_patients_videos_and_centers(tmp_path: Path) -> None:
     """Two patients, one found late; the second only by a false alarm."""
     head = "file,frame,category,x,y,w,h,patient,centre,object,histology,width,height"
     truth, told = [head], [P]
@@ -197,11 +197,11 @@ def test_patients_videos_and_centres(tmp_path: Path) -> None:
 
 
 def mask_files(folder: Path) -> tuple[Path, Path]:
-    """The seven golden pictures as PNG masks."""
+    """The seven golden images as PNG masks."""
     rows: dict[str, list[str]] = {"truth": [], "prediction": []}
-    for name, picture in GOLDEN["segmentation"]["pictures"].items():
+    for name, image in GOLDEN["segmentation"]["pictures"].items():
         for side, lines in rows.items():
-            mask = np.array([[c == "#" for c in line] for line in picture[side]])
+            mask = np.array([[c == "#" for c in line] for line in image[side]])
             if mask.any():
                 (folder / side).mkdir(parents=True, exist_ok=True)
                 Image.fromarray((mask * 255).astype(np.uint8)).save(folder / side / f"{name}.png")
@@ -236,8 +236,8 @@ def test_golden_masks_through_the_files(tmp_path: Path) -> None:
 def test_refused_masks_and_polygons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     truth, told = mask_files(tmp_path)
     lines = told.read_text()
-    grey, small = tmp_path / "grey.png", tmp_path / "small.png"
-    Image.fromarray(np.full((16, 16), 7, np.uint8)).save(grey)
+    gray, small = tmp_path / "grey.png", tmp_path / "small.png"
+    Image.fromarray(np.full((16, 16), 7, np.uint8)).save(gray)
     Image.fromarray(np.full((8, 16), 255, np.uint8)).save(small)
     for name, part in (("grey.png", "holds the value 7"), ("small.png", "16 × 8"), ("none.png", "does not exist")):
         told.write_text(lines.replace("prediction/shifted.png", name))
@@ -247,5 +247,5 @@ def test_refused_masks_and_polygons(tmp_path: Path, capsys: pytest.CaptureFixtur
     told.write_text(lines.replace("polyp,prediction/shifted.png,", "polyp,,4 4 11 4 11 11 4 11"))
     assert challenge("score", told, f"truth={truth}", f"out={tmp_path / 'out'}", "bootstrap.replicates=0") == 0
     figures = scores(tmp_path / "out")["per_class"]["polyp"]["mean_over_images"]
-    # The polygon is the true square itself, so this picture's Dice is 1.
+    # The polygon is the true square itself, so this image's Dice is 1.
     assert figures["dice"]["value"] == pytest.approx((0.5038340336134454 * 7 - 0.65625 + 1) / 7)

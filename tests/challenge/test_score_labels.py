@@ -109,7 +109,7 @@ def test_paths_are_told_apart_when_asked(tmp_path: Path) -> None:
     assert scores(out)["confusion"] == [[1, 0], [1, 0]]
 
 
-def test_missing_pictures_count_as_wrong_answers_when_asked(truth: Path, tmp_path: Path) -> None:
+def test_missing_images_count_as_wrong_answers_when_asked(truth: Path, tmp_path: Path) -> None:
     submission, out = tmp_path / "sub.csv", tmp_path / "out"
     submission.write_text("a.jpg,polyps,0.91\nb.jpg,normal-cecum,0.55\n")
     assert challenge("score", submission, f"truth={truth}", "missing=wrong", f"out={out}") == 0
@@ -117,13 +117,13 @@ def test_missing_pictures_count_as_wrong_answers_when_asked(truth: Path, tmp_pat
     assert found["n"] == 3 and found["missing_counted_as_wrong"] == 1
     assert found["profiles"]["biomedia2019"]["metrics"]["recall"]["value"] == pytest.approx(2 / 3)
     assert found["profiles"]["medico2018"]["metrics"]["recall"]["value"] == pytest.approx(2 / 3)
-    # Leaving a hard picture out must not pay: R_K is that of an answer outside the classes.
+    # Leaving a hard image out must not pay: R_K is that of an answer outside the classes.
     expected = matthews_corrcoef(["polyps", "cecum", "eso"], ["polyps", "cecum", "missing"])
     assert found["profiles"]["medico2018"]["metrics"]["mcc"]["value"] == pytest.approx(expected)
 
 
 def team_satm(folder: Path, groups: bool = False) -> tuple[Path, Path]:
-    """Truth and answers of 8,740 pictures with the published confusion matrix."""
+    """Truth and answers of 8,740 images with the published confusion matrix."""
     block = GOLDEN["medico2018_team_SatM"]
     names, matrix = block["classes"], np.array(block["confusion"])
     random = np.random.default_rng(0)
@@ -166,7 +166,7 @@ def test_the_published_row_of_team_satm(tmp_path: Path) -> None:
     assert "S@M" in (out / "index.html").read_text()
 
 
-def test_intervals_over_groups_are_wider_than_over_pictures(tmp_path: Path) -> None:
+def test_intervals_over_groups_are_wider_than_over_images(tmp_path: Path) -> None:
     """Frames of one patient are not independent: with groups of equal fate the interval must be wider."""
     lines_t = [f"{i}.jpg,{'ab'[i % 2]},{i // 20}" for i in range(400)]
     lines_s = [f"{i}.jpg,{'ab'[(i % 2) ^ (i // 20 % 3 == 0)]},0.5" for i in range(400)]
@@ -191,7 +191,7 @@ def test_times_that_nobody_believes_are_warned_about(
     assert "50,000 images a second" in capsys.readouterr().out
 
 
-def test_score_with_and_without_listed_pictures(truth: Path, tmp_path: Path) -> None:
+def test_score_with_and_without_listed_images(truth: Path, tmp_path: Path) -> None:
     submission, leaks, out = tmp_path / "sub.csv", tmp_path / "leaks.txt", tmp_path / "out"
     submission.write_text(FILES["valid"][0])
     leaks.write_text("a.jpg\n")

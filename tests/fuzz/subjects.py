@@ -27,6 +27,22 @@ sys.path.extend(str(Path(__file__).resolve().parent.parent / folder) for folder 
 
 from backbone_cases import random_model, save_checkpoint
 from engine_runs import write_shards
+from subjects_of_others import (
+    converted,
+    read_model_folder,
+    read_readers,
+    read_reply,
+    read_text_reply,
+    send_request,
+    write_coco,
+    write_model_folder,
+    write_packed_reply,
+    write_reader,
+    write_reply,
+    write_request,
+    write_text_reply,
+    write_voc,
+)
 from vqa_benches import disc_bench
 
 from data_pipeline import PipelineConfig
@@ -35,9 +51,9 @@ from data_pipeline.decode.interface import DecodeError, frames_of
 from eval_knn.config import EvalConfig
 from panendofm.atlas import read_labeled_images
 from panendofm.atlas.build import load_atlas
-from panendofm.atlas.layouts import read_csv, read_table_of_files
-from panendofm.atlas.mapping import load_mapping
-from panendofm.atlas.regions import _listed
+from panendofm.atlas.datasets.layouts import read_csv, read_table_of_files
+from panendofm.atlas.datasets.mapping import load_mapping
+from panendofm.atlas.datasets.regions import _listed
 from panendofm.atlas.taxonomy import load_taxonomy, parse_taxonomy
 from panendofm.backbone import load_backbone, vit_config
 from panendofm.backbone.command_config import ExportConfig
@@ -365,6 +381,15 @@ SUBJECTS = [
         lambda f: read_review(f / "r.csv"),
         weight=8,
     ),
+    Subject("reply of an endpoint", write_reply, read_reply, weight=8),
+    Subject("reply, compressed", write_packed_reply, read_reply, weight=8),
+    Subject("text of a reply", write_text_reply, read_text_reply, weight=6),
+    Subject("answers of readers", write_reader, read_readers, weight=4),
+    Subject("request to the exam", write_request, send_request, weight=4),
+    Subject("COCO to YOLO", write_coco, converted("coco", "c.json", "yolo"), weight=6),
+    Subject("COCO to CSV", write_coco, converted("coco", "c.json", "csv"), weight=6),
+    Subject("Pascal VOC to COCO", write_voc, converted("voc", "a.xml", "coco"), weight=6),
+    Subject("transformers folder", write_model_folder, read_model_folder, "*.*", weight=1),
     Subject(
         "templates",
         _wordings,

@@ -227,18 +227,20 @@ class _Inner:
 @dataclass
 class _Renamed:
     warm_start: _Inner = option("Section.", _Inner(), was="warmup")
+    named: dict[str, _Inner] = option("Sections by name.", {})
 
 
 def test_a_key_is_read_under_its_earlier_name_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "old.yaml"
-    path.write_text("warmup: {ease: 7 steps}\n")
+    path.write_text("warmup: {ease: 7 steps}\nnamed: {first: {ease: 5 steps}}\n")
     config = load_config(_Renamed, path)
-    assert config.warm_start.ramp == "7 steps"
+    assert config.warm_start.ramp == "7 steps" and config.named["first"].ramp == "5 steps"
     printed = "".join(capsys.readouterr())
     assert "the key 'warmup' is called 'warm_start' now" in printed
     assert "the key 'warm_start.ease' is called 'warm_start.ramp' now" in printed
+    assert "the key 'named.first.ease' is called 'named.first.ramp' now" in printed
     assert load_config(_Renamed, path, ["warm_start.ramp=9 steps"]).warm_start.ramp == "9 steps"
     assert "ease" not in config_to_yaml(config)
     path.write_text("warm_start: {ease: 7 steps, ramp: 8 steps}\n")
@@ -260,3 +262,43 @@ def test_text_stays_as_typed_where_yaml_sees_a_number_or_a_date(typed: str) -> N
     assert (config.run, config.corpus.root) == (typed, typed)
     assert load_config(NamedConfig, overrides=["run=null"]).run is None
     assert load_config(NamedConfig, overrides=["run='quoted: 1'"]).run == "quoted: 1"
+
+
+@dataclass
+class _Texts:
+    path: str = option("A path.", "x")
+    note: str | None = option("A note.", None)
+    names: list[str] = option("Names.", [])
+
+
+def test_values_from_outside_are_refused_and_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SECRET", "hunter2")
+    file = tmp_path / "a.yaml"
+    for text in ("path: ${oc.env:MY_SECRET}", "names: ['${oc.env:MY_SECRET}']", "path: a/${oc.decode:${oc.env:X}}"):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match="asks for a value from outside") as caught:
+            load_config(_Texts, file)
+        assert "hunter2" not in str(caught.value)
+    with pytest.raises(UserError, match="asks for a value from outside"):
+        load_config(_Texts, None, ["note=${oc.env:MY_SECRET}"])
+    assert load_config(_Texts, None, ["path=a", "note=${path}/b"]).note == "a/b"
+
+
+def test_words_that_yaml_takes_for_truth_values(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    for word in ("no", "off", "yes", "True"):
+        file.write_text(f"path: {word}", encoding="utf-8")
+        with pytest.raises(UserError, match=r"'path' is text.*put it in quotes"):
+            load_config(_Texts, file)
+    file.write_text("path: 'no'", encoding="utf-8")
+    assert load_config(_Texts, file).path == "no"
+    assert load_config(_Texts, None, ["path=no"]).path == "no"
+
+
+def test_nul_characters_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text('path: "a\\0b"', encoding="utf-8")
+    with pytest.raises(UserError, match="NUL"):
+        load_config(_Texts, file)
+    with pytest.raises(UserError, match="NUL"):
+        load_config(_Texts, None, ["path=a\0b"])

@@ -170,3 +170,12 @@ def test_safe_names_are_safe_and_distinct(one: str, other: str) -> None:
 def test_a_plain_name_is_left_alone() -> None:
     assert safe_name("step_0012500.pt") == "step_0012500.pt"
     assert safe_name("../../etc/passwd").startswith("etc_passwd-")
+
+
+def test_two_writers_of_one_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="something is there already"), atomic_directory(tmp_path / "out") as late:
+        (late / "a").write_text("late")
+        with atomic_directory(tmp_path / "out") as early:
+            (early / "a").write_text("early")
+    assert (tmp_path / "out" / "a").read_text() == "early"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

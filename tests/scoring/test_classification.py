@@ -70,7 +70,7 @@ def test_average_precision_and_roc_curve_are_scikit_learns(case: tuple[np.ndarra
 def test_rates_of_a_class_are_scikit_learns(one: tuple[np.ndarray, ...], two: tuple[np.ndarray, ...]) -> None:
     n = min(len(one[0]), len(two[0]))
     truth, decision = one[0][:n], two[0][:n]
-    ours = metrics.class_metrics(truth[:, None], decision[:, None])
+    ours = metrics.class_rates(truth[:, None], decision[:, None])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, theirs in {
@@ -81,7 +81,7 @@ def test_rates_of_a_class_are_scikit_learns(one: tuple[np.ndarray, ...], two: tu
             "f1": reference.f1_score(truth, decision, zero_division=np.nan),
             "mcc": reference.matthews_corrcoef(truth, decision),
         }.items():
-            assert getattr(ours, name)[0] == pytest.approx(theirs, abs=1e-12, nan_ok=True), name
+            assert ours[name][0] == pytest.approx(theirs, abs=1e-12, nan_ok=True), name
 
 
 @sixty

@@ -17,12 +17,12 @@ PROFILE = ap.COCO
 def random_case(seed: int) -> tuple[Boxes, Boxes, int]:
     """Few places and few confidences, so that boxes overlap, compete and tie."""
     random = np.random.default_rng(seed)
-    pictures = int(random.integers(1, 6))
+    images = int(random.integers(1, 6))
 
     def rows(count: int) -> list[tuple[int, list[float], float]]:
         return sorted(
             (
-                int(random.integers(pictures)),
+                int(random.integers(images)),
                 [float(v) for v in (*random.integers(0, 40, 2), *random.integers(5, 60, 2))],
                 float(random.choice([0.1, 0.3, 0.3, 0.5, 0.9, 0.95])),
             )
@@ -37,13 +37,13 @@ def random_case(seed: int) -> tuple[Boxes, Boxes, int]:
         if random.random() < 0.7
     ]
     found = sorted([*rows(int(random.integers(0, 15))), *moved], key=lambda row: row[0])
-    return Boxes.of(true), Boxes.of(found), pictures
+    return Boxes.of(true), Boxes.of(found), images
 
 
-def coco_stats(truth: Boxes, found: Boxes, pictures: int) -> np.ndarray:
+def coco_stats(truth: Boxes, found: Boxes, images: int) -> np.ndarray:
     reference = pytest.importorskip("faster_coco_eval")
     dataset = {
-        "images": [{"id": i + 1, "width": 200, "height": 200} for i in range(pictures)],
+        "images": [{"id": i + 1, "width": 200, "height": 200} for i in range(images)],
         "categories": [{"id": 1, "name": "polyp"}],
         "annotations": [
             {
@@ -72,15 +72,15 @@ def coco_stats(truth: Boxes, found: Boxes, pictures: int) -> np.ndarray:
 @pytest.mark.parametrize("block", range(4))
 def test_ap_is_that_of_faster_coco_eval(block: int) -> None:
     for seed in range(50 * block, 50 * block + 50):
-        truth, found, pictures = random_case(seed)
+        truth, found, images = random_case(seed)
         if not len(found):
             continue
         ours = [ap.average_precision(m, "101 points") for m in ap.match_class(truth, found, PROFILE).values()]
-        assert ours == pytest.approx(coco_stats(truth, found, pictures).tolist(), abs=1e-9), seed
+        assert ours == pytest.approx(coco_stats(truth, found, images).tolist(), abs=1e-9), seed
 
 
 def resampled(boxes: Boxes, copies: np.ndarray) -> Boxes:
-    """A set in which picture i is a copy of picture copies[i]."""
+    """A set in which image i is a copy of image copies[i]."""
     parts = [(boxes.take(boxes.image == p), i) for i, p in enumerate(copies)]
     return Boxes(
         np.concatenate([np.full(len(b), i) for b, i in parts]),
@@ -90,17 +90,17 @@ def resampled(boxes: Boxes, copies: np.ndarray) -> Boxes:
 
 
 @pytest.mark.parametrize("curve", ["101 points", "all points"])
-def test_replicates_are_the_ap_of_resampled_pictures(curve: ap.Curve) -> None:
+def test_replicates_are_the_ap_of_resampled_images(curve: ap.Curve) -> None:
     random = np.random.default_rng(5)
     for seed in range(30):
-        truth, found, pictures = random_case(seed)
-        # Distinct confidences: between equal ones of different pictures a resampled set has another order.
+        truth, found, images = random_case(seed)
+        # Distinct confidences: between equal ones of different images a resampled set has another order.
         found = Boxes(found.image, found.box, random.permutation(len(found)) / 100)
         matches = ap.match_class(truth, found, PROFILE)[0.5]
-        weights = random.multinomial(pictures, [1 / pictures] * pictures, size=4).astype(float)
+        weights = random.multinomial(images, [1 / images] * images, size=4).astype(float)
         values = ap.average_precision_replicates(matches, curve, weights)
         for row, value in zip(weights, values, strict=True):
-            copies = np.repeat(np.arange(pictures), row.astype(int))
+            copies = np.repeat(np.arange(images), row.astype(int))
             again = ap.match_class(resampled(truth, copies), resampled(found, copies), PROFILE)[0.5]
             assert value == pytest.approx(ap.average_precision(again, curve), abs=1e-12, nan_ok=True), seed
 

@@ -38,14 +38,14 @@ DETECTION = GOLDEN["detection"]
 
 
 def boxes_of(name: str) -> tuple[Boxes, Boxes]:
-    pictures = list(DETECTION["truth"])
+    images = list(DETECTION["truth"])
 
     def rows(source: dict[str, Any]) -> Boxes:
         return Boxes.of(
             [
                 (number, row["box"], row.get("confidence", 1.0))
-                for number, picture in enumerate(pictures)
-                for row in source[picture]
+                for number, image in enumerate(images)
+                for row in source[image]
                 if row["category"] == name
             ]
         )
@@ -151,8 +151,8 @@ def test_detection_latency() -> None:
 def test_centroid_jitter() -> None:
     found = GOLDEN["centroid_jitter"]
 
-    def lists(centres: list[Any]) -> list[list[Any]]:
-        return [[] if c is None else [tuple(c)] for c in centres]
+    def lists(centers: list[Any]) -> list[list[Any]]:
+        return [[] if c is None else [tuple(c)] for c in centers]
 
     result = video.centroid_jitter(
         lists(found["predicted_centres"]), tuple(found["picture"]), lists(found["true_centres"])
@@ -259,7 +259,7 @@ def test_frame_verdicts_from_masks() -> None:
 
 
 @pytest.mark.parametrize("case", GOLDEN["generalisation"], ids=str)
-def test_generalisation(case: dict[str, float]) -> None:
+def test_generalization(case: dict[str, float]) -> None:
     result = generalization(case["seen"], case["unseen"])
     assert result.gap == near(case["gap"])
     assert result.official_deviation == near(case["deviation_official_10_percent"])

@@ -247,3 +247,14 @@ def test_segments_against_the_truth() -> None:
     assert result.right_frames == near(24 / 30)
     assert result.error_of_shares == near({"a": 2 / 30, "b": -6 / 30, "c": 4 / 30})
     assert timeline.compare_segments(truth, truth).share_found == 1
+
+
+def test_as_many_events_are_found_as_can_be_at_once() -> None:
+    """Taking the best overlap first leaves one of four events without its segment."""
+    truth = [timeline.Segment(0, 10, "a"), timeline.Segment(10, 20, "a")]
+    # The first segment fits both events, the second only the first event, and worse than the first segment does.
+    told = [timeline.Segment(4, 14, "a"), timeline.Segment(0, 2, "a")]
+    assert truth[0].iou(told[0]) > truth[0].iou(told[1]) > 0.1 and truth[1].iou(told[1]) == 0
+    assert truth[0].iou(told[0]) > truth[1].iou(told[0]) > 0.1
+    assert timeline.compare_segments(truth, told, 0.1).found == 2
+    assert timeline.compare_segments(truth, [], 0.1).found == timeline.compare_segments([], told, 0.1).found == 0

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from panendofm.scoring.answers.box_replies import read_boxes
 from panendofm.scoring.answers.choices import class_accuracy, class_f1, common_answers, published_site_f1
 from panendofm.scoring.answers.localization import (
     check_conventions,
     iou_best_match,
     iou_first,
     polygon_iou,
-    read_boxes,
     recall_at,
     recall_curve,
     union_iou,
@@ -49,6 +49,30 @@ def test_boxes_in_replies(cases: Any) -> None:
         ("[10, 20, 10, 40]", "invalid_box"),
         ("[700, 20, 900, 40]", "invalid_box"),
         ("None of the walls shows a lesion at 12.", "unparsed"),
+        ('{"x1": 10, "y1": 20, "x2": 30, "y2": 40}', "ok"),
+        ('{"x_min": 10, "x_max": 30, "y_min": 20, "y_max": 40}', "ok"),
+        ("x=10, y=20, width=20, height=20", "ok"),
+        ("left: 10, top: 20, right: 30, bottom: 40", "ok"),
+        ("[[10, 20], [30, 40]]", "ok"),
+        ("<box>10, 20, 30, 40</box>", "ok"),
+        ("<box>(10, 20), (30, 40)</box>", "ok"),
+        ("<|box_start|>(10,20),(30,40)<|box_end|>", "ok"),
+        ("top-left (10, 20) and bottom-right (30, 40)", "ok"),
+        ("The lesion spans from (10, 20) to (30, 40).", "ok"),
+        ("左上角(10, 20)，右下角(30, 40)", "ok"),
+        ("[10px, 20px, 30px, 40px]", "ok"),
+        ("[1e1, 2.0e1, .3e2, 40.]", "ok"),
+        ("[10 20 30 40]", "ok"),
+        ("10 20 30 40", "ok"),
+        ("[]", "none"),
+        ("无", "none"),
+        ("未见病变。", "none"),
+        ("No lesion.", "none"),
+        ("[[10, 20], [30, 20], [30, 40], [10, 40]]", "unparsed"),  # an outline
+        ("center (20, 30)", "unparsed"),
+        ("[1e999, nan, 30, 40]", "unparsed"),
+        ("[10, 20, 30, 40, 50]", "unparsed"),
+        ("x1: 10, y1: 20, x2: 30", "unparsed"),
     ],
 )
 def test_more_replies(reply: str, status: str) -> None:

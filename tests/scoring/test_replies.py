@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,40 @@ def test_golden_cases(golden: Path) -> None:
         assert (read.status, read.letter, read.rule) == (case["status"], case["letter"], case["rule"]), case
 
 
+def test_replies_judged_by_hand(golden: Path) -> None:
+    """No option is credited that a reader would not take for chosen; at most 3% of what a reader sees is lost."""
+    table = json.loads((golden / "replies.json").read_text(encoding="utf-8"))
+    assert len(table["cases"]) >= 300
+    wrong, lost = [], []
+    for case in table["cases"]:
+        letter = read_choice(case["reply"], table["option_sets"][case["options"]]).letter
+        if letter != case["judged"]:
+            (lost if letter is None else wrong).append(case["reply"])
+    assert not wrong
+    assert len(lost) <= 0.03 * sum(case["judged"] is not None for case in table["cases"]), lost
+
+
+_REPEATED = (
+    "answer is ", "(", "[", "{", '{"a":', "correct ", "不", "也", "选", "A, ", "A or ", "if i had to ", "not ",
+    "\\text{", "A\n", "'", "the final ", "It is not A. ", "is the most ", "I can't help ", "(1,", "[1 ", "x1: 1 ", "1.",
+    " ", "\n",
+)  # fmt: skip
+_READ_ALL = """
+import resource, sys
+from panendofm.scoring.answers.box_replies import read_boxes
+from panendofm.scoring.answers.replies import read_choice
+resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
+for unit in {units!r}:
+    read_choice(unit * 10_000, ["Yes", "No"])
+    read_boxes(unit * 10_000, (640, 480))
+"""
+
+
+def test_time_grows_with_length_and_no_faster() -> None:
+    """10,000 times the same words: quadratic reading would need minutes, and the limit on CPU time ends it."""
+    subprocess.run([sys.executable, "-c", _READ_ALL.format(units=_REPEATED)], check=True)
+
+
 @pytest.mark.parametrize(
     ("reply", "status", "letter"),
     [
@@ -28,8 +64,8 @@ def test_golden_cases(golden: Path) -> None:
         ("Answer: A polyp is seen.", "unparsed", None),
         ("The answer is A. Stomach", "ambiguous", None),
         ("A or B", "ambiguous", None),
-        ("I would say C, not B.", "ambiguous", None),
-        ("Option A is wrong. Option B is right.", "ambiguous", None),
+        ("I would say C, not B.", "ok", "C"),
+        ("Option A is wrong. Option B is right.", "ok", "B"),
         ("The answer is A. No, wait: the final answer is D.", "ok", "D"),
         ("A. Esophagus\nB. Large intestine\nC. Stomach\n\nAnswer: C", "ok", "C"),
         ("(B) Large intestine, because of the haustra", "ok", "B"),

@@ -23,7 +23,7 @@ def test_rankme_is_the_effective_rank() -> None:
 def test_alpha_req_finds_the_exponent(alpha: float) -> None:
     random = np.random.default_rng(0)
     basis = np.linalg.qr(random.standard_normal((400, 200)) - 0.0)[0]
-    basis = np.linalg.qr(basis - basis.mean(axis=0))[0]  # centred and orthonormal
+    basis = np.linalg.qr(basis - basis.mean(axis=0))[0]  # centered and orthonormal
     features = basis * np.arange(1, 201) ** (-alpha / 2) + 3.0
     assert alpha_req(features) == pytest.approx(alpha, rel=1e-3)
     assert alpha_req(np.ones((20, 4))) is None

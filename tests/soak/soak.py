@@ -4,7 +4,8 @@
 
 One run is left alone; then runs of the same settings are disturbed until the time is over: ranks are killed, stopped
 and continued, asked to save and leave; the disk refuses writes; the newest checkpoint is damaged; a shard is taken away
-and brought back; the clock jumps. Whatever ends is started again. Every finished run is compared bit by bit, weights,
+and brought back; the clock jumps. Whatever ends is started again. All along a watcher scores the checkpoints and is
+killed every few seconds; `best` must be right at every look. Every finished run is compared bit by bit: weights,
 optimizer and metrics. Memory and open files of the ranks are sampled all along. Exit code 1 when anything differs.
 """
 
@@ -28,8 +29,9 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "pretrain"))
 sys.path.append(str(Path(__file__).resolve().parent))
 
 from engine_faults import no_room_for_large_files
-from engine_runs import Rank, assert_same_run, finish, start_ranks, words_of, write_shards
+from engine_runs import Rank, assert_same_run, finish, monitored, start_ranks, write_classes, write_shards
 from soak_faults import clock_jumps
+from soak_watcher import Watcher
 
 from panendofm.records.run import RunFolder
 from panendofm.runtime.files import TEMPORARY_MARK
@@ -79,9 +81,14 @@ class Soak:
     def __init__(self, folder: Path, seed: int, steps: int) -> None:
         self.folder, self.dice, self.steps = folder, random.Random(seed), steps
         self.shards = write_shards(folder / "shards")
+        self.classes = write_classes(folder / "classes")
+        self.watcher: Watcher | None = None
+        self.watcher_kills = 0
+        self.looks = 0
         self.usage, self.faults, self.finished = Usage(), Counter[str](), 0
         self.problems: list[str] = []
         self.undisturbed = folder / "undisturbed"
+        self.keep_last = 3
         began = time.monotonic()
         codes, said = self._watch(start_ranks(self._words(self.undisturbed), RANKS), 3600)
         assert codes == [0] * RANKS, said
@@ -91,10 +98,12 @@ class Soak:
         changes = {
             "schedule__total": f"{self.steps} steps",
             "checkpoint__every_steps": 4,
-            "checkpoint__keep_last": 3,
+            "checkpoint__keep_last": self.keep_last,
+            "checkpoint__keep_unscored": 1000,
+            "monitor__mode": "watch",
             "run__timeout_seconds": TIMEOUT_SECONDS,
         }
-        return words_of(run, self.shards, **changes)
+        return monitored(run, self.shards, self.classes, **changes)
 
     def _watch(self, ranks: list[Rank], seconds: float) -> tuple[list[int | None], str]:
         """Until the ranks end, or the time is over."""
@@ -107,6 +116,9 @@ class Soak:
     def disturb_one_run(self, until: float) -> None:
         """Faults until the run is over; when the time is over, it is left to finish."""
         run = RunFolder(self.folder / f"run-{self.finished}")
+        self.keep_last = 1 + self.finished % 3
+        self.watcher = Watcher(run, self.classes, self.dice.randrange(2**31))
+        self.watcher.start()
         for _ in range(1000):
             fault = self.dice.choice(FAULTS) if time.monotonic() < until else leave_alone
             codes, said = fault(self, run)
@@ -118,6 +130,10 @@ class Soak:
             if unexpected:
                 self.problems.append(f"{fault.__name__} ended with {codes}: {said[-300:]}")
         self.finished += 1
+        self.watcher.finish()
+        self.watcher_kills += self.watcher.kills
+        self.looks += self.watcher.looks
+        self.problems += [f"{run.path.name}: {problem}" for problem in self.watcher.problems]
         try:
             assert_same_run(self.undisturbed, run.path, self.steps)
         except (AssertionError, OSError) as error:
@@ -221,6 +237,8 @@ def damage_newest_checkpoint(soak: Soak, run: RunFolder) -> tuple[list[int | Non
         content = bytearray(file.read_bytes())
         place = soak.dice.randrange(len(content) - 64)
         content[place : place + 64] = bytes(byte ^ 0x55 for byte in content[place : place + 64])
+        if soak.watcher is not None:
+            soak.watcher.damaged.add(whole[-1].name)
         file.write_bytes(content)
     return ended
 
@@ -281,6 +299,7 @@ def main() -> int:
     memory, files = soak.usage.growth()
     print(f"{(time.monotonic() - began) / 60:.0f} minutes, {soak.finished} runs of {arguments.steps} steps")
     print(f"{sum(soak.faults.values())} faults: {dict(soak.faults)}")
+    print(f"watchers killed: {soak.watcher_kills}; looks at best: {soak.looks}")
     print(f"largest growth from the middle to the last third of a rank's life: {memory:.0f} MB, {files:.0f} open files")
     if memory > MOST_GROWTH_MB or files > MOST_GROWTH_FILES:
         soak.problems.append("memory or open files grow as the run goes on")

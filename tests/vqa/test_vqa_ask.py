@@ -115,7 +115,7 @@ def test_keys_in_settings_are_refused_without_repeating_them(tmp_path: Path) -> 
         ).api.key()
 
 
-def test_declined_pictures_and_failed_questions(discs: Bench, tmp_path: Path) -> None:
+def test_declined_images_and_failed_questions(discs: Bench, tmp_path: Path) -> None:
     declined = json.dumps({"error": {"code": "content_filter", "message": "not this picture"}})
 
     def fault(number: int, body: dict[str, Any]) -> Any:
@@ -198,11 +198,11 @@ def test_variants(bench: Bench) -> None:
     assert turned[1] == f"A. {item.options[1]}" and turned[4] == f"D. {item.options[0]}"
     assert "letter alone" in question_text(item, Variant(prompt="letter"))
     assert "step by step" in question_text(item, Variant(prompt="cot"))
-    picture = bench.image(item)
-    sent = {None: messages_of(item, Variant(), picture, "be brief")}
+    image = bench.image(item)
+    sent = {None: messages_of(item, Variant(), image, "be brief")}
     assert sent[None][0] == {"role": "system", "content": "be brief"}
     for name in PERTURBATIONS[:6]:
-        sent[name] = messages_of(item, Variant(perturb=name), picture, "")
+        sent[name] = messages_of(item, Variant(perturb=name), image, "")
     urls = {name: messages[-1]["content"][0]["image_url"]["url"] for name, messages in sent.items()}
     assert len(set(urls.values())) == len(urls)
     assert len(messages_of(item, Variant(blind=True), None, "")[0]["content"]) == 1

@@ -38,7 +38,7 @@ def test_tasks_and_balanced_letters(bench: Bench) -> None:
     assert len(bench.by_id) == len(bench.items)
 
 
-def test_colours_say_nothing(bench: Bench) -> None:
+def test_colors_say_nothing(bench: Bench) -> None:
     chosen = Counter(item.answer_text for item in bench.items if item.subtask == "RS")
     assert set(chosen) <= {"Red", "Green", "Blue", "Yellow"}
     assert max(chosen.values()) - min(chosen.values()) <= 1
@@ -76,27 +76,27 @@ def test_grounding_boxes_are_where_the_truth_is(bench: Bench, synthetic_corpus: 
             for side in (0, 1):
                 assert 0.79 <= (box[side + 2] - box[side]) / (truth[side + 2] - truth[side]) <= 1.26
         assert f"{item.width} pixels wide" in item.question
-        picture = cv2.imread(str(bench.folder / item.image))
-        assert picture.shape[:2] == (item.height, item.width)
+        image = cv2.imread(str(bench.folder / item.image))
+        assert image.shape[:2] == (item.height, item.width)
         for box in others:
-            lit = picture[box[1] : box[3], box[0] : box[2]].max(axis=2) > 8
+            lit = image[box[1] : box[3], box[0] : box[2]].max(axis=2) > 8
             assert lit.mean() > 0.85  # not on the black border
 
 
-def test_marks_are_drawn_around_the_regions_in_their_colours(bench: Bench) -> None:
+def test_marks_are_drawn_around_the_regions_in_their_colors(bench: Bench) -> None:
     for item in [i for i in bench.items if i.subtask in ("RS", "RR_box")][:40]:
         assert item.image.endswith(".png")
-        picture = cv2.cvtColor(cv2.imread(str(bench.folder / item.image)), cv2.COLOR_BGR2RGB)
+        image = cv2.cvtColor(cv2.imread(str(bench.folder / item.image)), cv2.COLOR_BGR2RGB)
         asked = item.regions[0]
-        colour = np.array(COLORS[asked.color])
+        color = np.array(COLORS[asked.color])
         x1, y1, x2, y2 = asked.box
-        inside = (picture[y1:y2, x1:x2] == colour).all(axis=2)
+        inside = (image[y1:y2, x1:x2] == color).all(axis=2)
         if item.subtask == "RR_box":
             assert not inside.any()
-        around = np.zeros(picture.shape[:2], bool)
+        around = np.zeros(image.shape[:2], bool)
         around[max(0, y1 - 4) : y2 + 4, max(0, x1 - 4) : x2 + 4] = True
         around[y1:y2, x1:x2] = False
-        drawn = (picture == colour).all(axis=2)
+        drawn = (image == color).all(axis=2)
         assert drawn[around].sum() >= 0.3 * (x2 - x1 + y2 - y1)
         if item.subtask == "RS":
             assert asked.color.capitalize() == item.answer_text
@@ -107,7 +107,7 @@ def test_nothing_is_left_outside_the_field_of_view(bench: Bench) -> None:
     item = next(i for i in bench.items if i.subtask == "OI")
     whole = [cv2.imread(str(bench.folder / i.image)) for i in bench.items if i.subtask == "OI"]
     assert item.image.endswith(".jpg")
-    corners = np.array([picture[:3, :3].mean() for picture in whole])
+    corners = np.array([image[:3, :3].mean() for image in whole])
     assert (corners < 12).mean() > 0.7  # octagons and circles; rectangles fill their corners
 
 

@@ -58,7 +58,7 @@ def test_what_is_asked(lesion_bench: Bench) -> None:
     per_class: dict[str, set[str]] = {}
     for sha256, item in human.items():
         per_class.setdefault(item.entity, set()).add(sha256)
-    assert {len(pictures) for pictures in per_class.values()} == {2}
+    assert {len(images) for images in per_class.values()} == {2}
     assert len({item.group for item in human.values()}) == len(human)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from panendofm.atlas.regions import Region
+from panendofm.atlas.datasets.regions import Region
 from panendofm.atlas.taxonomy import Label, load_taxonomy
 from panendofm.imaging.frame_filters.field_of_view import FieldOfView
 from panendofm.runtime.errors import UserError
@@ -105,15 +105,15 @@ def test_templates_are_checked() -> None:
 # ------------------------------------------------------------------------------------------ ten thousand questions
 
 
-def made_up_pictures(count: int) -> list[SourceImage]:
-    """Pictures with labels and regions from the whole taxonomy, some with several labels, and of operations."""
+def made_up_images(count: int) -> list[SourceImage]:
+    """Images with labels and regions from the whole taxonomy, some with several labels, and of operations."""
     random = np.random.default_rng(0)
     taxonomy = load_taxonomy()
     labels = [Label(f.region, f.category, f.name) for f in taxonomy.findings.values() if f.region != "unknown"]
     labels += [Label(f.region, f.category, f.name, g) for f in taxonomy.findings.values() for g in f.grades]
     by_organ = {organ: [x for x in labels if x.region == organ] for organ in taxonomy.regions if organ != "unknown"}
     instruments = ["Hook", "Grasper", "Clipper", "Scissors"]
-    pictures = []
+    images = []
     for number in range(count):
         organ = list(by_organ)[random.integers(len(by_organ))]
         own = {by_organ[organ][random.integers(len(by_organ[organ]))] for _ in range(random.integers(1, 4))}
@@ -129,7 +129,7 @@ def made_up_pictures(count: int) -> list[SourceImage]:
         if number % 4 == 0:
             there = tuple(sorted(random.choice(instruments, random.integers(0, 4), replace=False)))
             annotation = Annotation("cholecystectomy", f"phase {number % 7}", f"step {number % 5}", "", there)
-        pictures.append(
+        images.append(
             SourceImage(
                 f"{number:064x}",
                 Path(f"{number}.jpg"),
@@ -142,26 +142,26 @@ def made_up_pictures(count: int) -> list[SourceImage]:
                 annotation=annotation,
             )
         )
-    return pictures
+    return images
 
 
 @pytest.fixture(scope="module")
 def many() -> tuple[list[Item], dict[str, SourceImage], Prepared, Planner]:
-    pictures = made_up_pictures(1060)
+    images = made_up_images(1060)
     angle = np.linspace(0, 2 * np.pi, 64, endpoint=False)
     circle = (200 + 198 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(np.float32)
     prepared = Prepared((0, 0, 400, 400), (400, 400), FieldOfView("circle", circle, (400, 400)))
-    candidates = all_candidates(pictures)
+    candidates = all_candidates(images)
     planner = planner_of(candidates)
     planned = [q for c in candidates for q in planner.plan(c, prepared)]
-    items = planner.deal(planned, {p.sha256: prepared for p in pictures})
-    return items, {p.sha256: p for p in pictures}, prepared, planner
+    items = planner.deal(planned, {p.sha256: prepared for p in images})
+    return items, {p.sha256: p for p in images}, prepared, planner
 
 
 def test_distractors_of_ten_thousand_questions(
     many: tuple[list[Item], dict[str, SourceImage], Prepared, Planner],
 ) -> None:
-    items, pictures, _, _ = many
+    items, images, _, _ = many
     assert len(items) >= 10_000
     assert {question.code for question in QUESTIONS} - {item.subtask for item in items} <= {"SA"}
     vocabulary = load_vocabulary()
@@ -177,7 +177,7 @@ def test_distractors_of_ten_thousand_questions(
         assert item.answer_text in item.options
         if item.natural_order or item.subtask in ("VG", "RS", "SP", "SS"):
             continue
-        true = true_of(pictures[item.sha256])
+        true = true_of(images[item.sha256])
         assert item.answer_text == vocabulary.name(item.entity)
         for option in item.options:
             if option == item.answer_text:
@@ -196,7 +196,7 @@ def test_distractors_of_ten_thousand_questions(
 
 
 def test_boxes_of_ten_thousand_questions(many: tuple[list[Item], dict[str, SourceImage], Prepared, Planner]) -> None:
-    items, pictures, prepared, _ = many
+    items, images, prepared, _ = many
     seen = 0
     for item in items:
         if item.subtask not in ("VG", "RS"):
@@ -205,7 +205,7 @@ def test_boxes_of_ten_thousand_questions(many: tuple[list[Item], dict[str, Sourc
         truth, *others = (region.box for region in item.regions)
         named = [
             box
-            for region in pictures[item.sha256].regions
+            for region in images[item.sha256].regions
             if region.label.finding == item.entity and (box := prepared.box(region.box)) is not None
         ]
         assert truth in named and len(others) == 3
@@ -226,9 +226,9 @@ def test_boxes_of_ten_thousand_questions(many: tuple[list[Item], dict[str, Sourc
 def test_no_question_without_room_for_other_boxes() -> None:
     polyp = Label("colon", "pathological-findings", "colon-polyp")
     large = Region(polyp, (20, 20, 380, 380))
-    picture = SourceImage("0" * 64, Path("a.jpg"), ("kvasir",), (polyp,), (), "g0", (large,))
+    image = SourceImage("0" * 64, Path("a.jpg"), ("kvasir",), (polyp,), (), "g0", (large,))
     prepared = Prepared((0, 0, 400, 400), (400, 400))
-    candidates = all_candidates([picture])
+    candidates = all_candidates([image])
     planner = planner_of(candidates, ("VG", "RS"))
     assert [q for c in candidates for q in planner.plan(c, prepared)] == []
     assert planner.left_out == {"VG: no room for other boxes": 1, "RS: no room for other boxes": 1}

@@ -75,7 +75,7 @@ def answer_in_page(page: Browser, field: str, item: Item) -> None:
         )
         scale = frame[2] / item.width
         x1, y1, x2, y2 = item.regions[0].box
-        # A pixel inwards: the mouse stays over the picture.
+        # A pixel inwards: the mouse stays over the image.
         start = (frame[0] + (x1 + 1) * scale, frame[1] + (y1 + 1) * scale)
         page.drag(start, (frame[0] + (x2 - 1) * scale, frame[1] + (y2 - 1) * scale))
         page.wait("box !== null")
@@ -281,7 +281,7 @@ def test_pages_fit_narrow_and_wide_windows(
             for width in (400, 800, 1600):
                 page.resize(width)
                 assert page.overflow_px() == 0, (address, width)
-                picture = page.run("const r = document.images[0].getBoundingClientRect(); return [r.left, r.right]")
-                assert 0 <= picture[0] < picture[1] <= width, (address, width)
+                image = page.run("const r = document.images[0].getBoundingClientRect(); return [r.left, r.right]")
+                assert 0 <= image[0] < image[1] <= width, (address, width)
     finally:
         page.resize(1300)

@@ -56,12 +56,12 @@ def first_row(bench: Bench, folder: Path, tmp_path: Path, replicates: int = 400,
 # ------------------------------------------------------------------------------------------ groups of readers
 
 
-def test_a_difference_is_drawn_over_pictures_and_readers(lesion_bench: Bench, tmp_path: Path) -> None:
+def test_a_difference_is_drawn_over_images_and_readers(lesion_bench: Bench, tmp_path: Path) -> None:
     people = tmp_path / "people"
     write_reader(people, lesion_bench, "able-1", "mixed", 1.0)
     write_reader(people, lesion_bench, "lost-1", "mixed", 0.0)
     write_reader(people, lesion_bench, "twin-1", "twin", 0.6)
-    # A model that gives the very replies of the reader twin-1, picture by picture.
+    # A model that gives the very replies of the reader twin-1, image by image.
     said = {line["id"]: line["response"] for line in read_json_lines(people / "twin-1.jsonl")}
     same = write_contestant(
         tmp_path / "same",
@@ -161,7 +161,7 @@ def test_repeated_runs_show_their_spread(lesion_bench: Bench, tmp_path: Path) ->
     assert first_row(lesion_bench, folder, tmp_path, 0).repeats["q3"].runs[2] == 1
 
 
-def test_blind_runs_show_what_the_picture_adds(lesion_bench: Bench, tmp_path: Path) -> None:
+def test_blind_runs_show_what_the_image_adds(lesion_bench: Bench, tmp_path: Path) -> None:
     folder = write_variants(
         tmp_path / "model",
         lesion_bench,
@@ -289,8 +289,8 @@ def test_building_keeps_both_annotators_and_asks_for_their_consensus(
     row = first_row(bench, write_contestant(tmp_path / "perfect", bench), tmp_path, 20)
     assert row.metrics["q1"].n == 3 and row.value("q2") == 1 and (row.boxes["Q2"].annotators_iou or 1) < 1
     # Other questions take the boxes of one of them, not all.
-    pictures = read_sources(tmp_path / "atlas.parquet", listed, None).images
-    single = {p.path.name: with_one_annotator(p).regions for p in pictures}
+    images = read_sources(tmp_path / "atlas.parquet", listed, None).images
+    single = {p.path.name: with_one_annotator(p).regions for p in images}
     assert {name: [r.annotator for r in own] for name, own in single.items()} == {
         Path(row.path).name: ["consensus" if number == 1 else "a"] for number, row in enumerate(rows)
     }

@@ -100,7 +100,7 @@ def test_rotation_and_blind_see_through_a_letter_habit(tmp_path: Path) -> None:
     def variants(item: Item) -> list[Variant]:
         return [*(Variant(rotation=r) for r in range(4)), Variant(blind=True), Variant(perturb="dark")]
 
-    # As the tiny model does: the canonical letter of the colour whatever the order, and always A without a picture.
+    # As the tiny model does: the canonical letter of the color whatever the order, and always A without a image.
     habit = write_answers(tmp_path / "habit", discs.items, lambda i, v: "A" if v.blind else i.answer, "habit", variants)
     reader = write_answers(
         tmp_path / "reader",
@@ -151,8 +151,8 @@ def test_our_encoder_takes_part(bench: Bench, atlas_file: Path, synthetic_corpus
 
 def test_heads_score_the_class_that_is_near() -> None:
     random = np.random.default_rng(0)
-    centres = np.eye(3).repeat(10, axis=0)
-    vectors = centres + 0.1 * random.normal(size=centres.shape)
+    centers = np.eye(3).repeat(10, axis=0)
+    vectors = centers + 0.1 * random.normal(size=centers.shape)
     names = [name for name in ("a", "b", "c") for _ in range(10)]
     for head in ("linear", "nearest"):
         config = load_config(EncoderConfig, None, ["data=x", "out=y", "network=z", f"head={head}"])
@@ -206,7 +206,7 @@ def test_an_imported_bench_exports_to_the_same_questions(bench: Bench, tmp_path:
 
 
 def test_a_foreign_tsv(bench: Bench, tmp_path: Path) -> None:
-    """As EndoBench is published: columns of its own, one picture for several questions, no groups."""
+    """As EndoBench is published: columns of its own, one image for several questions, no groups."""
     import base64
 
     some = [i for i in bench.items if i.subtask == "OI"][:6]
@@ -278,7 +278,7 @@ def test_rephrasing_keeps_what_matters(tmp_path: Path, bench: Bench) -> None:
         refusal_of(organ.question, f"Is it the {organ.answer_text.lower()}, do you think?", organ)
         == "an option is named"
     )
-    discs = disc_bench(tmp_path / "discs", per_colour=1)
+    discs = disc_bench(tmp_path / "discs", per_color=1)
     replies = iter(["<question>What is the disc's colour?</question>", "What colour?", "<question></question>"] * 2)
     with chat_server(reply=lambda body: next(replies)) as server:
         words = [f"api.url={server.url}", "api.model=m", f"out={tmp_path / 'new'}"]
@@ -307,21 +307,21 @@ def test_review_page(bench: Bench, tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------ contamination
 
 
-def planted_shards(folder: Path, pictures: list[np.ndarray[Any, Any]]) -> Path:
-    """A small shard set that holds these pictures."""
+def planted_shards(folder: Path, images: list[np.ndarray[Any, Any]]) -> Path:
+    """A small shard set that holds these images."""
     folder.mkdir()
     samples = []
     with tarfile.open(folder / "shard-000000.tar", "w") as tar:
-        for number, picture in enumerate(pictures):
+        for number, image in enumerate(images):
             places = []
-            for suffix, content in (("jpg", cv2.imencode(".jpg", picture)[1].tobytes()), ("json", b"{}")):
+            for suffix, content in (("jpg", cv2.imencode(".jpg", image)[1].tobytes()), ("json", b"{}")):
                 info = tarfile.TarInfo(f"key{number}.{suffix}")
                 info.size = len(content)
                 places += [tar.offset + 512, info.size]
                 tar.addfile(info, io.BytesIO(content))
             samples.append((f"key{number}", *places))
     write_index(folder / "shard-000000.tar", samples, (folder / "shard-000000.tar").stat().st_size)
-    ShardFolder(folder).write_manifest(Manifest(["shard-000000.tar"], frames=len(pictures)))
+    ShardFolder(folder).write_manifest(Manifest(["shard-000000.tar"], frames=len(images)))
     write_checksums(folder, ["manifest.json"])
     return folder
 
@@ -329,22 +329,22 @@ def planted_shards(folder: Path, pictures: list[np.ndarray[Any, Any]]) -> Path:
 def test_a_planted_leak_is_flagged(bench: Bench, synthetic_corpus: Path, tmp_path: Path) -> None:
     shown = {item.sha256: item for item in bench.items if item.image.endswith(".jpg")}
     leaked = list(shown.values())[:3]
-    pictures = [cv2.imread(str(bench.folder / item.image)) for item in leaked]
-    height, width = pictures[0].shape[:2]
-    pictures[0] = cv2.resize(pictures[0], (width * 3 // 4, height * 3 // 4), interpolation=cv2.INTER_AREA)
-    pictures[1] = np.clip(pictures[1] * 0.8 + 12 * (pictures[1] > 5), 0, 255).astype(np.uint8)
+    images = [cv2.imread(str(bench.folder / item.image)) for item in leaked]
+    height, width = images[0].shape[:2]
+    images[0] = cv2.resize(images[0], (width * 3 // 4, height * 3 // 4), interpolation=cv2.INTER_AREA)
+    images[1] = np.clip(images[1] * 0.8 + 12 * (images[1] > 5), 0, 255).astype(np.uint8)
     innocent = sorted((synthetic_corpus / "kvasir-dataset-v2" / "normal-pylorus").glob("*.jpg"))
     sources = {item.source for item in bench.items}
     innocent = [path for path in innocent if path.name not in sources][:6]
-    pictures += [cv2.imread(str(path)) for path in innocent]
-    shards = planted_shards(tmp_path / "shards", pictures)
+    images += [cv2.imread(str(path)) for path in innocent]
+    shards = planted_shards(tmp_path / "shards", images)
     copies = tmp_path / "copies"
     copies.mkdir()
     fourth = list(shown.values())[3]
     shutil.copy(next(synthetic_corpus.rglob(fourth.source)), copies / "renamed.jpg")
     looked = ContaminationConfig([str(shards)], [str(copies)], str(tmp_path / "report.json"))
     report = find_contamination(bench, looked)
-    # Frames of one scene a moment apart are the same picture to anybody who has seen one.
+    # Frames of one scene a moment apart are the same image to anybody who has seen one.
     groups = {item.group for item in [*leaked, fourth]}
     assert {item.sha256 for item in [*leaked, fourth]} <= set(report.seen)
     by_sha = {item.sha256: item.group for item in bench.items}

@@ -65,7 +65,7 @@ def discs(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return disc_bench(tmp_path_factory.mktemp("discs") / "bench")
 
 
-def test_a_model_that_ties_letters_to_colours(server: str, model: Path, discs: Bench, tmp_path: Path) -> None:
+def test_a_model_that_ties_letters_to_colors(server: str, model: Path, discs: Bench, tmp_path: Path) -> None:
     words = [f"api.url={server}", f"api.model={model}", f"out={tmp_path / 'answers'}", "api.max_tokens=4"]
     config = load_config(RunConfig, None, [*words, "ask.rotations=all", "ask.blind=true", "api.concurrency=2"])
     assert ask_bench(discs, config) == 0

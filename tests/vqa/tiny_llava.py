@@ -1,7 +1,7 @@
 """A LLaVA of 0.2 M parameters that is made, trained and served here, without network.
 
-It learns to name the colour of a disc among four options that always stand in the same order. So it ties letters to
-colours, not names: asked in that order it makes no mistake, and with rotated options it goes on replying by letter.
+It learns to name the color of a disc among four options that always stand in the same order. So it ties letters to
+colors, not names: asked in that order it makes no mistake, and with rotated options it goes on replying by letter.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 60, 210), "yellow": (220, 200, 40)}
+COLORS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 60, 210), "yellow": (220, 200, 40)}
 QUESTION = "Which colour is the disc?"
 SIDE_PX = 28
 _SPECIAL = ["<pad>", "<s>", "</s>", "<image>", "<|user|>", "<|assistant|>", "<|system|>"]
@@ -23,15 +23,15 @@ _CHAT = (
 )
 
 
-def disc(colour: str, random: Any) -> Any:
-    """A picture of a disc on grey noise."""
+def disc(color: str, random: Any) -> Any:
+    """A image of a disc on gray noise."""
     import numpy as np
     from PIL import Image, ImageDraw
 
-    picture = Image.fromarray(random.integers(60, 120, (64, 64, 3), dtype=np.uint8))
+    image = Image.fromarray(random.integers(60, 120, (64, 64, 3), dtype=np.uint8))
     x, y = (int(v) for v in random.integers(18, 46, 2))
-    ImageDraw.Draw(picture).ellipse([x - 16, y - 16, x + 16, y + 16], fill=COLOURS[colour])
-    return picture
+    ImageDraw.Draw(image).ellipse([x - 16, y - 16, x + 16, y + 16], fill=COLORS[color])
+    return image
 
 
 def prompt_text() -> str:
@@ -40,7 +40,7 @@ def prompt_text() -> str:
     from panendofm.vqa.client.prompts import Variant, question_text
 
     item = Item(
-        "0", "LI", "LI", "anatomy", "GS", "image", "choice", "", "", "", 64, 64, QUESTION, tuple(COLOURS), "A"
+        "0", "LI", "LI", "anatomy", "GS", "image", "choice", "", "", "", 64, 64, QUESTION, tuple(COLORS), "A"
     )  # fmt: skip
     return question_text(item, Variant())
 
@@ -90,9 +90,9 @@ def build() -> tuple[Any, Any]:
     model.generation_config = GenerationConfig(
         eos_token_id=2, pad_token_id=0, bos_token_id=1, max_new_tokens=16, do_sample=False
     )
-    pictures = CLIPImageProcessorPil(size={"shortest_edge": SIDE_PX}, crop_size={"height": SIDE_PX, "width": SIDE_PX})
+    images = CLIPImageProcessorPil(size={"shortest_edge": SIDE_PX}, crop_size={"height": SIDE_PX, "width": SIDE_PX})
     processor = LlavaProcessor(
-        image_processor=pictures, tokenizer=tokenizer, patch_size=14, vision_feature_select_strategy="default",
+        image_processor=images, tokenizer=tokenizer, patch_size=14, vision_feature_select_strategy="default",
         num_additional_image_tokens=1, chat_template=_CHAT,
     )  # fmt: skip
     return model, processor
@@ -105,26 +105,26 @@ def train(model: Any, processor: Any, most_steps: int = 200) -> int:
     import torch.nn.functional as F
 
     random = np.random.default_rng(0)
-    names, text = list(COLOURS), prompt_text()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
+    names, text = list(COLORS), prompt_text()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
     model.train()
     sure = 0
     for step in range(most_steps):
         chosen = [int(n) for n in random.integers(0, 4, 16)]
         texts = [f"<|user|><image>{text}<|assistant|>{'ABCD'[n]}</s>" for n in chosen]
-        pictures = [disc(names[n], random) for n in chosen]
-        batch = processor(text=texts, images=pictures, return_tensors="pt")  # all of one length
-        for group in optimiser.param_groups:
+        images = [disc(names[n], random) for n in chosen]
+        batch = processor(text=texts, images=images, return_tensors="pt")  # all of one length
+        for group in optimizer.param_groups:
             group["lr"] = 2e-3 * min(1.0, (step + 1) / 10)
         logits = model(**batch).logits  # [B, T, V]
         tokens = batch["input_ids"]
         # The letter is the last but one token, the end the last: each is predicted one place before.
         letter = F.cross_entropy(logits[:, -3], tokens[:, -2])
         loss = letter + 0.2 * F.cross_entropy(logits[:, -2], tokens[:, -1])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         right = bool((logits[:, -3].argmax(-1) == tokens[:, -2]).all()) and letter.item() < 0.1
         sure = sure + 1 if right else 0
         if sure >= 4:

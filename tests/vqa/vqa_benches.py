@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from tiny_llava import COLOURS, QUESTION, disc
+from tiny_llava import COLORS, QUESTION, disc
 
 from panendofm.runtime.config import load_config
 from panendofm.runtime.files import sha256_of
@@ -21,15 +21,15 @@ def build_settings(atlas: Path, corpus: Path, out: Path, *more: str) -> BuildCon
     return load_config(BuildConfig, None, words)
 
 
-def disc_bench(folder: Path, per_colour: int = 4) -> Bench:
-    """Discs of four colours; the options always stand in the order that the tiny model was trained on."""
+def disc_bench(folder: Path, per_color: int = 4) -> Bench:
+    """Discs of four colors; the options always stand in the order that the tiny model was trained on."""
     random = np.random.default_rng(7)
     items = []
     (folder / "images").mkdir(parents=True)
-    for number in range(4 * per_colour):
-        colour = list(COLOURS)[number % 4]
+    for number in range(4 * per_color):
+        color = list(COLORS)[number % 4]
         name = f"images/disc{number:02d}.png"
-        disc(colour, random).save(folder / name)
+        disc(color, random).save(folder / name)
         digest = sha256_of(folder / name)
         items.append(
             Item(
@@ -46,9 +46,9 @@ def disc_bench(folder: Path, per_colour: int = 4) -> Bench:
                 width=64,
                 height=64,
                 question=QUESTION,
-                options=tuple(COLOURS),
+                options=tuple(COLORS),
                 answer="ABCD"[number % 4],
-                entity=colour,
+                entity=color,
                 benchmark="discs",
                 dataset="discs",
                 question_original=QUESTION,

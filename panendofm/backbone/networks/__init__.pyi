@@ -3,6 +3,7 @@ from .feature_selection import FeatureChoice, Reading, reading_of
 from .feature_words import BLOCK_HELP, DEVICE_HELP, LAST, POOLING_HELP, POOLINGS, check_words
 from .network import Network, Outputs
 from .registry import find_network, find_networks
+from .transformers_models import load_pretrained
 
 __all__ = [
     "BLOCK_HELP",
@@ -17,6 +18,7 @@ __all__ = [
     "check_words",
     "find_network",
     "find_networks",
+    "load_pretrained",
     "network_features",
     "reading_of",
 ]

@@ -49,7 +49,7 @@ def _read_backbone(path: Path) -> Loaded:
         loaded.preprocessing,
         _outputs(loaded.model.config),
         loaded.source,
-        loaded.metadata.get("step"),
+        loaded.origin.step,
         loaded.certificate,
     )
     return Loaded(loaded.model, description)

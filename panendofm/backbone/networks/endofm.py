@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from panendofm.backbone.networks.network import Description, Loaded, Outputs, Source, values_checksum
 from panendofm.backbone.preprocessing import Preprocessing
+from panendofm.backbone.weights.fit import beside_the_head, refuse_misfit
 from panendofm.backbone.weights.weight_files import read_tensors
 from panendofm.runtime.errors import UserError
 
@@ -141,6 +142,7 @@ def endofm_from(tensors: dict[str, Tensor], source: str) -> EndoFM:
     for name, tensor in wanted.items():
         if name not in tensors or tensors[name].shape != tensor.shape:
             raise UserError(f"{source}: the tensor '{name}' is missing or not of shape {tuple(tensor.shape)}.")
+    refuse_misfit(source, (), unexpected=beside_the_head(tensors, wanted))
     model.load_state_dict({name: tensors[name] for name in wanted})
     return model.eval()
 

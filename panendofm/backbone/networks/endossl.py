@@ -22,6 +22,7 @@ from panendofm.backbone.networks.network import Description, Loaded, Outputs, So
 from panendofm.backbone.networks.timm_models import maps_of_timm
 from panendofm.backbone.preprocessing import Preprocessing
 from panendofm.backbone.torchvision_shim import ensure_torchvision
+from panendofm.backbone.weights.fit import refuse_misfit
 from panendofm.runtime.errors import UserError, naming_path
 
 NORM_EPSILON = 1e-6  # Flax's default
@@ -100,7 +101,10 @@ class EndoSSL(nn.Module):
 def endossl_from(arrays: Arrays, source: str) -> EndoSSL:
     """The network of a teacher's arrays; what a head has beside it is left out, anything missing is an error."""
 
+    used: set[str] = set()
+
     def get(name: str, dimensions: int) -> NDArray[np.float32]:
+        used.add(name)
         if name not in arrays or arrays[name].ndim != dimensions:
             raise UserError(f"{source}: the array '{name}' is missing or has not {dimensions} dimensions.")
         return arrays[name]
@@ -111,7 +115,10 @@ def endossl_from(arrays: Arrays, source: str) -> EndoSSL:
     hidden = get("encoderblock_0/MlpBlock_0/Dense_0/kernel", 2).shape[1]
     if kernel.shape[0] != kernel.shape[1] or positions.shape[1] != positions.shape[2]:
         raise UserError(f"{source}: patches and positions must be square, not {kernel.shape} and {positions.shape}.")
-    depth = 1 + max(int(m.group(1)) for name in arrays if (m := re.match(r"encoderblock_(\d+)/", name)))
+    blocks = {int(m.group(1)) for name in arrays if (m := re.match(r"encoderblock_(\d{1,6})/", name))}
+    depth = len(blocks)
+    if depth != 1 + max(blocks):  # before anything of that depth is built: a name may claim any number
+        raise UserError(f"{source}: there is a block {max(blocks)}, but not all blocks before it.")
     width, heads = int(kernel.shape[3]), int(query.shape[1])
     model = EndoSSL(width, depth, heads, int(hidden), int(kernel.shape[0]), int(positions.shape[1]))
     state = {
@@ -141,6 +148,8 @@ def endossl_from(arrays: Arrays, source: str) -> EndoSSL:
         for theirs, ours in (("Dense_0", "fc1"), ("Dense_1", "fc2")):
             state[f"{timm}.mlp.{ours}.weight"] = get(f"{flax}/MlpBlock_0/{theirs}/kernel", 2).T
             state[f"{timm}.mlp.{ours}.bias"] = get(f"{flax}/MlpBlock_0/{theirs}/bias", 1)
+    unexpected = [n for n in arrays if n not in used and re.match("encoderblock_|ToTokenSequence_|encoder_norm/", n)]
+    refuse_misfit(source, (), unexpected=unexpected)
     try:
         model.vit.load_state_dict({name: torch.tensor(np.ascontiguousarray(value)) for name, value in state.items()})
     except RuntimeError as error:

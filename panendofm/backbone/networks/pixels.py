@@ -27,9 +27,9 @@ class Pixels(nn.Module):
 
     def feature_maps(self, images: Tensor, last: int = 1) -> list[Tensor]:
         """[B, 77, 16, 16]: the colors of the 5 × 5 fields around each field, and where it lies in the image."""
-        colours = self.grid(images)  # [B, 3, 16, 16]
+        colors = self.grid(images)  # [B, 3, 16, 16]
         edge = _AROUND // 2
-        around = F.unfold(F.pad(colours, [edge] * 4, mode="replicate"), _AROUND).view(len(images), -1, _SIDE, _SIDE)
+        around = F.unfold(F.pad(colors, [edge] * 4, mode="replicate"), _AROUND).view(len(images), -1, _SIDE, _SIDE)
         place = torch.linspace(-1, 1, _SIDE, device=images.device).expand(len(images), 1, _SIDE, _SIDE)
         return [torch.cat([around, place, place.mT], dim=1)]
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from panendofm.backbone.networks.network import Description, Loaded, Outputs, Source, values_checksum
 from panendofm.backbone.preprocessing import Preprocessing
 from panendofm.backbone.torchvision_shim import ensure_torchvision
+from panendofm.backbone.weights.fit import beside_the_head, refuse_misfit
 from panendofm.backbone.weights.weight_files import read_tensors
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_json_object
@@ -157,11 +158,9 @@ def _load_file(network: nn.Module, name: str, file: Path) -> None:
         tensors = _from_other_efficientnet_names(tensors, list(wanted))
     missing = [key for key in wanted if key not in tensors]
     misshapen = [key for key in wanted if key in tensors and tensors[key].shape != wanted[key].shape]
-    if missing or misshapen:
-        raise UserError(
-            f"{file} does not fit timm's {name}: {len(missing)} tensors are missing and {len(misshapen)} of another "
-            f"shape ({(missing + misshapen)[0]}, …)."
-        )
+    classifier: Any = cast(Any, network).pretrained_cfg.get("classifier") or ()
+    heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    refuse_misfit(f"{file} (timm's {name})", missing, misshapen, beside_the_head(tensors, wanted, heads))
     network.load_state_dict({key: tensors[key] for key in wanted})  # the classifier stays behind
 
 

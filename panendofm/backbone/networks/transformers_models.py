@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -11,8 +12,14 @@ from torch import Tensor, nn
 from panendofm.backbone.networks.network import Description, Loaded, Outputs, Source, values_checksum
 from panendofm.backbone.preprocessing import transformers_preprocessing
 from panendofm.backbone.torchvision_shim import ensure_torchvision
+from panendofm.backbone.weights.fit import beside_the_head, refuse_misfit
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_json_object
+from panendofm.runtime.names import printable
+
+_IS_COUNT = re.compile("layers|depth|blocks|heads|experts|stages")
+_MOST_LAYERS = 1000
+_LARGEST_SIZE = 50_000_000  # positions of a long context, pixels
 
 
 class TransformersEncoder(nn.Module):
@@ -47,15 +54,54 @@ def transformers_source(rest: str) -> Source:
     return Source(folder.resolve().name, partial(_read, folder), kind="transformers", files=folder)
 
 
+def load_pretrained(kind: Any, folder: Path, source: str) -> Any:
+    """The model of a folder, of one of transformers' auto classes. `source` names the folder in messages.
+
+    No code of the folder runs: neither its Python files nor its pickles. A tensor that the file lacks would be drawn at
+    random, so every tensor must fit.
+    """
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(
+            f"{source}: it holds no .safetensors file; pickled weights (.bin) can run any code when they are loaded "
+            "and are refused, ask its author for safetensors."
+        )
+    _refuse_sizes(read_json_object(folder / "config.json"), source)
+    try:
+        model, report = kind.from_pretrained(
+            str(folder),
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except Exception as error:
+        # A config may say anything of sizes and kinds: what it breaks in the library ends in any kind of error.
+        reason = printable((str(error).splitlines() or [type(error).__name__])[0].rstrip("."))
+        if "trust_remote_code" in str(error) or "auto_map" in str(error):
+            reason = "it needs Python code of its own folder, which is not run"
+        raise UserError(f"{source}: transformers can't load it ({reason}).") from error
+    prefix = f"{model.base_model_prefix}."
+    unexpected = [name.removeprefix(prefix) for name in report["unexpected_keys"]]
+    wanted = {name.removeprefix(prefix) for name in model.state_dict()}
+    misshapen = [str(entry[0]) for entry in report["mismatched_keys"]]
+    refuse_misfit(source, report["missing_keys"], misshapen, beside_the_head(unexpected, wanted))
+    return model.eval()
+
+
+def _refuse_sizes(values: dict[str, Any], source: str) -> None:
+    """Numbers of layers and widths that no model has: the library would build it all before it looks at the weights."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            _refuse_sizes(value, source)
+        elif isinstance(value, int) and value > (_MOST_LAYERS if _IS_COUNT.search(name) else _LARGEST_SIZE):
+            raise UserError(f"{source}: its config says {name}={value}, which no model has; restore config.json.")
+
+
 def _read(folder: Path) -> Loaded:
     ensure_torchvision()
     from transformers import AutoModel
 
-    try:
-        encoder = AutoModel.from_pretrained(str(folder), local_files_only=True).eval()
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise UserError(f"transformers:{folder}: transformers can't load it ({reason}).") from error
+    encoder = load_pretrained(AutoModel, folder, f"transformers:{folder}")
     module = TransformersEncoder(encoder)
     config = encoder.config
     architecture = str(getattr(config, "model_type", "transformers"))

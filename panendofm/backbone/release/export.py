@@ -86,7 +86,7 @@ def _describe(
         weights={kind: WEIGHTS_FILES[kind] for kind in checked},
         weights_sha256=weights_checksum(vit, export.model.state_dict()),
         source=source_of(loaded, config.start_note, config.data_note),
-        licence=config.license,
+        license=config.license,
         certificate=loaded.certificate,
         certificate_sha256=export.certificate_sha256,
         values_sha256={kind: _values_sha256(folder.weights(kind)) for kind in checked if kind != "onnx"},

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from safetensors.torch import save
+from torch import Tensor
 
 from panendofm.backbone.config import ViTConfig
 from panendofm.backbone.preprocessing import Preprocessing
+from panendofm.backbone.release.any_size import AnySize
 from panendofm.backbone.vit import VisionTransformer
 from panendofm.backbone.weights.foreign import (
     timm_arguments,
@@ -90,8 +91,15 @@ def with_position_grid(model: VisionTransformer, image_px: int) -> VisionTransfo
 def _save(state: dict[str, Tensor], path: Path, export: Export) -> None:
     tensors = {name: t.detach().to(DTYPES[export.dtype]).contiguous() for name, t in state.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, path, export.header(tensors))
-    path.chmod(0o644)  # safetensors makes files that only their owner can read
+    content = memoryview(save(tensors, export.header(tensors)))
+    length = int.from_bytes(content[:8], "little")
+    # The library writes the metadata in an order that differs from run to run: equal weights must give equal files.
+    header = json.dumps(json.loads(bytes(content[8 : 8 + length])), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    with path.open("wb") as stream:
+        stream.write(len(header).to_bytes(8, "little"))
+        stream.write(header)
+        stream.write(content[8 + length :])
 
 
 def write_hub(export: Export, folder: ReleaseFolder) -> None:
@@ -147,35 +155,24 @@ def write_transformers(export: Export, folder: ReleaseFolder) -> None:
     write_json(part / "preprocessor_config.json", content)
 
 
-class _TokensAsTuple(nn.Module):
-    """ONNX has no named tuples: cls [B, D], patches [B, N, D]."""
-
-    def __init__(self, model: VisionTransformer) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        tokens = self.model(images)
-        return tokens.cls, tokens.patches
-
-
 def write_onnx(export: Export, folder: ReleaseFolder) -> None:
-    """One float32 graph for batches of any size of the pre-processing's square crops; positions are fixed to that."""
+    """One float32 graph for batches of any number of images of any size, square or not."""
     side = export.preprocessing.crop_px
-    model = with_position_grid(export.model, side)
     path = folder.weights("onnx")
     path.parent.mkdir(parents=True, exist_ok=True)
     batch = {0: "batch"}
+    images = {**batch, 2: "height", 3: "width"}
+    patches = {**batch, 1: "patches"}
     with warnings.catch_warnings():
         # The exporter that follows Python instead of TorchScript needs a package more, for the same graph.
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            _TokensAsTuple(model).eval(),
+            AnySize(export.model).eval(),
             (torch.zeros(2, 3, side, side),),
             str(path),
             input_names=["images"],
             output_names=["cls", "patches"],
-            dynamic_axes={"images": batch, "cls": batch, "patches": batch},
+            dynamic_axes={"images": images, "cls": batch, "patches": patches},
             opset_version=ONNX_OPSET,
             dynamo=False,
         )

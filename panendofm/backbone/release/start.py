@@ -16,8 +16,8 @@ from panendofm.runtime.yaml_files import read_yaml
 
 def run_of_source(loaded: LoadedBackbone) -> RunFolder | None:
     """The run that the weights are a checkpoint of."""
-    run = loaded.metadata.get("run")
-    return RunFolder(Path(run)) if run else None
+    run = loaded.origin.run
+    return None if run is None else RunFolder(Path(run))
 
 
 def refuse_worse_than_start(loaded: LoadedBackbone) -> None:
@@ -26,13 +26,13 @@ def refuse_worse_than_start(loaded: LoadedBackbone) -> None:
     selection = read_selection(run) if run is not None else None
     if run is None or selection is None:
         return
-    name = Path(loaded.metadata["checkpoint"]).resolve().name
+    name = Path(loaded.origin.checkpoint or "").resolve().name
     against = selection.against_start.get(name)
     if against is not None and against.verdict == WORSE:
         raise UserError(
             f"{name} of {run.path} is worse than the weights that it began with: {selection.metric} "
             f"{against.difference:+.4f} (interval {against.low:+.4f} to {against.high:+.4f}); "
-            f"export {run.best}, or add --allow-worse-than-start."
+            f"export {run.best}, or add allow_worse_than_start=true."
         )
 
 
@@ -48,7 +48,7 @@ def averaged_with_start(loaded: LoadedBackbone, share: float, start: Path | str 
     return replace(
         loaded,
         weights_sha256=weights_checksum(loaded.model.config, loaded.model.state_dict()),
-        metadata={**loaded.metadata, "start_share": share},
+        origin=replace(loaded.origin, start_share=share),
     )
 
 

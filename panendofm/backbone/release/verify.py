@@ -53,10 +53,17 @@ def _files(folder: ReleaseFolder) -> list[Finding]:
     there = sorted(file for file in folder.path.rglob("*") if file.is_file() and file not in own)
     names = [file.relative_to(folder.path).as_posix() for file in there]
     # Somebody may keep an image there to try the release with.
-    findings += [Finding(name, "not part of the release") for name in names if name not in checksums]
-    if folder.info.name not in checksums:
-        findings.append(Finding(folder.info.name, "", f"is not listed in {listed}"))
+    expected = _expected(folder)
+    findings += [Finding(name, "not part of the release") for name in names if name not in {*checksums, *expected}]
+    findings += [Finding(name, "", f"is not listed in {listed}") for name in sorted(expected - set(checksums))]
     return findings
+
+
+def _expected(folder: ReleaseFolder) -> set[str]:
+    try:
+        return folder.expected_files(folder.read().weights)
+    except UserError:  # why it can't be read stands in another line
+        return folder.expected_files(())
 
 
 def _contents(folder: ReleaseFolder) -> list[Finding]:

@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from panendofm.backbone.networks import Network
-from panendofm.backbone.visualize.patches import principal_colours
+from panendofm.backbone.visualize.patches import principal_colors
 from panendofm.imaging.images import open_image
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_file
@@ -45,8 +45,8 @@ def whole_map(network: Network, module: nn.Module, image: Image.Image, side_px: 
 def similarity(feature_map: Tensor, x: float, y: float) -> Tensor:
     """Cosine of every field of [C, h, w] with the field at a place (shares of width and height): [h, w], -1 to 1."""
     _, rows, columns = feature_map.shape
-    centred = feature_map - feature_map.mean((1, 2), keepdim=True)  # what all fields share says nothing
-    unit = F.normalize(centred.flatten(1), dim=0)  # [C, h·w]
+    centered = feature_map - feature_map.mean((1, 2), keepdim=True)  # what all fields share says nothing
+    unit = F.normalize(centered.flatten(1), dim=0)  # [C, h·w]
     field = min(int(y * rows), rows - 1) * columns + min(int(x * columns), columns - 1)
     return (unit[:, field] @ unit).view(rows, columns)
 
@@ -64,11 +64,11 @@ def show_whole(
     module = network.load()
     images = [open_image(path) for path in paths]
     maps = [whole_map(network, module, image, side_px or network.preprocessing.crop_px) for image in images]
-    colours = principal_colours(torch.stack([m.flatten(1).mT for m in maps]))  # [B, N, 3]
+    colors = principal_colors(torch.stack([m.flatten(1).mT for m in maps]))  # [B, N, 3]
     rows = []
-    for image, feature_map, colour in zip(images, maps, colours, strict=True):
+    for image, feature_map, color in zip(images, maps, colors, strict=True):
         grid = feature_map.shape[1:]
-        parts = [np.asarray(image), _stretched(colour.view(*grid, 3).numpy(), image)]
+        parts = [np.asarray(image), _stretched(color.view(*grid, 3).numpy(), image)]
         if point is not None:
             x, y = point
             if not (0 <= x < image.width and 0 <= y < image.height):

@@ -37,17 +37,17 @@ def patches_and_attention(model: VisionTransformer, images: Tensor) -> tuple[Ten
     return tokens.patches, weights[..., 1 + model.config.registers :]
 
 
-def principal_colours(patches: Tensor) -> Tensor:
+def principal_colors(patches: Tensor) -> Tensor:
     """The first three principal components of all images' patches together, each scaled to 0…1: [B, N, 3]."""
     flat = patches.flatten(0, 1).double()
-    centred = flat - flat.mean(dim=0)
-    _, _, directions = torch.linalg.svd(centred, full_matrices=False)
+    centered = flat - flat.mean(dim=0)
+    _, _, directions = torch.linalg.svd(centered, full_matrices=False)
     # A direction's sign is arbitrary: let its largest entry be positive, so that the image is the same every time.
     largest = directions[:3].gather(1, directions[:3].abs().argmax(dim=1, keepdim=True))
-    scores = centred @ (directions[:3] * largest.sign()).T  # [B·N, 3]
+    scores = centered @ (directions[:3] * largest.sign()).T  # [B·N, 3]
     low, high = scores.quantile(0.01, dim=0), scores.quantile(0.99, dim=0)
-    colours: Tensor = ((scores - low) / (high - low).clamp(min=1e-12)).clamp(0, 1)
-    return colours.view(*patches.shape[:2], 3).float()
+    colors: Tensor = ((scores - low) / (high - low).clamp(min=1e-12)).clamp(0, 1)
+    return colors.view(*patches.shape[:2], 3).float()
 
 
 @torch.no_grad()
@@ -72,8 +72,8 @@ def show(network: Network, paths: Sequence[Path], out: Path) -> None:
         columns = [("attention of cls", attention.mean(dim=1).numpy())]
     else:
         patches = module.feature_maps(batch)[-1].permute(0, 2, 3, 1)  # type: ignore[operator]
-    colours = principal_colours(patches.flatten(1, 2)).view(*patches.shape[:3], 3).numpy()
-    columns = [("PCA of patches", colours), *columns]
+    colors = principal_colors(patches.flatten(1, 2)).view(*patches.shape[:3], 3).numpy()
+    columns = [("PCA of patches", colors), *columns]
     width = 1 + len(columns)
     size = (3 * width, 3 * len(paths))
     figure, axes = pyplot.subplots(len(paths), width, figsize=size, squeeze=False, layout="constrained")

@@ -32,8 +32,12 @@ _METADATA_NAMES = {
 
 def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:
     """The teacher's or student's backbone tensors, by their official names, put together from all shards."""
+    return merge_adapters(read_tensors(checkpoint, f"{role}.backbone."))
+
+
+def read_tensors(checkpoint: Path, prefix: str) -> dict[str, Tensor]:
+    """All tensors whose names begin so, without that beginning, put together from all shards."""
     reader = SafeReader(checkpoint)
-    prefix = f"{role}.backbone."
     try:
         stored = reader.read_metadata().state_dict_metadata
         _refuse_impossible_sizes(stored, checkpoint)
@@ -43,7 +47,7 @@ def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:
             if name.startswith(prefix) and isinstance(item, TensorStorageMetadata)
         }
         if not state:
-            raise UserError(f"the checkpoint {checkpoint} holds no tensors of the {role}'s backbone ('{prefix}…').")
+            raise UserError(f"the checkpoint {checkpoint} holds no tensors '{prefix}…'; use a checkpoint of pretrain.")
         # Without collectives: one rank may load while the others do something else.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # that is the intent
@@ -55,7 +59,7 @@ def read_backbone(checkpoint: Path, role: str) -> dict[str, Tensor]:
         raise UserError(
             f"cannot read the checkpoint {checkpoint}: a file of it is missing or damaged; use another checkpoint."
         ) from error
-    return merge_adapters({name.removeprefix(prefix): tensor for name, tensor in state.items()})
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
 
 
 def _refuse_impossible_sizes(stored: dict[str, Any], checkpoint: Path) -> None:

@@ -20,7 +20,7 @@ from panendofm.backbone.preprocessing import Preprocessing, transformers_preproc
 from panendofm.backbone.vit import VisionTransformer
 from panendofm.backbone.weights.foreign import State, config_of, format_of, to_official
 from panendofm.backbone.weights.weight_files import read_tensors, refuse_non_finite
-from panendofm.records.release import ReleaseFolder, ReleaseInfo
+from panendofm.records.release import ReleaseFolder, ReleaseInfo, ReleaseSource
 from panendofm.records.run import (
     RunFolder,
     fault_of_files,
@@ -41,6 +41,17 @@ _LISTED = 3  # tensors that an error names
 
 
 @dataclass(frozen=True)
+class Origin(ReleaseSource):
+    """Where weights come from, as far as it is known; more than a release may tell."""
+
+    path: str = ""
+    checkpoint: str | None = None
+    run: str | None = None
+    release: str | None = None
+    certificate_sha256: str | None = None  # that the header of a file names
+
+
+@dataclass(frozen=True)
 class LoadedBackbone:
     """A backbone, ready to use, and what is known of it."""
 
@@ -50,7 +61,7 @@ class LoadedBackbone:
     source: str  # what was given: official, timm, transformers, panendofm, checkpoint or release
     weights_sha256: str  # of the values, not of a file: equal for the same backbone in every format
     certificate: Certificate | None  # the leakage certificate of the data it was trained on
-    metadata: dict[str, Any]  # path, and where known: step, run
+    origin: Origin
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,7 @@ class _Weights:
     config: ViTConfig | None = None  # None: to be read off the shapes
     preprocessing: Preprocessing | None = None
     certificate: Certificate | None = None
-    metadata: dict[str, Any] | None = None
+    origin: Origin | None = None
     weights_sha256: str | None = None  # what the checksum of the values must be
 
 
@@ -107,7 +118,7 @@ def load_backbone(
         source=weights.source,
         weights_sha256=checksum,
         certificate=weights.certificate,
-        metadata={"path": str(path), **(weights.metadata or {})},
+        origin=replace(weights.origin or Origin(weights.source), path=str(path)),
     )
 
 
@@ -158,7 +169,7 @@ def _from_file(path: Path, role: Role) -> _Weights:
             source="panendofm" if stored else kind,
             config=ViTConfig.from_dict(stored["vit"]) if "vit" in stored else None,
             preprocessing=Preprocessing.from_dict(stored["preprocessing"]) if "preprocessing" in stored else None,
-            metadata={"certificate_sha256": stored.get("certificate_sha256")} if stored else None,
+            origin=Origin("panendofm", certificate_sha256=stored.get("certificate_sha256")) if stored else None,
             weights_sha256=stored.get("weights_sha256"),
         )
     except UserError as error:
@@ -183,20 +194,21 @@ def _from_checkpoint(path: Path, role: Role) -> _Weights:
     )
 
     run = run_of(path)
-    known = {"images_seen": info.images_seen, "shards_sha256": info.shards_sha256}
     return _Weights(
         read_backbone(path, role),
         source="checkpoint",
         config=ViTConfig.from_dict(info.vit),
         preprocessing=Preprocessing.from_dict(info.preprocessing) if info.preprocessing else None,
         certificate=info.certificate,
-        metadata={
-            "checkpoint": str(path),
-            "step": info.step,
-            "role": role,
-            **({"run": str(run.path)} if run is not None else {}),
-            **{key: value for key, value in known.items() if value is not None},
-        },
+        origin=Origin(
+            "checkpoint",
+            info.step,
+            role,
+            info.images_seen,
+            info.shards_sha256,
+            checkpoint=str(path),
+            run=None if run is None else str(run.path),
+        ),
     )
 
 
@@ -209,25 +221,23 @@ def _from_release(folder: ReleaseFolder, chosen: str | None = None) -> _Weights:
     folder.refuse_changed_info()
     weights = _from_file(folder.weights(kind), "teacher")
     check_against_release(weights, release, kind, folder)
-    source = {key: value for key, value in vars(release.source).items() if value is not None}
     return replace(
         weights,
         source="release",
         config=ViTConfig.from_dict(release.vit),
         preprocessing=Preprocessing.from_dict(release.preprocessing),
         certificate=release.certificate,
-        metadata={"release": release.name, **source},
+        origin=Origin(**vars(release.source), release=release.name),
         weights_sha256=release.values_sha256[kind],
     )
 
 
 def check_against_release(weights: _Weights, release: ReleaseInfo, kind: str, folder: ReleaseFolder) -> None:
     """What the header of a weights file says must be what release.json says."""
-    known = weights.metadata or {}
     told = {
         "vit": (weights.config and weights.config.to_dict(), ViTConfig.from_dict(release.vit).to_dict()),
         "preprocessing": (weights.preprocessing, Preprocessing.from_dict(release.preprocessing)),
-        "the certificate": (known.get("certificate_sha256"), release.certificate_sha256),
+        "the certificate": (weights.origin and weights.origin.certificate_sha256, release.certificate_sha256),
         "the weights' checksum": (weights.weights_sha256, release.values_sha256.get(kind)),
     }
     for what, (header, described) in told.items():

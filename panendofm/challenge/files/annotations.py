@@ -8,10 +8,11 @@ from pathlib import Path
 
 from panendofm.challenge.files.finding_model import Box, check_box
 from panendofm.challenge.files.names import Key, image_name
-from panendofm.challenge.files.text_table import Row, nearest, read_table
+from panendofm.challenge.files.text_table import Row, read_table
 from panendofm.runtime.csv_files import csv_text, exact
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_text
+from panendofm.runtime.names import hint
 
 STEPS = ("independent", "cross", "arbitration", "review", "initial")
 COLUMNS = (
@@ -85,10 +86,10 @@ def _act(row: Row) -> Act:
         if not cell[name]:
             raise row.fail(f"'{name}' is empty; every act says who did what and when.")
     if cell["step"] not in STEPS:
-        raise row.fail(f"there is no step '{cell['step']}'; {nearest(cell['step'], STEPS)}")
+        raise row.fail(f"there is no step '{cell['step']}'; {hint(cell['step'], STEPS)}")
     for name, allowed in (("merge", MERGES), ("decision", DECISIONS)):
         if cell[name] and cell[name] not in allowed:
-            raise row.fail(f"'{name}' is '{cell[name]}'; {nearest(cell[name], allowed)}")
+            raise row.fail(f"'{name}' is '{cell[name]}'; {hint(cell[name], allowed)}")
     if cell["step"] == "cross" and not (cell["sources"] and (cell["merge"] or cell["decision"] == "arbitrate")):
         raise row.fail("a cross step names its sources and how they were merged.")
     if cell["step"] == "review" and cell["decision"] not in ("gold", "back"):

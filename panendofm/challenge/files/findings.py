@@ -9,8 +9,9 @@ from pathlib import Path
 from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, TaskKind, check_box
 from panendofm.challenge.files.findings_json import json_task_type, read_json_findings
 from panendofm.challenge.files.names import Key, Match, image_name, resolve, some
-from panendofm.challenge.files.text_table import Row, nearest, read_table
+from panendofm.challenge.files.text_table import Row, read_table
 from panendofm.runtime.errors import UserError
+from panendofm.runtime.names import hint
 
 OUTSIDE_PX = 1.0
 COMMON = ("file", "frame", "category", "confidence", "time_ms")
@@ -145,7 +146,7 @@ def aligned(truth: FindingsFile, prediction: FindingsFile, match: Match, classes
         for finding in frame.findings:
             if finding.category not in classes:
                 raise prediction.fail(
-                    finding.line, f"unknown category '{finding.category}'; {nearest(finding.category, classes)}"
+                    finding.line, f"unknown category '{finding.category}'; {hint(finding.category, classes)}"
                 )
         _check_inside(prediction, frame, truth.frames[key].size or frame.size)
         result[key] = frame

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, check_box
 from panendofm.challenge.files.names import Key, Match, image_name
-from panendofm.challenge.files.text_table import nearest
 from panendofm.records.documents import read_document
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_json_object
+from panendofm.runtime.names import hint
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _Pixels = Annotated[int, Field(gt=0)]
@@ -102,7 +102,7 @@ def _type(suffix: str) -> str:
 
 def _finding(file: FindingsFile, position: int, result: _Result, role: Role) -> Finding:
     if result.category not in file.classes:
-        raise file.fail(position, f"unknown category '{result.category}'; {nearest(result.category, file.classes)}")
+        raise file.fail(position, f"unknown category '{result.category}'; {hint(result.category, file.classes)}")
     is_box = file.kind == "detection"
     if is_box and result.confidence is None and role == "prediction":
         raise file.fail(position, "a predicted box has no 'confidence'; give a probability.")

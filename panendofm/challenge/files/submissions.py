@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.challenge.files.names import Key, Match, image_name, resolve, some
-from panendofm.challenge.files.text_table import Row, Table, nearest, read_table
+from panendofm.challenge.files.text_table import Row, Table, read_table
 from panendofm.runtime.errors import UserError
+from panendofm.runtime.names import hint
 
 TimeUnit = Literal["ms", "s"]
 Missing = Literal["refuse", "wrong"]
@@ -97,7 +98,7 @@ def _classes(path: Path, names: Sequence[str], given: Sequence[str]) -> tuple[st
         return tuple(found)
     unknown = [name for name in found if name not in given]
     if unknown:
-        raise UserError(f"{path}: the label '{unknown[0]}' is not among the classes; {nearest(unknown[0], given)}")
+        raise UserError(f"{path}: the label '{unknown[0]}' is not among the classes; {hint(unknown[0], given)}")
     return tuple(dict.fromkeys(given))
 
 
@@ -147,7 +148,7 @@ def read_answers(
         line_of[key] = row.line
         answer = row.text(label_column)
         if answer not in number:
-            raise row.fail(f"unknown label '{answer}'; {nearest(answer, truth.classes)}")
+            raise row.fail(f"unknown label '{answer}'; {hint(answer, truth.classes)}")
         value = row.confidence()
         time_ms = row.milliseconds(unit) if unit else np.nan
         if key not in place:

@@ -7,7 +7,6 @@ damaged file must not give a score.
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import math
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from panendofm.runtime.csv_files import unescaped
 from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.names import printable
+from panendofm.runtime.names import hint, printable
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 # Columns by their old names, which files may still have.
@@ -170,14 +169,4 @@ def _check_header(path: Path, row: Row, header: tuple[str, ...], known: Sequence
         if header.count(name) > 1:
             raise UserError(f"{path}, line {row.line}: the column '{name}' is there twice; remove one.")
         if name not in known:
-            raise UserError(f"{path}, line {row.line}: unknown column '{name}'; {nearest(name, known)}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """«did you mean …?» or the list of what there is."""
-    names = list(known)
-    match = difflib.get_close_matches(name, names, n=1)
-    if match:
-        return f"did you mean '{match[0]}'?"
-    shown = ", ".join(names[:20])
-    return f"there are: {shown}{' …' if len(names) > 20 else ''}."
+            raise UserError(f"{path}, line {row.line}: unknown column '{name}'; {hint(name, known)}")

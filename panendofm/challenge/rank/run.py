@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from panendofm.challenge.config import RankConfig
-from panendofm.challenge.files.text_table import nearest
 from panendofm.challenge.profile import Profile, registered_profiles
 from panendofm.challenge.published import PublishedTable
 from panendofm.challenge.rank.page import p_text, rank_page, ranked_table
@@ -20,6 +19,7 @@ from panendofm.reports.numbers import difference
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, write_text
+from panendofm.runtime.names import hint
 from panendofm.scoring.statistics import ranking
 from panendofm.scoring.statistics.ranking import Entry
 
@@ -83,7 +83,7 @@ def _profile(folder: Path, results: Results) -> Profile:
 def _published(name: str, rank_by: str) -> PublishedTable:
     tables = {table.name: table for profile in registered_profiles().values() for table in profile.published}
     if name not in tables:
-        raise UserError(f"published={name}: there is no such table; {nearest(name, tables)}")
+        raise UserError(f"published={name}: there is no such table; {hint(name, tables)}")
     if not all(rank_by in row.metrics for row in tables[name].rows):
         raise UserError(f"published={name}: that table has no {rank_by}, which ranks here; leave it out.")
     return tables[name]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import ImageDraw
 
 from panendofm.challenge.files.finding_model import Box, Frame
 from panendofm.challenge.files.frames import FindingPair
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
-from panendofm.imaging.images import IMAGE_SUFFIXES, UnreadableImageError, open_image
+from panendofm.imaging.images import IMAGE_SUFFIXES, UnreadableImageError, open_image, thumbnail
 from panendofm.reports import PageImage
 from panendofm.scoring.detection.boxes import box_iou
 
@@ -43,10 +42,7 @@ def _thumbnail(folder: Path, file: str, boxes: Sequence[tuple[Box, str]] = ()) -
     draw = ImageDraw.Draw(image)
     for (x, y, w, h), color in boxes:
         draw.rectangle((x, y, x + w, y + h), outline=color, width=max(2, image.width // 160))
-    image.thumbnail((_SIDE_PX, _SIDE_PX), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=85)
-    return buffer.getvalue()
+    return thumbnail(image, _SIDE_PX)
 
 
 def label_errors(truth: Truth, answers: Answers, images: Path | None) -> list[PageImage]:

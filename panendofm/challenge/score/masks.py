@@ -94,7 +94,6 @@ def score_masks(
     profile: MaskProfile,
     bootstrap: BootstrapConfig,
     unseen_center: str | None = None,
-    mm_per_px: float | None = None,
 ) -> MaskScores:
     frames = pair.frames
     metrics: dict[str, list[MaskMetrics]] = {name: [] for name in pair.classes}
@@ -128,7 +127,6 @@ def score_masks(
         },
         mean_iou_of_classes=_mean_iou(confusions),
         centers=center_scores("dice", lambda inside: _mean(dice[inside]), frames, unseen_center),
-        mm_per_px=mm_per_px,
     )
 
 

@@ -254,7 +254,6 @@ class MaskScores(_Scores):
     per_class: dict[str, MaskClass]
     mean_iou_of_classes: dict[str, float | None]
     centers: Centers | None
-    mm_per_px: float | None
     type: Literal["segmentation"] = "segmentation"
 
 

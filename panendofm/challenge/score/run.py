@@ -14,7 +14,7 @@ from panendofm.challenge.files.findings import kind_of
 from panendofm.challenge.files.frames import FindingPair, read_pair
 from panendofm.challenge.files.names import image_name, resolve
 from panendofm.challenge.files.submissions import Answers, Truth, names_from_file, read_answers, read_truth
-from panendofm.challenge.files.text_table import SEPARATORS, nearest, read_utf8
+from panendofm.challenge.files.text_table import SEPARATORS, read_utf8
 from panendofm.challenge.profile import BoxProfile, LabelProfile, MaskProfile, Profile, find_profile
 from panendofm.challenge.score.boxes import score_boxes
 from panendofm.challenge.score.error_images import box_errors, label_errors
@@ -37,6 +37,7 @@ from panendofm.reports import PageImage
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, sha256_of, write_text
+from panendofm.runtime.names import hint
 from panendofm.scoring.statistics.speed import BELIEVABLE_FPS
 
 
@@ -139,7 +140,7 @@ def _read_pair(submission: Path, config: ScoreConfig, separator: str, kind: Kind
     pair = read_pair(Path(config.truth), submission, kind, separator, config.match, config.classes)
     unseen = config.unseen_center
     if unseen is not None and unseen not in pair.frames.centers:
-        raise UserError(f"unseen_center={unseen}: the truth has no such center; {nearest(unseen, pair.frames.centers)}")
+        raise UserError(f"unseen_center={unseen}: the truth has no such center; {hint(unseen, pair.frames.centers)}")
     return pair
 
 
@@ -153,7 +154,7 @@ def _score_boxes(submission: Path, config: ScoreConfig, separator: str) -> _Scor
 def _score_masks(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(MaskProfile, config.profile)
     pair = _read_pair(submission, config, separator, "segmentation")
-    return _Scored(profile, score_masks(pair, profile, config.bootstrap, config.unseen_center, config.mm_per_px), [])
+    return _Scored(profile, score_masks(pair, profile, config.bootstrap, config.unseen_center), [])
 
 
 _SCORERS = {"classification": _score_labels, "detection": _score_boxes, "segmentation": _score_masks}

@@ -1,6 +1,7 @@
-from . import choices, localization, replies
+from . import box_replies, choices, localization, replies
 
 __all__ = [
+    "box_replies",
     "choices",
     "localization",
     "replies",

@@ -1,15 +1,12 @@
-"""One box for one lesion: what a reply says, how well it fits, and in which coordinates it was meant.
+"""One box for one lesion: how well it fits, and in which coordinates a reply meant it.
 
 Boxes here are corners [x1, y1, x2, y2] in pixels, right and bottom excluded.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,27 +14,14 @@ from shapely import Polygon, make_valid
 from shapely import box as shapely_box
 from shapely.ops import unary_union
 
-from panendofm.scoring.answers.replies import REFUSAL
+from panendofm.scoring.answers.box_replies import CONVENTIONS, read_boxes
 from panendofm.scoring.detection.boxes import box_iou
 from panendofm.scoring.statistics.intervals import percentile_interval
 
 Floats = NDArray[np.float64]
-Box = tuple[float, float, float, float]
-BoxStatus = Literal["ok", "none", "invalid_box", "refused", "empty", "truncated", "unparsed", "error"]
-BOX_STATUSES: tuple[BoxStatus, ...] = (
-    "ok", "none", "invalid_box", "refused", "empty", "truncated", "unparsed", "error",
-)  # fmt: skip
-
-CONVENTIONS = ("pixel", "unit", "permille", "permille_yx")
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(21))
 # Another convention must fit so much better before it is named.
 NOTABLE = 0.05
-
-_NUMBER = r"(-?\d+(?:\.\d+)?)"
-_FOUR = r"\s*,\s*".join([_NUMBER] * 4)
-_LISTED = re.compile(rf"[\[(]\s*{_FOUR}\s*[\])]")
-_TWO_POINTS = re.compile(rf"\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)\s*,?\s*\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)")
-_BARE = re.compile(rf"\s*{_FOUR}\s*\.?\s*")
 
 
 def corner_iou(a: ArrayLike, b: ArrayLike) -> Floats:
@@ -45,52 +29,6 @@ def corner_iou(a: ArrayLike, b: ArrayLike) -> Floats:
     first, second = (np.asarray(boxes, np.float64).reshape(-1, 4) for boxes in (a, b))
     first, second = (np.concatenate([x[:, :2], np.maximum(x[:, 2:] - x[:, :2], 0)], axis=1) for x in (first, second))
     return box_iou(first, second)
-
-
-# ------------------------------------------------------------------------------------------ replies
-
-
-@dataclass(frozen=True)
-class BoxReply:
-    status: BoxStatus
-    boxes: tuple[Box, ...] = ()
-
-
-def read_boxes(reply: str, size: tuple[int, int], convention: str = "pixel", finished: bool = True) -> BoxReply:
-    """The boxes that a reply names, in pixels of an image of `size` (width, height), clamped to it."""
-    text = unicodedata.normalize("NFKC", reply)
-    if "</think>" in text:
-        text = text.rpartition("</think>")[2]
-    elif "<think>" in text:
-        return BoxReply("truncated")
-    text = text.replace("*", "").replace("`", "").strip()
-    if not text:
-        return BoxReply("empty")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    found = [tuple(float(v) for v in match.groups()) for match in _LISTED.finditer(text)]
-    found = found or [tuple(float(v) for v in match.groups()) for match in _TWO_POINTS.finditer(text)]
-    if not found:
-        if lines[-1].strip(" .\"'").lower() in ("none", "null"):
-            return BoxReply("none")
-        bare = _BARE.fullmatch(text)
-        found = [tuple(float(v) for v in bare.groups())] if bare else []
-    if not found:
-        if REFUSAL.search(text):
-            return BoxReply("refused")
-        return BoxReply("unparsed" if finished else "truncated")
-    boxes = [box for values in found if (box := _to_pixels(values, size, convention)) is not None]
-    return BoxReply("ok", tuple(boxes)) if boxes else BoxReply("invalid_box")
-
-
-def _to_pixels(values: Sequence[float], size: tuple[int, int], convention: str) -> Box | None:
-    width, height = size
-    a, b, c, d = values
-    if convention == "permille_yx":
-        a, b, c, d = b, a, d, c
-    scale = {"pixel": (1.0, 1.0), "unit": (width, height)}.get(convention, (width / 1000, height / 1000))
-    x1, x2 = (min(max(v * scale[0], 0.0), float(width)) for v in (a, c))
-    y1, y2 = (min(max(v * scale[1], 0.0), float(height)) for v in (b, d))
-    return (x1, y1, x2, y2) if x1 < x2 and y1 < y2 else None
 
 
 # ------------------------------------------------------------------------------------------ how well they fit

@@ -6,8 +6,6 @@ Scores that are NaN or infinite are refused. All agree with scikit-learn where i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -85,35 +83,27 @@ def roc_curve(targets: Targets, scores: Floats) -> tuple[Floats, Floats]:
     return np.r_[0.0, misses / max(misses[-1], 1)], np.r_[0.0, hits / max(hits[-1], 1)]
 
 
-@dataclass(frozen=True)
-class ClassMetrics:
+# What medicine calls the rates.
+_NAMES = {
+    "sensitivity": "recall",
+    "specificity": "specificity",
+    "ppv": "precision",
+    "npv": "npv",
+    "f1": "f1",
+    "mcc": "mcc",
+}
+
+
+def class_rates(targets: Targets, decisions: Targets) -> dict[str, Floats]:
     """Rates of each class [C] at its decisions; NaN where the denominator is empty."""
-
-    sensitivity: Floats
-    specificity: Floats
-    ppv: Floats
-    npv: Floats
-    f1: Floats
-    mcc: Floats
-
-
-def class_metrics(targets: Targets, decisions: Targets) -> ClassMetrics:
-    found = rates.all_rates(
-        Counts.of(
-            tp=(targets & decisions).sum(0),
-            fp=(~targets & decisions).sum(0),
-            fn=(targets & ~decisions).sum(0),
-            tn=(~targets & ~decisions).sum(0),
-        )
+    counts = Counts.of(
+        tp=(targets & decisions).sum(0),
+        fp=(~targets & decisions).sum(0),
+        fn=(targets & ~decisions).sum(0),
+        tn=(~targets & ~decisions).sum(0),
     )
-    return ClassMetrics(
-        sensitivity=found["recall"],
-        specificity=found["specificity"],
-        ppv=found["precision"],
-        npv=found["npv"],
-        f1=found["f1"],
-        mcc=found["mcc"],
-    )
+    found = rates.all_rates(counts)
+    return {name: found[rate] for name, rate in _NAMES.items()}
 
 
 def expected_calibration_error(confidence: Floats, correct: Targets, bins: int = CALIBRATION_BINS) -> float:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 CENTER_HALF_WIDTH = 0.25
 
@@ -121,19 +123,7 @@ class Agreement:
 
 def compare_segments(truth: Sequence[Segment], reported: Sequence[Segment], least_iou: float = 0.5) -> Agreement:
     """Events found at this temporal IoU, each by one segment; share of right frames; error of each label's share."""
-    free = list(range(len(reported)))
-    found = 0
-    pairs = sorted(
-        ((t.iou(reported[j]), i, j) for i, t in enumerate(truth) for j in free if reported[j].label == t.label),
-        key=lambda pair: -pair[0],
-    )
-    used_truth: set[int] = set()
-    used: set[int] = set()
-    for iou, i, j in pairs:
-        if iou >= least_iou and iou > 0 and i not in used_truth and j not in used:
-            used_truth.add(i)
-            used.add(j)
-            found += 1
+    found = _most_pairs(truth, reported, least_iou)
     true_frames, own_frames = _frame_labels(truth), _frame_labels(reported)
     names = sorted({*true_frames, *own_frames} - {""})
     length = max(len(true_frames), len(own_frames), 1)
@@ -146,6 +136,15 @@ def compare_segments(truth: Sequence[Segment], reported: Sequence[Segment], leas
         sum(a == b for a, b in zip(true_frames, own_frames, strict=False)) / length,
         {name: (own_frames.count(name) - true_frames.count(name)) / length for name in names},
     )
+
+
+def _most_pairs(truth: Sequence[Segment], reported: Sequence[Segment], least_iou: float) -> int:
+    """The largest number of events that can be found at once. Taking the best overlap first may leave fewer."""
+    if not truth or not reported:
+        return 0
+    overlaps = np.array([[t.iou(r) if t.label == r.label else 0.0 for r in reported] for t in truth])  # [T, R]
+    fits = csr_array((overlaps >= least_iou) & (overlaps > 0))
+    return int(np.sum(maximum_bipartite_matching(fits, perm_type="column") >= 0))
 
 
 def _frame_labels(segments: Sequence[Segment]) -> list[str]:

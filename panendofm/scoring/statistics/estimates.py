@@ -34,10 +34,8 @@ def value_and_replicate_weights(groups: NDArray[np.int64], bootstrap: BootstrapC
 def estimate(values: ArrayLike, confidence: float) -> Estimate:
     """From values [1 + R] under such weights."""
     row = np.atleast_1d(np.asarray(values, np.float64))
-    interval = percentile_interval(row[1:], confidence)
-    if interval is None:
-        return Estimate(defined(row[0]))
-    return Estimate(defined(row[0]), interval.low, interval.high)
+    low, high = percentile_interval(row[1:], confidence) or (None, None)
+    return Estimate(defined(row[0]), low, high)
 
 
 def defined(value: float) -> float | None:

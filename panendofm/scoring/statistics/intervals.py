@@ -51,11 +51,6 @@ def percentile_interval(replicates: Floats, level: float = 0.95) -> Interval | N
     return Interval(float(low), float(high))
 
 
-def with_interval(value: float, low: float | None, high: float | None) -> str:
-    """«0.812 (0.770–0.845)»; the value alone when the replicates were too few to give an interval."""
-    return f"{value:.3f}" if low is None or high is None else f"{value:.3f} ({low:.3f}–{high:.3f})"
-
-
 def paired_p_value(replicates_a: Floats, replicates_b: Floats) -> float:
     """Two-sided bootstrap p-value that two models are equal; both must come from the same weights.
 

@@ -20,7 +20,7 @@ from panendofm.vqa.bench.questions.vocabulary import load_vocabulary
 from panendofm.vqa.client.chat import ChatClient
 
 _REQUEST = (
-    "Rephrase the question below. Keep its meaning, every number, colour and medical term; do not answer it. "
+    "Rephrase the question below. Keep its meaning, every number, color and medical term; do not answer it. "
     "Reply with the new wording inside <question> and </question>.\n\n{question}"
 )
 _FOUND = re.compile(r"<question>(.*?)</question>", re.DOTALL)

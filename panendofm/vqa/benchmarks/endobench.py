@@ -52,9 +52,9 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         category="anatomy",
         find=by_label(single_finding("anatomical-landmarks")),
         wordings=(
-            "Which anatomical landmark does this picture show?",
+            "Which anatomical landmark does this image show?",
             "What landmark of the digestive tract is in view here?",
-            "Name the landmark that can be recognised in the picture.",
+            "Name the landmark that can be recognized in the image.",
             "The view contains one anatomical landmark. Which one is it?",
             "Which of these landmarks is the endoscope looking at?",
         ),
@@ -66,9 +66,9 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         find=by_label(organ),
         alike=(Alike(),),  # the scene would tell the organ
         wordings=(
-            "In which organ was this picture taken?",
+            "In which organ was this image taken?",
             "Which part of the digestive tract is shown?",
-            "To which organ does the mucosa in this picture belong?",
+            "To which organ does the mucosa in this image belong?",
             "Where in the digestive tract is the camera?",
             "Which organ is the camera in?",
         ),
@@ -80,11 +80,11 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         find=by_label(polyp_count),
         options=lambda candidate, pools: COUNTS,
         wordings=(
-            "How many polyps can be seen in the picture?",
+            "How many polyps can be seen in the image?",
             "Count the polyps in this view. How many are there?",
             "What is the number of polyps that are visible?",
-            "How many separate polyps does the picture contain?",
-            "Give the number of polyps in this picture.",
+            "How many separate polyps does the image contain?",
+            "Give the number of polyps in this image.",
         ),
     ),
     ChoiceQuestion(
@@ -93,11 +93,11 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         task="LT",
         find=by_label(lesion),
         wordings=(
-            "Which finding does this picture show?",
+            "Which finding does this image show?",
             "What is the most fitting description of the mucosa seen here?",
-            "Which of the following is visible in the picture?",
+            "Which of the following is visible in the image?",
             "What would you report for this view?",
-            "Which diagnosis agrees best with the picture?",
+            "Which diagnosis agrees best with the image?",
         ),
     ),
     ChoiceQuestion(
@@ -107,7 +107,7 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         find=by_label(histology),
         true=grades_of,
         wordings=(
-            "What is the histological type of the polyp in the picture?",
+            "What is the histological type of the polyp in the image?",
             "Which type would the pathologist most likely report for this polyp?",
             "To which histological class does the lesion belong?",
             "Judging by its surface, which kind of polyp is this?",
@@ -121,10 +121,10 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         find=by_label(severity),
         options=_grades,
         wordings=(
-            "Which grade of inflammation does the picture show?",
+            "Which grade of inflammation does the image show?",
             "How severe is the colitis in this view?",
             "Grade the inflammation of the mucosa that is shown.",
-            "Which Mayo grade fits this picture best?",
+            "Which Mayo grade fits this image best?",
             "What is the endoscopic severity of the disease here?",
         ),
     ),
@@ -136,7 +136,7 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         find=by_label(preparation),
         options=lambda candidate, pools: _PREPARATION,
         wordings=(
-            "How clean is the bowel in this picture?",
+            "How clean is the bowel in this image?",
             "Which preparation score fits this view?",
             "Rate the quality of bowel preparation.",
             "Which score describes the cleanliness of the mucosa here?",
@@ -151,7 +151,7 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         find=by_annotation(lambda annotation: annotation.phase),
         wordings=(
             "Which phase of the operation is shown?",
-            "In which phase was this picture taken?",
+            "In which phase was this image taken?",
             "What phase is the procedure in?",
             "Name the phase of the operation that this view belongs to.",
             "Which of these phases is under way?",
@@ -192,10 +192,10 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         category="surgery",
         find=by_label(single_finding("therapeutic-procedures")),
         wordings=(
-            "Which intervention, or its result, is seen in the picture?",
+            "Which intervention, or its result, is seen in the image?",
             "What was done to the tissue that is shown?",
             "Which therapeutic situation does this view belong to?",
-            "What does the picture show of a treatment?",
+            "What does the image show of a treatment?",
             "Which of these best describes the treated area?",
         ),
     ),
@@ -208,7 +208,7 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         find=by_annotation(instrument_count),
         options=_numbers_around,
         wordings=(
-            "How many kinds of instrument are in the picture?",
+            "How many kinds of instrument are in the image?",
             "Count the different instruments. How many kinds are there?",
             "What is the number of different instruments that are visible?",
             "How many different tools can be seen?",
@@ -224,7 +224,7 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         find=instrument_presence,
         options=lambda candidate, pools: YES_NO,
         wordings=(
-            "Is this instrument in the picture: {instrument}?",
+            "Is this instrument in the image: {instrument}?",
             "Can the following instrument be seen: {instrument}?",
             "Does the view contain this tool: {instrument}?",
             "Look for this instrument: {instrument}. Is it there?",
@@ -250,10 +250,10 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         prompt_kind="multi",
         asks="box",
         wordings=(
-            "Which coloured box holds this: {entity}?",
-            "Around which region is the box that shows the {entity}? Give its colour.",
+            "Which colored box holds this: {entity}?",
+            "Around which region is the box that shows the {entity}? Give its color.",
             "Four boxes are drawn. Which one contains the {entity}?",
-            "What is the colour of the box around the {entity}?",
+            "What is the color of the box around the {entity}?",
             "Choose the box whose content is: {entity}.",
         ),
     ),
@@ -306,7 +306,7 @@ _QUESTIONS: tuple[QuestionType, ...] = (
             "Look at the box [{x1}, {y1}, {x2}, {y2}]. What is in it?",
             "Which of these lies within [{x1}, {y1}, {x2}, {y2}]?",
             "Name the content of the region [{x1}, {y1}, {x2}, {y2}].",
-            "What does the picture show between the corners ({x1}, {y1}) and ({x2}, {y2})?",
+            "What does the image show between the corners ({x1}, {y1}) and ({x2}, {y2})?",
         ),
     ),
 )

@@ -92,14 +92,14 @@ _DIMENSIONS = (
         (
             "next to nothing visible is used, or it is made up",
             "some key features, others missing or shallow",
-            "site, shape, colour, surface, edge and signs, all exact",
+            "site, shape, color, surface, edge and signs, all exact",
         ),
     ),
     Dimension(
         "accuracy",
         "factual and clinical correctness",
         (
-            "wrong site or nature, contradicts the picture",
+            "wrong site or nature, contradicts the image",
             "right as a whole, deviations change nothing",
             "agrees with the reference throughout and adds nothing unfounded",
         ),

@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from panendofm.records.documents import read_document, write_document
+from panendofm.records.documents import Count, Seconds, parse_document, read_document, write_document
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, read_json_lines, write_text
 from panendofm.vqa.bench.bench_folder import Bench
 
 ANSWERS, RUN = "answers.jsonl", "run.json"
 ENCODER, PEOPLE, MADE_UP = "encoder", "people", "made up"
+TOKEN_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 @dataclass(frozen=True, order=True)
 class Variant:
     """How a question is asked."""
 
-    rotation: int = 0
+    rotation: Count = 0
     blind: bool = False
     prompt: str = "direct"
     perturb: str | None = None
-    repeat: int = 0
+    repeat: Count = 0
 
     @property
     def plain(self) -> bool:
@@ -43,13 +44,13 @@ class Answer:
     model: str
     response: str
     finish_reason: str | None = None
-    usage: dict[str, int] = field(default_factory=dict)
-    latency_s: float = 0.0
-    attempts: int = 1
+    usage: dict[str, Count] = field(default_factory=dict)
+    latency_s: Seconds = 0.0
+    attempts: Count = 1
     error: str | None = None
     request_sha256: str = ""
     time: str = ""
-    format_retries: int = 0  # how often it was asked again because the reply could not be read
+    format_retries: Count = 0  # how often it was asked again because the reply could not be read
 
     def to_line(self) -> str:
         values = {**vars(self), "variant": vars(self.variant)}
@@ -64,15 +65,14 @@ def read_answers(path: Path) -> list[Answer]:
 
 
 def _answer(line: dict[str, Any], where: str) -> Answer:
-    try:
-        variant = Variant(**_known(Variant, line.get("variant") or {}))
-        return Answer(**{**_known(Answer, line), "variant": variant})
-    except (TypeError, AttributeError) as error:
-        raise UserError(f"{where}: an answer needs id, model and response; correct or remove the line.") from error
-
-
-def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:
-    return {item.name: values[item.name] for item in fields(kind) if item.name in values}
+    """Other programs leave fields out or empty, and count more kinds of tokens than we do."""
+    known = {"variant": {}, **{name: value for name, value in line.items() if value is not None}}
+    if line.get("error") is not None:
+        known.setdefault("response", "")
+    usage = known.get("usage")
+    if isinstance(usage, dict):
+        known["usage"] = {name: usage[name] for name in TOKEN_COUNTS if usage.get(name) is not None}
+    return parse_document(Answer, known, where, "an answer with id, model and response; correct or remove the line")
 
 
 def cut_torn_line(path: Path) -> None:
@@ -191,6 +191,8 @@ def _by_question(path: Path, bench: Bench) -> dict[tuple[str, Variant], Answer]:
     for answer in read_answers(path):
         if answer.id not in bench.by_id:
             raise UserError(f"{path}: the bench has no question {answer.id}; these are answers to another one.")
+        if answer.variant.rotation >= max(1, len(bench.by_id[answer.id].options)):
+            raise UserError(f"{path}: question {answer.id} has no rotation {answer.variant.rotation}; remove the line.")
         key = (answer.id, answer.variant)
         known = found.get(key)
         if known is not None and known.error is None and answer.error is None:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from panendofm.runtime.config import option, required
 from panendofm.runtime.errors import UserError
+from panendofm.scoring.answers.box_replies import CONVENTIONS
 
 # Names of endings and of perturbed images; reply_kinds.py and prompts.py say what each of them is.
 PROMPTS = ("direct", "letter", "cot")
@@ -44,8 +45,6 @@ class ApiConfig:
     device: str | None = option("Where a local model runs; auto takes a GPU when there is one.", "auto")
 
     def check(self) -> None:
-        from panendofm.scoring.answers.localization import CONVENTIONS  # brings SciPy, which --help does without
-
         if self.box_convention not in CONVENTIONS:
             known = ", ".join(CONVENTIONS)
             raise UserError(f"api.box_convention: '{self.box_convention}' is none of {known}.")
@@ -69,6 +68,10 @@ class ApiConfig:
         value = os.environ.get(self.key_env, "")
         if not value:
             raise UserError(f"api.key_env: the environment variable {self.key_env} is not set; export it first.")
+        if not re.fullmatch(r"[\x21-\x7e]+", value):
+            raise UserError(
+                f"api.key_env: {self.key_env} holds blanks or other characters that no key has; export it anew."
+            )
         return value
 
 

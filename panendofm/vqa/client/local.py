@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from panendofm.backbone import device_of, ensure_torchvision
+from panendofm.backbone.networks import load_pretrained
 from panendofm.runtime.errors import UserError
 from panendofm.vqa.client.chat import Message, Reply
 from panendofm.vqa.client.config import ApiConfig
@@ -27,9 +28,9 @@ class LocalModel:
         ensure_torchvision()
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
+        self._model = load_pretrained(AutoModelForImageTextToText, folder, f"api.local: {folder}")
         try:
-            self._processor = AutoProcessor.from_pretrained(folder, local_files_only=True)
-            self._model = AutoModelForImageTextToText.from_pretrained(folder, local_files_only=True)
+            self._processor = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except (OSError, ValueError, ImportError) as error:
             raise UserError(f"api.local: cannot load {folder} ({str(error).splitlines()[0]}).") from error
         self._device = device_of(config.device, "api.device")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from panendofm.records.documents import Seconds, parse_document
 from panendofm.reports import render_page
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.locks import directory_lock
@@ -42,6 +43,15 @@ class ExamState:
     width: int = 0
     height: int = 0
     questions: list[ShownQuestion] | None = None
+
+
+@dataclass(frozen=True)
+class PostedAnswer:
+    """What the page sends."""
+
+    id: str
+    response: str
+    seconds: Seconds = 0.0
 
 
 @dataclass
@@ -95,13 +105,14 @@ class Exam:
         return item.media_type, self.bench.image(item)
 
     def answer(self, posted: Posted) -> ExamState:
-        item = self._item(str(posted.get("id", "")))
-        response = str(posted.get("response", "")).strip()
+        given = parse_document(PostedAnswer, posted, "the request", "an answer")
+        item = self._item(given.id)
+        response = given.response.strip()
         if not response:
             raise UserError("the answer is empty.")
         if not kind_of(item).accepts(item, response):
             raise UserError("choose one of the options.")
-        seconds = round(float(posted.get("seconds") or 0), 1)
+        seconds = round(given.seconds, 1)
         order = len(self.answered)
         row = ReaderAnswer(item.id, self.reader, self.group, response, seconds, order, self.bench.checksum, time_now())
         self.file.append(row)

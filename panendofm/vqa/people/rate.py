@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from panendofm.records.documents import parse_document
 from panendofm.reports import render_page
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory
@@ -35,6 +36,14 @@ class RatingState:
     rubric: tuple[Dimension, ...] = ()
 
 
+@dataclass(frozen=True)
+class PostedRating:
+    """What the page sends, beside a value for each dimension."""
+
+    key: str
+    note: str = ""
+
+
 class BlindRating:
     """One rater's way through the texts, in an order of their own."""
 
@@ -62,14 +71,15 @@ class BlindRating:
         return item.media_type, self.bench.image(item)
 
     def rate(self, posted: Posted) -> RatingState:
-        key = str(posted.get("key", ""))
+        given = parse_document(PostedRating, posted, "the request", "a rating")
+        key = given.key
         if key not in self.texts or key in self.file.rated:
             raise UserError("this text is not to be rated, or was rated before.")
         missing = [name for name in self.rubric.names if posted.get(name) is None]
         if missing:
             raise UserError(f"the rating lacks {', '.join(missing)}.")
         values = self.rubric.check(posted, "the rating")
-        self.file.append(Rating(key, self.rater, values, note=str(posted.get("note", ""))[:_LONGEST_NOTE]))
+        self.file.append(Rating(key, self.rater, values, note=given.note[:_LONGEST_NOTE]))
         return self.state()
 
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from panendofm.records.documents import parse_document, read_document, write_document
+from panendofm.records.documents import Count, Seconds, parse_document, read_document, write_document
 from panendofm.runtime.csv_files import csv_text, read_csv
 from panendofm.runtime.errors import UserError, naming_path
 from panendofm.runtime.files import make_directory, read_json_lines, sha256_of, write_text
@@ -37,8 +37,8 @@ class ReaderAnswer:
     reader: str
     group: str
     response: str
-    seconds: float = 0.0
-    order: int = 0
+    seconds: Seconds = 0.0
+    order: Count = 0
     bench_sha256: str | None = None
     time: str = ""
 

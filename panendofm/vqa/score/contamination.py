@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,6 @@ from panendofm.runtime.errors import UserError, naming_path
 from panendofm.runtime.files import sha256_of
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.score.config import ContaminationConfig
-
-FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class ContaminationReport:
     images: int
     seen: list[str]
     sightings: list[Sighting]
-    format: int = FORMAT
+    format: Literal[2] = 2
 
 
 def find_contamination(bench: Bench, config: ContaminationConfig) -> ContaminationReport:
@@ -92,9 +91,7 @@ def find_contamination(bench: Bench, config: ContaminationConfig) -> Contaminati
 
 
 def read_contamination(path: Path, bench: Bench) -> ContaminationReport:
-    report = read_document(ContaminationReport, path, "a report of 'vqa contamination'; write it anew")
-    if report.format != FORMAT:
-        raise UserError(f"{path} is no report of this version of 'vqa contamination'; write it anew.")
+    report = read_document(ContaminationReport, path, "a report of 'vqa contamination'", "write it anew")
     if report.bench_sha256 != bench.checksum:
         raise UserError(f"{path} was written for another bench; write it anew.")
     return report

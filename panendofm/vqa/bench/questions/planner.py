@@ -223,7 +223,7 @@ class Planner:
         text, template = self.templates.text(planned.question.code, planned.key, self.config.seed, values)
         if self.config.state_size and planned.question.prompt_kind == "coordinate":
             text += (
-                f" Boxes are [x1, y1, x2, y2] in pixels from the top left corner; the picture is {prepared.size[0]} "
+                f" Boxes are [x1, y1, x2, y2] in pixels from the top left corner; the image is {prepared.size[0]} "
                 f"pixels wide and {prepared.size[1]} high."
             )
         return text, template

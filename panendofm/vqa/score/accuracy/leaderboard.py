@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from panendofm.reports import latex, markdown
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.files import make_directory, write_text
 from panendofm.vqa.bench.bench_folder import Bench
@@ -19,14 +20,7 @@ from panendofm.vqa.score.accuracy.metrics import contestant_result, pair_tests, 
 from panendofm.vqa.score.accuracy.page import page_of
 from panendofm.vqa.score.accuracy.results import AccuracyResults, ContaminationResult, write_results
 from panendofm.vqa.score.accuracy.shortcuts import TOLERATED, find_shortcuts
-from panendofm.vqa.score.accuracy.tables import (
-    axis_table,
-    latex,
-    leaderboard_table,
-    markdown,
-    shortcut_table,
-    summary_csv,
-)
+from panendofm.vqa.score.accuracy.tables import axis_table, leaderboard_table, shortcut_table, summary_csv
 from panendofm.vqa.score.config import CheckConfig, ScoreConfig
 from panendofm.vqa.score.contamination import read_contamination
 from panendofm.vqa.score.sheets import Contestant, QuestionSet, read_contestant, write_parsed
@@ -80,9 +74,8 @@ def check_bench(bench: Bench, config: CheckConfig) -> int:
     items = _choices(bench)
     rows = find_shortcuts(QuestionSet(items, config.bootstrap))
     content = shortcut_table(rows)
-    lines = [[str(cell) for cell in row] for row in content.rows]
     title = f"{bench.manifest.name}: {len(items)} questions, files as their checksums say"
-    table(title, list(content.columns), lines)
+    table(title, content.columns, content.rows)
     flagged = sum(row.flagged for row in rows)
     say(f"{flagged} shortcuts are more than {TOLERATED} above chance; reviewed: {bench.manifest.reviewed}")
     return int(flagged > 0)
@@ -126,7 +119,7 @@ def _caption(results: AccuracyResults) -> str:
 
 def _say(results: AccuracyResults, out: Path) -> None:
     main = leaderboard_table(results)
-    table(_caption(results), list(main.columns), [[str(cell) for cell in row] for row in main.rows])
+    table(_caption(results), main.columns, main.rows)
     for row in results.shortcuts:
         if row.flagged:
             own = row.accuracy

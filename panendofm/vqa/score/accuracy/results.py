@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from panendofm.records.documents import read_document, write_document
 from panendofm.scoring.answers.choices import Accuracy, Robustness, RotationMetrics
@@ -13,7 +14,6 @@ from panendofm.vqa.score.contamination import Place
 from panendofm.vqa.score.published import Published
 from panendofm.vqa.score.sheets import Accounting
 
-FORMAT = 2
 RESULTS = "results.json"
 
 
@@ -113,7 +113,7 @@ class AccuracyResults:
     shortcuts: list[ShortcutResult]
     published: Published
     contamination: ContaminationResult | None = None
-    format: int = FORMAT
+    format: Literal[2] = 2
 
     @property
     def ranked(self) -> list[tuple[str, ContestantResult]]:

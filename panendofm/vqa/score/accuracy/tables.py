@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from panendofm.reports import Table
-from panendofm.reports.numbers import number
+from panendofm.reports.numbers import estimate, number
 from panendofm.runtime.csv_files import csv_text
-from panendofm.scoring.statistics.intervals import Interval, with_interval
+from panendofm.scoring.statistics.intervals import Interval
 from panendofm.vqa.score.accuracy.metrics import AXES
 from panendofm.vqa.score.accuracy.results import AccuracyResults, ShortcutResult
 
@@ -23,7 +21,7 @@ def leaderboard_table(results: AccuracyResults) -> Table:
             [
                 name,
                 str(own.all.n),
-                with_interval(own.all.accuracy, low, high),
+                estimate(own.all.accuracy, low, high),
                 number(own.all.chance_corrected),
                 number(own.macro_over_tasks),
                 number(own.rotation.rotation_accuracy if own.rotation else None),
@@ -119,33 +117,6 @@ def contamination_table(results: AccuracyResults) -> Table:
         shares = [own[part].accuracy if part in own else None for part in ("seen", "not_seen")]
         rows.append([contestant, *(number(share) for share in shares)])
     return Table(["contestant", "accuracy on seen", "on the others"], rows)
-
-
-# ------------------------------------------------------------------------------------------ other forms
-
-
-def markdown(table: Table) -> str:
-    lines = [table.columns, ["---"] * len(table.columns), *table.rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def latex(table: Table, caption: str) -> str:
-    lines = [
-        "% " + caption.replace("_", r"\_"),
-        rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}",
-        r"\hline",
-        _latex_cells(table.columns),
-        r"\hline",
-        *(_latex_cells(row) for row in table.rows),
-        r"\hline",
-        r"\end{tabular}",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _latex_cells(cells: Sequence[object]) -> str:
-    return " & ".join(str(c).replace("&", r"\&").replace("_", r"\_").replace("%", r"\%") for c in cells) + r" \\"
 
 
 def summary_csv(results: AccuracyResults) -> str:

@@ -168,8 +168,7 @@ def _say(results: QuestionResults, tables: Tables, out: Path) -> None:
         if part is not None:
             offers = f"; diagnosis among {results.diagnosis_options}" if results.diagnosis_options else ""
             content = tables.short(part)
-            rows = [[str(cell) for cell in row] for row in content.rows]
-            table(f"{results.bench}, {title}: {part.images} images{offers}", list(content.columns), rows)
+            table(f"{results.bench}, {title}: {part.images} images{offers}", content.columns, content.rows)
     for row in results.full.rows:
         for boxes in row.boxes.values():
             if boxes.looks_like:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from panendofm.records.documents import read_document, write_document
 from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.vqa.score.published import Published
 from panendofm.vqa.score.sheets import Accounting
 
-FORMAT = 2
 RESULTS, BOARD = "results.json", "leaderboard.json"
 Pair = tuple[float, float]
 
@@ -180,7 +180,7 @@ class QuestionResults:
     full: Part
     human: Part | None = None
     complete_cases: Part | None = None
-    format: int = FORMAT
+    format: Literal[2] = 2
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from panendofm.reports import Table
-from panendofm.reports.numbers import MISSING, number
-from panendofm.scoring.answers.localization import CONVENTIONS
-from panendofm.scoring.statistics.intervals import with_interval
+from panendofm.reports.numbers import MISSING, estimate, number, signed
+from panendofm.scoring.answers.box_replies import CONVENTIONS
 from panendofm.vqa.benchmark import Benchmark
 from panendofm.vqa.reply_kinds import BOX
 from panendofm.vqa.score.by_question.readers import marks_of
@@ -26,7 +25,7 @@ def _cell(row: Row, metric: str, groups: Sequence[str], between: str = "\n") -> 
         return MISSING
     own = row.metrics[metric]
     low, high = own.interval or (None, None)
-    shown, _, limits = with_interval(own.value, low, high).partition(" ")
+    shown, _, limits = estimate(own.value, low, high).partition(" ")
     return f"{shown}{marks_of(row, metric, groups)}{between}{limits}".rstrip()
 
 
@@ -46,8 +45,8 @@ def _answered(row: Row) -> str:
 
 
 def _gap(difference: float, interval: Pair | None, mark: str = "", p: float | None = None) -> str:
-    limits = "" if interval is None else "\n({:+.3f} to {:+.3f})".format(*interval)
-    return f"{difference:+.3f}{mark}{limits}" + ("" if p is None else f"\np {p:.3f}")
+    limits = "" if interval is None else f"\n({signed(interval[0])} to {signed(interval[1])})"
+    return f"{signed(difference)}{mark}{limits}" + ("" if p is None else f"\np {p:.3f}")
 
 
 @dataclass(frozen=True)
