@@ -60,6 +60,7 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--nodes", type=int, help="machines, instead of the cluster file's number")
     parser.add_argument("--gpu", default="a100-80", help=f"kind of GPU: {', '.join(GPUS)} (default: a100-80)")
+    parser.add_argument("--network", default="ib-200", help="between nodes: ib-200, ib-400, eth-100 (default: ib-200)")
     parser.add_argument("--images", type=int, help="images in the corpus, when the shards are not there yet")
     parser.add_argument(
         "--images-per-second", type=float, help="measured speed of one GPU, instead of the table's estimate"
@@ -70,6 +71,20 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kept-share", type=float, default=0.5, help="of them that pass the screens (default: 0.5)")
     parser.add_argument("--guarded-images", type=int, default=0, help="evaluation images that are kept out")
     parser.add_argument("--driver-memory-gb", type=float, default=64.0, help="where sharding is driven (default: 64)")
+
+
+def _rehearse_options(parser: argparse.ArgumentParser) -> None:
+    from pretrain import GPUS
+
+    parser.add_argument("--nodes", type=int, default=1, help="machines (default: 1)")
+    parser.add_argument("--gpus", type=int, default=1, help="GPUs of each (default: 1)")
+    parser.add_argument("--gpu", default="a100-80", help=f"kind of GPU: {', '.join(GPUS)} (default: a100-80)")
+    parser.add_argument(
+        "--device",
+        choices=("cuda", "cpu"),
+        default="cuda",
+        help="cpu: everything but devices, with any torch (default: cuda, which needs a torch that is built for it)",
+    )
 
 
 def _place(handler: str) -> str:
@@ -84,6 +99,15 @@ COMMANDS = [
         ("[FOLDER]",),
     ),
     Command("plan", "What a training will need, before it is submitted.", _place("plan"), (), _PRETRAIN, _plan_options),
+    Command(
+        "rehearse",
+        "A few steps of a training on GPUs and ranks that are not there: what would fail, and where in the code.",
+        _place("rehearse"),
+        (),
+        _PRETRAIN,
+        _rehearse_options,
+        show_config=False,
+    ),
     Command(
         "doctor",
         "Whether this machine or cluster can train: every part tried, a table with remedies, a JSON for a bug report.",

@@ -105,6 +105,20 @@ def run_doctor(arguments: argparse.Namespace, config: None) -> int:
     return run_doctor(examined, load_cluster(arguments.cluster, "pretrain", **overrides), is_own)
 
 
+def run_rehearse(arguments: argparse.Namespace, config: PretrainConfig) -> int:
+    from launch.rehearse.null_cuda import is_loaded, restart_with_null_cuda
+
+    gpu = gpu_named(arguments.gpu)
+    for name in ("nodes", "gpus"):
+        if getattr(arguments, name) < 1:
+            raise UserError(f"--{name} must be at least 1.")
+    if arguments.device == "cuda" and not is_loaded():
+        restart_with_null_cuda(arguments.gpus)
+    from launch.rehearse.command import run_rehearsal
+
+    return run_rehearsal(config, arguments.nodes, arguments.gpus, gpu, arguments.device)
+
+
 def run_all(arguments: argparse.Namespace, config: ChainConfig) -> None:
     run_chain(config, load_cluster(arguments.cluster, "shard"), arguments.dry_run)
 
@@ -121,6 +135,7 @@ def run_plan(arguments: argparse.Namespace, config: PretrainConfig) -> None:
         warn_seconds=cluster.warn_seconds,
         disk_gb_per_second=arguments.disk_gb_per_second,
         images_per_second=arguments.images_per_second,
+        network=arguments.network,
     )
     if arguments.video_hours is not None:
         # It brings the decoders, which only this option needs.

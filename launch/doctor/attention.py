@@ -13,6 +13,7 @@ from torch import Tensor
 from launch.doctor.rows import Row, judged
 from panendofm.backbone import (
     BACKENDS,
+    AttentionChoice,
     Backend,
     Execution,
     Tokens,
@@ -36,7 +37,7 @@ _TOLERANCES = {
 }
 
 
-def check_attention(device: torch.device, wanted: Backend) -> Iterator[Row]:
+def check_attention(device: torch.device, wanted: AttentionChoice) -> Iterator[Row]:
     for backend in BACKENDS:
         reason = why_unavailable(backend, device)
         if reason is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata as metadata
+import os
 import platform
 import re
 import shutil
@@ -16,6 +17,7 @@ from launch.doctor.rows import Row, judged
 from panendofm.runtime.machine import processor_name
 
 DISTRIBUTION = "panendofm"
+NULL_DEVICE = "null CUDA device"
 _FAISS = re.compile(r"faiss[-_](cpu|gpu.*)", re.IGNORECASE)
 
 
@@ -70,6 +72,9 @@ def _device(device: torch.device, wants_gpu: bool) -> Row:
             f"{properties.name}, {properties.total_memory / 1e9:.0f} GB, driver {_driver() or 'unknown'}, "
             f"CUDA {torch.version.cuda}, NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"  # type: ignore[no-untyped-call]
         )
+        if properties.name.startswith(NULL_DEVICE):
+            found = "the null CUDA runtime of 'launch rehearse': a fake GPU, which computes nothing"
+            return Row("device", "fail", found, "take LD_PRELOAD out of the environment")
         remedy = "train with objective.compute_type=float32 and sharding.param_type=float32"
         return judged("device", torch.cuda.is_bf16_supported(including_emulation=False), found, remedy, "warn")
     if torch.cuda.is_available():
@@ -79,6 +84,13 @@ def _device(device: torch.device, wants_gpu: bool) -> Row:
         built = f"is built for CUDA {torch.version.cuda}" if torch.version.cuda else "is a CPU build"
         remedy = "install a torch whose CUDA the driver knows (nvidia-smi names the newest), or update the driver"
         return Row("device", "fail", f"there is a GPU (driver {driver}), but torch {built} and sees none", remedy)
+    given = os.environ.get("SLURM_GPUS_ON_NODE")
+    if given is not None:
+        found = (
+            f"Slurm gave this job {given} GPUs of the node, but there is no driver: they are fake, or it is not loaded"
+        )
+        remedy = "ask who runs the cluster what gres.conf names there (nvidia-smi on the node), or exclude the node"
+        return Row("device", "fail" if wants_gpu else "warn", found, remedy)
     found = f"no GPU: {processor_name()}, {torch.get_num_threads()} threads"
     remedy = "ask for GPUs in the cluster file (gpus_per_node), and check that the job's shell sees them: nvidia-smi"
     return judged("device", not wants_gpu, found, remedy)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from panendofm.backbone import VisionTransformer
 from pretrain.config import PretrainConfig
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
 from pretrain.objective.instance import InstanceObjective
@@ -18,13 +17,15 @@ from pretrain.parallel.config import ShardingConfig
 from pretrain.plan.rows import Rows
 from pretrain.sharding import is_left_whole, shard_group_size, torch_type_of
 
+# Left free on a GPU: the CUDA context, NCCL's buffers, and gaps between tensors.
+CUDA_CONTEXT_GB, FRAGMENTATION = 1.5, 0.08
 _FLOAT_BYTES = 4
 _CHUNKS_AT_A_TIME = 3  # scores, their exponentials, the targets of the rows
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes of one rank. The states are exact, what a step adds is checked against measured runs (within 15%)."""
+    """Bytes of one rank. The states are exact, what a step adds is checked against torch's allocator (within 5%)."""
 
     parameters: int  # the student's shards
     gradients: int
@@ -32,8 +33,9 @@ class MemoryEstimate:
     teacher: int  # and the Gram anchor
     images: int  # the crops of a batch
     activations: int  # of the student's backbone, kept for the backward pass
-    heads: int  # targets, prototypes and their gradients, a chunk of scores, and what the heads' layers keep
-    gathered: int  # whole modules for the moment; with accumulation also the gradients of the parts before
+    heads: int  # targets, prototypes and their gradients, a chunk of scores, the layers, and the gathered head itself
+    block: int  # what one block takes on the way: the anchor's pass, one that is computed again, its gradients
+    accumulated: int  # gradients of the parts before
 
     @property
     def states(self) -> int:
@@ -41,15 +43,21 @@ class MemoryEstimate:
 
     @property
     def peak(self) -> int:
-        """Activations and gradients don't meet: when the backward pass begins no gradient is there yet, and when the
-        optimizer runs no activation is left.
+        """Heads and blocks take their turns, and so do activations and gradients: when the backward pass begins no
+        gradient is there yet, and when the optimizer runs no activation is left.
         """
         always = self.parameters + self.optimizer + self.teacher + self.images
-        return always + max(self.gathered + self.activations + self.heads, self.gradients)
+        passing = self.accumulated + self.activations + max(self.heads, self.block)
+        return always + max(passing, self.gradients)
 
     def rows(self) -> list[list[str]]:
         parts = {**vars(self), "peak": self.peak}
         return [[name, f"{size / 1e9:.2f} GB"] for name, size in parts.items()]
+
+
+def memory_with_context(memory: MemoryEstimate) -> float:
+    """Bytes on one GPU, with what must stay free."""
+    return memory.peak * (1 + FRAGMENTATION) + CUDA_CONTEXT_GB * 1e9
 
 
 def memory_of(
@@ -64,21 +72,21 @@ def memory_of(
     student = _sharded_bytes(objective.student.parameters(), ranks)
     trained = _sharded_bytes((p for p in objective.student.parameters() if p.requires_grad), ranks)
     frozen = _sharded_bytes(objective.teacher.parameters(), ranks)
-    if objective.anchor_backbone is not None:
-        frozen += _sharded_bytes(objective.anchor_backbone.parameters(), ranks)
+    for network in objective.frozen_networks():
+        frozen += _sharded_bytes(network.parameters(), ranks)
     pixels = 2 * augment.global_px**2 + augment.local_crops * augment.local_px**2
-    # The largest module whole, its gradient, and the next module on its way; of a rank alone the gradient only.
-    units = 1 if is_left_whole(world_size, torch_type_of(sharding)) else 3
-    gathered = units * max(_module_sizes(objective.student)) * _parameter_bytes(sharding)
+    # A module is whole twice for a moment: as it arrives, and as tensors. One rank alone has it as it is.
+    gathered = 0 if is_left_whole(world_size, torch_type_of(sharding)) else 2 * _parameter_bytes(sharding)
     return MemoryEstimate(
         parameters=student,
         gradients=trained,
         optimizer=2 * trained,
         teacher=frozen,
         images=rows.images * pixels * 3 * _FLOAT_BYTES,
-        activations=_activation_bytes(config, objective.config, rows),
-        heads=_head_bytes(objective, rows),
-        gathered=gathered + (trained if config.batch.accumulation_steps > 1 else 0),
+        activations=_activation_bytes(config, rows),
+        heads=_head_bytes(config, objective, rows, gathered),
+        block=_passing_block_bytes(config, objective, rows, gathered),
+        accumulated=trained if config.batch.accumulation_steps > 1 else 0,
     )
 
 
@@ -86,65 +94,94 @@ def _sharded_bytes(parameters: Iterable[Tensor], ranks: int) -> int:
     return sum(-(-p.shape[0] // ranks) * (p.numel() // p.shape[0]) for p in parameters) * _FLOAT_BYTES
 
 
-def _module_sizes(student: nn.ModuleDict) -> list[int]:
-    """Numbers of parameters that are gathered at a time: each block, what a backbone has beside them, each head."""
-    sizes = []
-    for module in student.values():
-        size = sum(p.numel() for p in module.parameters())
-        if isinstance(module, VisionTransformer):
-            blocks = [sum(p.numel() for p in block.parameters()) for block in module.blocks]
-            sizes += blocks
-            size -= sum(blocks)
-        sizes.append(size)
-    return sizes
-
-
 def _parameter_bytes(sharding: ShardingConfig) -> int:
     return 2 if sharding.param_type == "bfloat16" else _FLOAT_BYTES
 
 
-def _activation_bytes(config: PretrainConfig, objective: ObjectiveConfig, rows: Rows) -> int:
-    """What the student's backbone keeps for the backward pass; blocks below the first that trains keep nothing."""
-    vit, sharding = config.model.vit(), config.sharding
-    blocks = vit.depth - parse_trainable(config.model.trainable, vit.depth).first_block(vit.depth)
-    # The residual stream, which the norms keep, stays fp32 under autocast; FSDP's bfloat16 casts it too.
-    stream = _parameter_bytes(sharding)
-    inner = 2 if objective.compute_type != "float32" else stream
+def _stream_bytes(config: PretrainConfig) -> int:
+    """Of a number in the residual stream, which stays fp32 under autocast; FSDP's bfloat16 casts it too."""
+    return _parameter_bytes(config.sharding)
+
+
+def _product_bytes(config: PretrainConfig) -> int:
+    """Of a number that a matrix product makes."""
+    return 2 if config.objective.compute_type != "float32" else _parameter_bytes(config.sharding)
+
+
+def _block_bytes(config: PretrainConfig, tokens: int) -> int:
+    """What one block keeps of so many tokens for the backward pass."""
+    vit, stream, inner = config.model.vit(), _stream_bytes(config), _product_bytes(config)
     # What the non-linearity starts from; SwiGLU's has two halves. Its result and those of the norms are made again.
     hidden = (1 if vit.ffn == "mlp" else 2) * vit.hidden_width
     # The inputs of both norms; attention's log-sums; q, k, v, attention, proj, fc2.
     norms, sums = 2 * vit.width * stream, vit.heads * _FLOAT_BYTES
-    block = rows.branch_tokens * (norms + sums + (6 * vit.width + hidden) * inner)
-    # Patch embedding, positions, packing, final norm.
-    ends = 4 * rows.student_tokens * vit.width * stream
+    return tokens * (norms + sums + (6 * vit.width + hidden) * inner)
+
+
+def _activation_bytes(config: PretrainConfig, rows: Rows) -> int:
+    """What the student's backbone keeps for the backward pass; blocks below the first that trains keep nothing."""
+    vit, stream = config.model.vit(), _stream_bytes(config)
+    blocks = vit.depth - parse_trainable(config.model.trainable, vit.depth).first_block(vit.depth)
+    ends = 4 * rows.student_tokens * vit.width * stream  # patch embedding, positions, packing, final norm
     if config.execution.checkpoint_blocks:
-        return blocks * rows.student_tokens * vit.width * stream + block + ends
-    return blocks * block + ends
+        return blocks * rows.student_tokens * vit.width * stream + ends
+    return blocks * _block_bytes(config, rows.branch_tokens) + ends
 
 
-def _head_bytes(objective: Objective, rows: Rows) -> int:
-    """All in fp32."""
+def _passing_block_bytes(config: PretrainConfig, objective: Objective, rows: Rows, gathered: int) -> int:
+    """The most that a single block takes beside what is kept: the anchor's, or one in the backward pass."""
+    vit, inner = config.model.vit(), _product_bytes(config)
+    parameters = sum(p.numel() for p in objective.student_backbone.blocks[0].parameters())
+    hidden = (1 if vit.ffn == "mlp" else 2) * vit.hidden_width
+    # Forward: the stream, its norm, and what the non-linearity makes of what; for the global crops, all of them.
+    anchor = rows.global_tokens * (2 * vit.width * _stream_bytes(config) + 2 * hidden * inner)
+    # Backward: gradients of the stream and of the non-linearity's both sides.
+    backward = rows.branch_tokens * (2 * vit.width * _stream_bytes(config) + 2 * hidden * inner)
+    if config.execution.checkpoint_blocks:
+        backward += _block_bytes(config, rows.branch_tokens)
+    weights = parameters * (gathered + _parameter_bytes(config.sharding) + _FLOAT_BYTES)
+    return weights + _kept_of_heads(config, objective) + max(backward, anchor if objective.config.anchored else 0)
+
+
+def _head_bytes(config: PretrainConfig, objective: Objective, rows: Rows, gathered: int) -> int:
     if isinstance(objective, InstanceObjective):
         classes = min(objective.images, objective.config.sampled_classes)
         # Scores, their logarithms and their gradients; the classes' rows of the head, where they are a sample.
         sampled = 0 if classes == objective.images else classes * objective.student_backbone.config.width
         return (_CHUNKS_AT_A_TIME * classes * rows.cls_rows + 2 * sampled) * _FLOAT_BYTES
-    return _prototype_bytes(objective.config, rows)
+    return _prototype_bytes(config, objective, rows, gathered)
 
 
-def _prototype_bytes(objective: ObjectiveConfig, rows: Rows) -> int:
-    """Scores, their logits and gradients exist a chunk of rows at a time only."""
-    dino = objective.dino_head
-    ibot = objective.ibot_head if objective.separate_ibot_head else dino
-    # Targets, swapped targets, and the sum of both crops' targets; targets of the masked patches.
-    targets = dino.prototypes * 5 * rows.images + ibot.prototypes * rows.patch_rows
-    chunk = min(CHUNK, max(dino.prototypes * rows.cls_rows, ibot.prototypes * rows.patch_rows))
-    layers = _layer_outputs(dino) * rows.cls_rows + _layer_outputs(ibot) * rows.patch_rows
-    # The normalized prototypes, copies of the last layers' weights, and their gradients; that of the largest unit
-    # counts as gathered.
-    copies = [head.prototypes * head.bottleneck for head in {id(head): head for head in (dino, ibot)}.values()]
-    prototypes = 2 * sum(copies) - max(copies)
-    return (targets + _CHUNKS_AT_A_TIME * chunk + layers + prototypes) * _FLOAT_BYTES
+def _kept_of_heads(config: PretrainConfig, objective: Objective) -> int:
+    """The prototypes' gradients, made in the forward pass, in the type of the prototypes."""
+    heads = _prototype_heads(objective.config) if not isinstance(objective, InstanceObjective) else []
+    return sum(head.prototypes * head.bottleneck for head in heads) * _parameter_bytes(config.sharding)
+
+
+def _prototype_heads(objective: ObjectiveConfig) -> list[HeadConfig]:
+    return [objective.dino_head, *([objective.ibot_head] if objective.separate_ibot_head else [])]
+
+
+def _prototype_bytes(config: PretrainConfig, objective: Objective, rows: Rows, gathered: int) -> int:
+    """One head after the other, while all targets are there. Scores exist a chunk of rows at a time only."""
+    wanted, kept_type = objective.config, _parameter_bytes(config.sharding)
+    patches = _prototype_heads(wanted)[-1]
+    # Targets, swapped targets, and the sum of both crops' targets; targets of the masked patches. fp32.
+    targets = wanted.dino_head.prototypes * 5 * rows.images + patches.prototypes * rows.patch_rows
+    chunk = min(CHUNK, max(wanted.dino_head.prototypes * rows.cls_rows, patches.prototypes * rows.patch_rows))
+    most = before = 0
+    rows_of_heads = [rows.cls_rows, rows.patch_rows] if wanted.separate_ibot_head else [rows.cls_rows + rows.patch_rows]
+    for name, head, count in zip(("dino_head", "ibot_head"), _prototype_heads(wanted), rows_of_heads, strict=False):
+        size = head.prototypes * head.bottleneck
+        before += _layer_outputs(head) * count * _product_bytes(config)
+        # The prototypes, their gradient in fp32, and, where that is not the products' type, what is added to it.
+        added = _product_bytes(config) if _product_bytes(config) < _FLOAT_BYTES else 0
+        here = size * (kept_type + _FLOAT_BYTES + added)
+        if name in objective.student:  # one that is distilled from features has none
+            here += gathered * sum(p.numel() for p in objective.student[name].parameters())
+        most = max(most, before + here)
+        before += size * kept_type
+    return (targets + _CHUNKS_AT_A_TIME * chunk) * _FLOAT_BYTES + most
 
 
 def _layer_outputs(head: HeadConfig) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from panendofm.runtime.console import duration, say, warn
+from panendofm.runtime.console import duration, say, table, warn
+from pretrain.plan.choices import Choice
 from pretrain.plan.hardware import REFERENCE_EFFICIENCY
 from pretrain.plan.plan import ASSUMED_IMAGE_BYTES, Plan
 from pretrain.plan.requirements import print_requirements
@@ -18,10 +19,38 @@ def print_plan(plan: Plan) -> None:
     say("data and time")
     for name, text in _facts(plan):
         say(f"  {name:<11} {text}")
+    _print_choices(plan)
     for text in plan.warnings:
         warn(text)
     if not plan.warnings:
         say("It fits.")
+
+
+def _print_choices(plan: Plan) -> None:
+    """Where a step's time goes, and what to choose: the best way of each kind of mesh beside the config's own."""
+    best = {choice.mode: choice for choice in reversed(plan.choices)}
+    rows = [_choice_row(f"best {mode}", choice) for mode, choice in best.items()]
+    if plan.choice is not None:
+        rows.insert(0, _choice_row("this config", plan.choice))
+    if not rows:
+        return
+    columns = ["", "recomputed", "parts", "memory", "computing", "within nodes", "between nodes", "bottleneck"]
+    table(f"a step on {plan.machine.gpu.name} and {plan.machine.network}", columns, rows)
+    if plan.choices and plan.choices[0].fits:
+        say(f"recommended: {plan.choices[0].words()}")
+
+
+def _choice_row(name: str, choice: Choice) -> list[str]:
+    return [
+        name,
+        "yes" if choice.checkpoint_blocks else "no",
+        str(choice.accumulation_steps),
+        f"{choice.memory_bytes / 1e9:.1f} GB",
+        f"{choice.compute_seconds:.3f} s",
+        f"{choice.within_seconds:.3f} s",
+        f"{choice.between_seconds:.3f} s",
+        choice.bottleneck if choice.fits else "does not fit",
+    ]
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:

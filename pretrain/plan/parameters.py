@@ -16,7 +16,7 @@ class Parameters:
     backbone: int
     heads: dict[str, int]  # by their names in the student
     trained: int  # of all these, the ones that have gradients and AdamW's averages
-    anchor: int  # the starting weights that features are held near, 0 when there is none
+    anchor: int  # networks that stay as they are: the starting weights as an anchor, a teacher to distill from
 
     @property
     def student(self) -> int:
@@ -34,7 +34,7 @@ def count_parameters(objective: Objective) -> Parameters:
         backbone=parts.pop(BACKBONE),
         heads=parts,
         trained=sum(p.numel() for p in objective.student.parameters() if p.requires_grad),
-        anchor=_count(objective.anchor_backbone) if objective.anchor_backbone is not None else 0,
+        anchor=sum(map(_count, objective.frozen_networks())),
     )
 
 

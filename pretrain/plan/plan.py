@@ -14,11 +14,11 @@ from panendofm.runtime.errors import UserError
 from pretrain.config import PretrainConfig
 from pretrain.data.augment import prepare_jpeg
 from pretrain.data.storage.shards import open_shards
-from pretrain.plan.hardware import REFERENCE_EFFICIENCY, Gpu
-from pretrain.plan.requirements import Requirements, requirements_of
+from pretrain.plan.choices import Choice, choice_of, choices_of
+from pretrain.plan.hardware import REFERENCE_EFFICIENCY, Gpu, network_named
+from pretrain.plan.memory import memory_with_context
+from pretrain.plan.requirements import Requirements, objective_on_meta, requirements_of
 
-# Left free on a GPU: the CUDA context, NCCL's buffers, and gaps between tensors.
-CUDA_CONTEXT_GB, FRAGMENTATION = 1.5, 0.08
 # A frame of 640 × 512 pixels at JPEG quality 90, where no shards are there to be measured.
 ASSUMED_IMAGE_BYTES = 70_000
 SHARD_BYTES = 500_000_000
@@ -36,6 +36,7 @@ class Machine:
     warn_seconds: int
     disk_gb_per_second: float = 1.0
     images_per_second: float | None = None  # of one GPU, measured; None: from the table
+    network: str = "ib-200"  # between nodes
 
     @property
     def gpus(self) -> int:
@@ -59,11 +60,13 @@ class Plan:
     images_per_second: float  # of one GPU
     loader_seconds: float  # of one core, for one image
     warnings: list[str]
+    choice: Choice | None  # the config's own way over the cluster; None: its ranks can't share the batch
+    choices: list[Choice]  # all ways, the best first
 
     @property
     def memory_needed(self) -> float:
         """Bytes on one GPU, with what must stay free."""
-        return self.needs.memory.peak * (1 + FRAGMENTATION) + CUDA_CONTEXT_GB * 1e9
+        return memory_with_context(self.needs.memory)
 
     @property
     def images(self) -> int:
@@ -131,6 +134,9 @@ def make_plan(
         rank_images = max(config.batch.images // config.batch.accumulation_steps // machine.gpus, 1)
     needs = requirements_of(config, machine.gpus, machine.gpus_per_node, rank_images)
     reference_speed = machine.gpu.tflops * 1e12 * REFERENCE_EFFICIENCY / needs.flops_per_image
+    network = network_named(machine.network, machine.gpu)
+    place = (machine.gpu, network, machine.nodes, machine.gpus_per_node, needs.flops_per_image)
+    objective = objective_on_meta(config)
     plan = Plan(
         machine=machine,
         needs=needs,
@@ -139,6 +145,8 @@ def make_plan(
         images_per_second=machine.images_per_second or reference_speed,
         loader_seconds=loader_seconds_per_image(config, measure_seconds),
         warnings=warnings,
+        choice=None if warnings else choice_of(config, objective, *place),
+        choices=choices_of(config, objective, *place),
     )
     warnings.extend(_warnings(plan, config))
     return plan

@@ -8,7 +8,9 @@ import torch
 
 from panendofm.runtime.console import say, table
 from pretrain.config import PretrainConfig
+from pretrain.distill_teacher import teacher_form
 from pretrain.objective.kinds import make_objective
+from pretrain.objective.objective import Objective
 from pretrain.plan.memory import MemoryEstimate, memory_of
 from pretrain.plan.parameters import Parameters, count_parameters
 from pretrain.plan.rows import Rows, rows_of
@@ -27,6 +29,15 @@ class Requirements:
     step_images: int
 
 
+def objective_on_meta(config: PretrainConfig, corpus_images: int = ASSUMED_IMAGES) -> Objective:
+    """Shapes without data."""
+    teacher = teacher_form(config)  # before: it reads real weights
+    with torch.device("meta"):
+        return make_objective(
+            config.model.vit(), config.trained_objective, None, config.model.trainable, corpus_images, teacher
+        )
+
+
 def requirements_of(
     config: PretrainConfig,
     ranks: int,
@@ -38,17 +49,14 @@ def requirements_of(
 
     `corpus_images` counts for instance classification alone, whose head has a row for each.
     """
-    with torch.device("meta"):  # shapes without data
-        objective = make_objective(
-            config.model.vit(), config.trained_objective, None, config.model.trainable, corpus_images
-        )
+    objective = objective_on_meta(config, corpus_images)
     rows = rows_of(config, images or config.batch.images_per_rank(ranks))
     return Requirements(
         ranks=ranks,
         rows=rows,
         parameters=count_parameters(objective),
         memory=memory_of(config, objective, rows, ranks, ranks_per_node),
-        flops_per_image=flops_per_image(config, corpus_images),
+        flops_per_image=flops_per_image(config, corpus_images, teacher_form(config)),
         step_images=config.batch.images,
     )
 

@@ -14,6 +14,7 @@ class Rows:
 
     images: int
     student_tokens: int  # of all crops
+    global_tokens: int  # of the global crops
     branch_tokens: int  # of the crops that a residual branch sees under drop path
     cls_rows: int
     patch_rows: int  # masked patches, on average
@@ -29,6 +30,7 @@ def rows_of(config: PretrainConfig, images: int) -> Rows:
     return Rows(
         images=images,
         student_tokens=sum(count * size for count, size in zip(crops, tokens, strict=True)),
+        global_tokens=crops[0] * tokens[0],
         branch_tokens=sum(count * size for count, size in zip(chosen, tokens, strict=True)),
         cls_rows=sum(crops),
         patch_rows=round(masked_crops * patches * (masks.ratio_min + masks.ratio_max) / 2),

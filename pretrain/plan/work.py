@@ -6,7 +6,9 @@ from itertools import pairwise
 
 from panendofm.backbone import ViTConfig
 from pretrain.config import PretrainConfig
+from pretrain.data.augment import AugmentConfig
 from pretrain.objective.config import HeadConfig
+from pretrain.objective.distill import TeacherForm
 from pretrain.objective.trainable import parse_trainable
 from pretrain.plan.rows import tokens_of_crop
 
@@ -14,7 +16,9 @@ from pretrain.plan.rows import tokens_of_crop
 ASSUMED_IMAGES = 10_000
 
 
-def flops_per_image(config: PretrainConfig, corpus_images: int = ASSUMED_IMAGES) -> float:
+def flops_per_image(
+    config: PretrainConfig, corpus_images: int = ASSUMED_IMAGES, distill_teacher: TeacherForm | None = None
+) -> float:
     """Floating-point operations of one image in one step: matrix products only, a multiply-add counts as two.
 
     The student's are counted three times (forward, and twice that backward) where all of it trains, those of the
@@ -42,9 +46,23 @@ def flops_per_image(config: PretrainConfig, corpus_images: int = ASSUMED_IMAGES)
     if objective.kind == "instance":  # its teacher follows and computes nothing
         classes = min(corpus_images, objective.sampled_classes)
         return student + 3 * (2 + augment.local_crops) * 2.0 * vit.width * classes + anchor
+    if distill_teacher is not None:
+        patches = 2 * (augment.global_px // vit.patch_px) ** 2
+        return student + _distillation_flops(vit, distill_teacher, augment, patches) + anchor
     student += 3 * ((2 + augment.local_crops) * _head_flops(vit, dino) + patch_head)
     teacher = blocks + embedding + 2 * _head_flops(vit, dino) + patch_head
     return student + teacher + anchor
+
+
+def _distillation_flops(vit: ViTConfig, teacher: TeacherForm, augment: AugmentConfig, patches: int) -> float:
+    """The frozen teacher on both global crops, its heads, and the student's heads on cls tokens and all patches."""
+    seen = 2 * (block_flops(teacher.vit, augment.global_px) + _embedding_flops(teacher.vit, augment.global_px))
+    if teacher.dino_head is None:
+        return seen + 3 * (2 + patches) * 2.0 * vit.width * teacher.vit.width
+    patch_head = teacher.ibot_head or teacher.dino_head
+    seen += 2 * _head_flops(teacher.vit, teacher.dino_head) + patches * _head_flops(teacher.vit, patch_head)
+    own = (2 + augment.local_crops) * _head_flops(vit, teacher.dino_head) + patches * _head_flops(vit, patch_head)
+    return seen + 3 * own
 
 
 def feature_flops(vit: ViTConfig, side_px: int) -> float:

@@ -28,6 +28,7 @@ first_go = not any(folder.glob("counter_*"))
 step = int(checkpoint.read_text()) if checkpoint.exists() else 0
 first = step
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_NODELIST")
+names += ("CUDA_VISIBLE_DEVICES", "SLURM_NODEID")
 
 
 def trace(**what: object) -> None:

@@ -36,7 +36,7 @@ CLUSTER = {
 
 def write_files(folder: Path, corpus: Path) -> tuple[Path, Path]:
     """The chain's and the cluster's YAML."""
-    labelled = corpus / "kvasir-dataset-v2"
+    labeled = corpus / "kvasir-dataset-v2"
     training = {name: value for name, value in TINY.items() if name != "log.sample_keys"}
     chain = {
         "dir": str(folder / "made"),
@@ -44,17 +44,15 @@ def write_files(folder: Path, corpus: Path) -> tuple[Path, Path]:
             "config": str(HERE.parent.parent / "configs" / "corpora" / "synthetic.yaml"),
             "set": [
                 f"data_root={corpus}",
-                f"leakage.guard=[{labelled}]",
+                f"leakage.guard=[{labeled}]",
                 "screen.text.inside=keep",
                 "screen.text.reader=none",
             ],
         },
         "pretrain": {"set": [f"{name}={value}" for name, value in training.items()]},
-        "watch": {
-            "set": [f"data.path={labelled}", "ks=[5,20]", f"cache={folder / 'cache'}", "bootstrap.replicates=50"]
-        },
-        "export": ["--format", "hub"],
-        "probe": {"set": [f"data={labelled}", "bootstrap.replicates=20"]},
+        "watch": {"set": [f"data.path={labeled}", "ks=[5,20]", f"cache={folder / 'cache'}", "bootstrap.replicates=50"]},
+        "export": ["formats=[hub]"],
+        "probe": {"set": [f"data={labeled}", "bootstrap.replicates=20"]},
     }
     files = folder / "chain.yaml", folder / "cluster.yaml"
     for path, content in zip(files, (chain, CLUSTER), strict=True):

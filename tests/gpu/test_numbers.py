@@ -72,7 +72,7 @@ def test_packed_equals_separate_for_every_backend(device: torch.device, backend:
     assert [row.status for row in rows] == ["pass"] * len(rows), rows
 
 
-def test_neighbours(device: torch.device) -> None:
+def test_neighbors(device: torch.device) -> None:
     """FAISS searches on its GPUs by itself where it has any."""
     (row,) = check_neighbors()
     assert row.status == "pass", row

@@ -81,8 +81,8 @@ def test_more_ranks_shard_the_state_and_nothing_else() -> None:
     assert one.parameters == 4 * parameters_of(config).student
     assert one.parameters / 32 <= many.parameters < one.parameters / 32 * 1.001 + uncut
     assert many.optimizer == 2 * many.parameters and many.activations == one.activations
-    # One rank gathers nothing; what is left of that line is the gradient of the largest module.
-    assert (many.heads, many.images, many.gathered) == (one.heads, one.images, 3 * one.gathered)
+    assert (many.activations, many.images) == (one.activations, one.images)
+    assert many.heads > one.heads, "several ranks gather a head whole, and have it twice for a moment"
     whole = memory_of(config_of("sharding.mode=replicate"), 32, 8)
     assert whole.parameters == one.parameters
     small = memory_of(config_of("execution.checkpoint_blocks=true"), 32, 8)

@@ -1,0 +1,116 @@
+"""The peak memory of a training step on GPUs that are not there, beside the plan's.
+
+    cuda/bin/python -m benchmarks.rehearsal grid [--sizes large giant] [--ranks 8 64]
+    cuda/bin/python -m benchmarks.rehearsal shipped
+
+It needs a torch that is built for CUDA, and no GPU: see `python -m launch rehearse`. Memory is the peak of torch's own
+allocator, which the null CUDA runtime gives addresses without pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from itertools import product
+from multiprocessing import get_context
+from typing import Any
+
+from launch.rehearse.null_cuda import is_loaded, restart_with_null_cuda
+from panendofm.runtime.config import CONFIGS, load_config
+
+RECIPE = CONFIGS / "pretrain" / "panendofm_vitl14.yaml"
+SIZES = {"small": 32, "base": 32, "large": 32, "giant": 8}  # images of a rank
+RANKS = (1, 8, 64)
+_LOCAL = 8
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    ranks: int
+    words: tuple[str, ...]
+
+    def config(self) -> Any:
+        from pretrain import PretrainConfig
+
+        return load_config(PretrainConfig, RECIPE, ["run.dir=x", "data.shards=y", *self.words])
+
+
+def memory_cases(sizes: list[str], of_ranks: list[int]) -> list[Case]:
+    cases = []
+    for size, ranks, bf16, recomputed in product(sizes, of_ranks, (True, False), (False, True)):
+        images = SIZES[size]
+        words = (
+            f"model.name=vit_{size}_patch14",
+            f"batch.microgroup_images={images}",
+            f"batch.images={images * ranks}",
+            f"sharding.param_type={'bfloat16' if bf16 else 'float32'}",
+            f"execution.checkpoint_blocks={str(recomputed).lower()}",
+        )
+        kind = f"{'bf16' if bf16 else 'fp32'}{', recomputed' if recomputed else ''}"
+        cases.append(Case(f"ViT-{size}, {kind}", ranks, words))
+    return cases
+
+
+def shipped_cases() -> list[Case]:
+    """The shipped recipes on the machines that they are for."""
+    return [
+        Case("panendofm_vitl14", 32, ()),
+        Case("panendofm_vitl14", 16, ()),
+        Case("panendofm_vitl14_reg4", 32, ("model.name=vit_large_patch14_reg4",)),
+        Case(
+            "panendofm_vitl14_single_gpu",
+            1,
+            ("batch.accumulation_steps=16", "execution.checkpoint_blocks=true", "sharding.mode=fsdp"),
+        ),
+        Case(
+            "panendofm_vitl14_high_resolution",
+            32,
+            (
+                *("batch.microgroup_images=8", "augment.global_px=518", "augment.local_px=98"),
+                "execution.checkpoint_blocks=true",
+            ),
+        ),
+    ]
+
+
+def measured_peak(case: Case) -> tuple[int, int]:
+    """The allocator's peak of a second step, and the plan's."""
+    import torch
+
+    from pretrain.plan.requirements import requirements_of
+    from pretrain.rehearsal.fake_run import FakeRun, fake_world
+
+    config, local = case.config(), min(case.ranks, _LOCAL)
+    with fake_world(0, case.ranks, local, torch.device("cuda", 0)) as world, torch.backends.cudnn.flags(enabled=False):
+        run = FakeRun(config, world)
+        run.start()
+        run.step(0)
+        torch.cuda.reset_peak_memory_stats()
+        run.step(1)
+        return torch.cuda.max_memory_allocated(), requirements_of(config, case.ranks, local).memory.peak
+
+
+def memory(cases: list[Case]) -> None:
+    worst = 0.0
+    with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+        for case, (peak, planned) in zip(cases, pool.imap(measured_peak, cases), strict=True):
+            ratio = planned / peak
+            worst = max(worst, abs(ratio - 1))
+            print(f"{case.name} | {case.ranks} | {peak / 1e9:.2f} | {planned / 1e9:.2f} | {ratio:.3f}", flush=True)
+    print(f"worst deviation {worst:.1%}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("grid", "shipped"))
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
+    parser.add_argument("--ranks", nargs="+", type=int, default=list(RANKS))
+    arguments = parser.parse_args()
+    if not is_loaded():
+        restart_with_null_cuda(_LOCAL)
+    memory(memory_cases(arguments.sizes, arguments.ranks) if arguments.what == "grid" else shipped_cases())
+
+
+if __name__ == "__main__":
+    main()
