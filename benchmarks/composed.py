@@ -1,4 +1,4 @@
-"""Pictures put together from known parts: planted text, openings, recorders' screens, and things that are no endoscopy.
+"""Images put together from known parts: planted text, openings, recorders' screens, and things that are no endoscopy.
 
 Everything is drawn from a seed, so that a figure measured on them can be measured again.
 """
@@ -15,7 +15,7 @@ from PIL import Image as PillowImage
 from PIL import ImageDraw, ImageFont
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
 FONTS = ("plain", "bold", "strokes", "serif")
@@ -38,19 +38,19 @@ class Label:
     text: str
     height_px: float
     font: str = "plain"
-    colour: Colour = (235, 235, 235)
+    color: Color = (235, 235, 235)
     opacity: float = 1.0
     degrees: float = 0.0
 
 
-def write(picture: Image, label: Label, at: tuple[float, float]) -> tuple[Image, NDArray[np.float32]]:
-    """The picture with the label's left end at `at` (x, y of its upper corner), and its ink [H, W], 0 to 1."""
+def write(image: Image, label: Label, at: tuple[float, float]) -> tuple[Image, NDArray[np.float32]]:
+    """The image with the label's left end at `at` (x, y of its upper corner), and its ink [H, W], 0 to 1."""
     ink = _letters(label)
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     turn = cv2.getRotationMatrix2D((0.0, ink.shape[0] / 2), label.degrees, 1.0)
     turn[:, 2] += at
     placed = cv2.warpAffine(ink, turn, (width, height), flags=cv2.INTER_LINEAR) * label.opacity
-    mixed = picture * (1 - placed[..., None]) + np.array(label.colour) * placed[..., None]
+    mixed = image * (1 - placed[..., None]) + np.array(label.color) * placed[..., None]
     return np.asarray(mixed.round(), np.uint8), np.asarray(placed, np.float32)
 
 
@@ -81,10 +81,10 @@ def _letters(label: Label) -> NDArray[np.float32]:
     return drawn[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] / 255
 
 
-def detector_label(picture: Image, corner: tuple[int, int], score: float) -> tuple[Image, Image]:
+def detector_label(image: Image, corner: tuple[int, int], score: float) -> tuple[Image, Image]:
     """What a polyp detector draws: a green frame with its class and score on a filled tab; with and without letters."""
     x, y = corner
-    drawn = cv2.rectangle(picture.copy(), (x, y), (x + 90, y + 70), (0, 220, 60), 2)
+    drawn = cv2.rectangle(image.copy(), (x, y), (x + 90, y + 70), (0, 220, 60), 2)
     label = Label(f"polyp {score:.2f}", 10, "strokes", (10, 10, 10))
     width, height = size_of(label)
     cv2.rectangle(drawn, (x, y - height - 8), (x + width + 8, y), (0, 220, 60), -1)
@@ -102,38 +102,38 @@ def mucosa(seed: int, width: int = 480, height: int = 400) -> Image:
     )
     y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
     light = 1 - 0.35 * np.hypot(x - random.uniform(-0.3, 0.3), y - random.uniform(-0.3, 0.3))
-    colour = np.array([random.uniform(165, 205), random.uniform(90, 120), random.uniform(70, 100)])
-    picture = colour * light[..., None] + np.asarray(relief)[..., None] * np.array([0.8, 1.0, 0.9])
-    picture += random.normal(0, 2.5, picture.shape)
-    return np.clip(picture, 0, 255).astype(np.uint8)
+    color = np.array([random.uniform(165, 205), random.uniform(90, 120), random.uniform(70, 100)])
+    image = color * light[..., None] + np.asarray(relief)[..., None] * np.array([0.8, 1.0, 0.9])
+    image += random.normal(0, 2.5, image.shape)
+    return np.clip(image, 0, 255).astype(np.uint8)
 
 
 def glittering(seed: int, width: int = 560, height: int = 480) -> Image:
     """Mucosa full of highlights, on which faint letters are lost in a single frame."""
     random = np.random.default_rng(seed)
-    picture = mucosa(seed, width, height)
+    image = mucosa(seed, width, height)
     for _ in range(260):
         x, y = random.integers(0, [width, height])
         a, b = random.integers(2, 9, 2)
         turn = float(random.uniform(0, 180))
-        cv2.ellipse(picture, (int(x), int(y)), (int(a), int(b)), turn, 0, 360, (250, 240, 235), -1, cv2.LINE_AA)
-    return picture
+        cv2.ellipse(image, (int(x), int(y)), (int(a), int(b)), turn, 0, 360, (250, 240, 235), -1, cv2.LINE_AA)
+    return image
 
 
-def opening(picture: Image, centre: tuple[float, float], radius_px: float, seed: int) -> Image:
+def opening(image: Image, center: tuple[float, float], radius_px: float, seed: int) -> Image:
     """A dark lumen or pylorus with a swollen, shining rim and a few folds around it."""
     random = np.random.default_rng(seed)
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     y, x = np.mgrid[:height, :width]
     stretch, angle = random.uniform(0.45, 0.95), random.uniform(0, np.pi)
-    u = (x - centre[0]) * np.cos(angle) + (y - centre[1]) * np.sin(angle)
-    v = -(x - centre[0]) * np.sin(angle) + (y - centre[1]) * np.cos(angle)
+    u = (x - center[0]) * np.cos(angle) + (y - center[1]) * np.sin(angle)
+    v = -(x - center[0]) * np.sin(angle) + (y - center[1]) * np.cos(angle)
     bent = 1 + 0.12 * np.sin(random.integers(3, 7) * np.arctan2(v, u) + random.uniform(0, 6))
     distance = np.hypot(u, v / stretch) / (radius_px * bent)
     hole = 1 / (1 + np.exp(-(distance - 1) * 7))
     rim = 55 * np.exp(-(((distance - 1.35) / 0.22) ** 2)) + 18 * np.exp(-(((distance - 2.0) / 0.2) ** 2))
     dark = np.array([28, 10, 8])
-    return np.clip(dark + (picture.astype(float) + rim[..., None] - dark) * hole[..., None], 0, 255).astype(np.uint8)
+    return np.clip(dark + (image.astype(float) + rim[..., None] - dark) * hole[..., None], 0, 255).astype(np.uint8)
 
 
 # Frames around a view
@@ -157,7 +157,7 @@ def octagon(view: Image, corner: float = 0.18) -> Image:
     return np.asarray(cv2.bitwise_and(view, view, mask=mask), np.uint8)
 
 
-GROUNDS: dict[str, Colour] = {
+GROUNDS: dict[str, Color] = {
     "white": (255, 255, 255),
     "grey": (192, 192, 196),
     "blue": (28, 60, 122),
@@ -165,14 +165,14 @@ GROUNDS: dict[str, Colour] = {
 }
 
 
-def recorder_screen(view: Image, ground: Colour, seed: int) -> tuple[Image, Box]:
+def recorder_screen(view: Image, ground: Color, seed: int) -> tuple[Image, Box]:
     """A recorder's screen with the view, a panel of patient data, thumbnails and a status line; and the view's box."""
     random = np.random.default_rng(seed)
     height, width = view.shape[:2]
     left, top = round(0.42 * width), round(0.12 * height)
     screen = np.full((round(1.3 * height), round(1.55 * width), 3), ground, np.uint8)
     screen[top : top + height, left : left + width] = view
-    ink: Colour = (20, 20, 20) if sum(ground) > 380 else (240, 240, 240)
+    ink: Color = (20, 20, 20) if sum(ground) > 380 else (240, 240, 240)
     for line, text in enumerate(("Patient", "DOE, JANE", "ID: 482910", "12/03/2014", "Dr. NORDMANN")):
         screen, _ = write(screen, Label(text, 11, FONTS[seed % 4], ink), (12, top + 26 * line))
     for number in range(2):
@@ -184,10 +184,10 @@ def recorder_screen(view: Image, ground: Colour, seed: int) -> tuple[Image, Box]
     return screen, (left, top, left + width, top + height)
 
 
-def bordered(view: Image, colour: Colour, share: float) -> tuple[Image, Box]:
-    """A plain border of one colour around the view."""
+def bordered(view: Image, color: Color, share: float) -> tuple[Image, Box]:
+    """A plain border of one color around the view."""
     y, x = round(share * view.shape[0]), round(share * view.shape[1])
-    framed = cv2.copyMakeBorder(view, y, y, x, x, cv2.BORDER_CONSTANT, value=colour)
+    framed = cv2.copyMakeBorder(view, y, y, x, x, cv2.BORDER_CONSTANT, value=color)
     return np.asarray(framed, np.uint8), (x, y, x + view.shape[1], y + view.shape[0])
 
 
@@ -196,20 +196,20 @@ def side_by_side(left: Image, right: Image, gap_px: int) -> Image:
     return np.hstack([left, np.zeros((left.shape[0], gap_px, 3), np.uint8), right])
 
 
-def corner_label(view: Image, colour: Colour, seed: int) -> tuple[Image, Box]:
-    """A label of one colour that covers a corner of the frame and bites into the view."""
+def corner_label(view: Image, color: Color, seed: int) -> tuple[Image, Box]:
+    """A label of one color that covers a corner of the frame and bites into the view."""
     height, width = view.shape[:2]
     text = Label(
         WORDS[seed % len(WORDS)],
         0.035 * height,
         FONTS[seed % 4],
-        (15, 15, 15) if sum(colour) > 300 else (235, 235, 235),
+        (15, 15, 15) if sum(color) > 300 else (235, 235, 235),
     )
     w, h = size_of(text)
     box = (0, 0, w + round(0.05 * width), h + round(0.12 * height))
-    labelled = view.copy()
-    labelled[box[1] : box[3], box[0] : box[2]] = colour
-    return write(labelled, text, (8, 0.05 * height))[0], box
+    labeled = view.copy()
+    labeled[box[1] : box[3], box[0] : box[2]] = color
+    return write(labeled, text, (8, 0.05 * height))[0], box
 
 
 # What is no endoscopy
@@ -241,20 +241,20 @@ def paper_report(seed: int) -> Image:
 
 
 def binary_mask(seed: int) -> Image:
-    """A segmentation mask: one or more blobs of one colour on black."""
+    """A segmentation mask: one or more blobs of one color on black."""
     random = np.random.default_rng(seed)
-    colour = [(255, 255, 255), (255, 255, 255), (255, 0, 0), (0, 255, 0), (128, 0, 0)][seed % 5]
+    color = [(255, 255, 255), (255, 255, 255), (255, 0, 0), (0, 255, 0), (128, 0, 0)][seed % 5]
     mask = np.zeros((400, 480, 3), np.uint8)
     for _ in range(random.integers(1, 4)):
-        centre, axes = random.integers(100, 340, 2), random.integers(60, 180, 2)
+        center, axes = random.integers(100, 340, 2), random.integers(60, 180, 2)
         cv2.ellipse(
-            mask, [int(v) for v in centre], [int(v) for v in axes], float(random.uniform(0, 180)), 0, 360, colour, -1
+            mask, [int(v) for v in center], [int(v) for v in axes], float(random.uniform(0, 180)), 0, 360, color, -1
         )
     return mask
 
 
 def desktop_screen(seed: int) -> Image:
-    """Windows with text, buttons and tables on a desktop of one colour or a gradient."""
+    """Windows with text, buttons and tables on a desktop of one color or a gradient."""
     random = np.random.default_rng(seed)
     ground = np.linspace(random.uniform(20, 200, 3), random.uniform(20, 200, 3), 480)[:, None] * np.ones((1, 640, 1))
     screen = ground.astype(np.uint8)
@@ -264,7 +264,7 @@ def desktop_screen(seed: int) -> Image:
         bright = int(random.choice([245, 255, 236, 40]))
         cv2.rectangle(screen, (x, y), (x + w, y + h), (bright, bright, bright), -1)
         cv2.rectangle(screen, (x, y), (x + w, y + 22), tuple(int(v) for v in random.integers(30, 220, 3)), -1)
-        ink: Colour = (30, 30, 30) if bright > 128 else (220, 220, 220)
+        ink: Color = (30, 30, 30) if bright > 128 else (220, 220, 220)
         for line in range(h // 22 - 2):
             words = " ".join(
                 random.choice(["file", "edit", "view", "Patient list", "12/03/2014", "export", "0.88", "OK"], 6)
@@ -293,13 +293,13 @@ def landscape(seed: int) -> Image:
         (1, 640, 1)
     )
     sky += np.clip(cloud(1.0), 0, 1)[..., None] * 70
-    picture = np.clip(sky, 0, 255)
+    image = np.clip(sky, 0, 255)
     y = np.arange(480)[:, None]
-    for depth, colour in enumerate([(95, 115, 120), (70, 100, 60), (95, 130, 50)]):
+    for depth, color in enumerate([(95, 115, 120), (70, 100, 60), (95, 130, 50)]):
         ridge = 200 + 80 * depth + 28 * np.cumsum(random.normal(0, 1, 640)) / 12
-        grass = np.array(colour) + 16 * cloud(0.4)[..., None] + random.normal(0, 8, (480, 640, 1))
-        picture = np.where((y > ridge)[..., None], grass, picture)
-    return np.clip(picture, 0, 255).astype(np.uint8)
+        grass = np.array(color) + 16 * cloud(0.4)[..., None] + random.normal(0, 8, (480, 640, 1))
+        image = np.where((y > ridge)[..., None], grass, image)
+    return np.clip(image, 0, 255).astype(np.uint8)
 
 
 FOREIGN: dict[str, Callable[[int], Image]] = {

@@ -3,7 +3,7 @@
     python -m benchmarks.curation [FOLDER] [--seeds 0,1,2] [--steps 150]
 
 The frames are those of the synthetic corpus of one dull scene and five rare ones, whose kinds are among the classes of
-the labelled set. Both ways train the demo's network at 112 pixels, as long, on as many pictures, one process, one
+the labeled set. Both ways train the demo's network at 112 pixels, as long, on as many images, one process, one
 thread; they differ in data.sampling_weights alone. What is finished is not done again; what was interrupted goes on.
 """
 
@@ -32,13 +32,13 @@ class Experiment:
     def __init__(self, folder: Path, steps: int) -> None:
         self.folder, self.steps = folder, steps
         self.corpus, self.shards = folder / "corpus", folder / "shards"
-        self.labelled = self.corpus / "kvasir-dataset-v2"
+        self.labeled = self.corpus / "kvasir-dataset-v2"
         self.curation = CurationFolder(folder / "curation")
 
     def prepare(self) -> None:
         self._command("data_pipeline", "synthesize", self.corpus, "size=imbalanced")
         if not ShardFolder(self.shards).checksums.is_file():
-            where = (f"data_root={self.corpus}", f"leakage.guard=[{self.labelled}]", f"out={self.shards}")
+            where = (f"data_root={self.corpus}", f"leakage.guard=[{self.labeled}]", f"out={self.shards}")
             self._command("data_pipeline", "shard", "configs/corpora/imbalanced.yaml", *where)
         if not self.curation.table.is_file():
             self._command("data_pipeline", "curate", self.shards, f"out={self.curation.path}")
@@ -58,7 +58,7 @@ class Experiment:
             f"schedule.teacher_temperature_warmup={self.steps // 4} steps",
             *("augment.global_px=112", "model.image_px=112"),
             *(f"checkpoint.every_steps={self.steps}", f"monitor.every_steps={self.steps}"),
-            *("health.collapse_every_steps=0", f"monitor.evaluation.data.path={self.labelled}"),
+            *("health.collapse_every_steps=0", f"monitor.evaluation.data.path={self.labeled}"),
             f"monitor.evaluation.cache={self.folder / 'cache'}",
             *weights,
         )

@@ -69,15 +69,15 @@ def make_video(path: Path, seconds: int, group: int) -> None:
             turn[:, 2] += [x - WIDTH / 2, y - HEIGHT / 2]
             frame = cv2.warpAffine(texture, turn, (WIDTH, HEIGHT), borderMode=cv2.BORDER_REFLECT)
             frame = cv2.add(frame, noise[i % 8], dtype=cv2.CV_8U)
-            picture = av.VideoFrame.from_ndarray(cv2.bitwise_and(frame, frame, mask=view), format="rgb24")
-            container.mux(stream.encode(picture))
+            image = av.VideoFrame.from_ndarray(cv2.bitwise_and(frame, frame, mask=view), format="rgb24")
+            container.mux(stream.encode(image))
         container.mux(stream.encode())
 
 
 def config_for(folder: Path, out: Path, sampling: str, screens: bool = False) -> PipelineConfig:
     """All defaults, but for what the text above names."""
     config = PipelineConfig(data_root=str(folder.parent), out=str(out))
-    config.corpora = {"videos": CorpusConfig("folder", folder.name, licence="none")}
+    config.corpora = {"videos": CorpusConfig("folder", folder.name, license="none")}
     config.decode.sampling = sampling  # type: ignore[assignment]
     config.duplicates.video_share = 1.1
     config.ray.workers = PROCESSES
@@ -117,8 +117,8 @@ def usual_way(pool: Pool, folder: Path) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         written = sum(pool.map(partial(extract_one, scratch=scratch), sorted(folder.iterdir()), chunksize=1))
         with tarfile.open(f"{scratch}/all.tar", "w") as tar:
-            for picture in sorted(Path(scratch).glob("*.jpg")):
-                tar.add(picture, picture.name)
+            for image in sorted(Path(scratch).glob("*.jpg")):
+                tar.add(image, image.name)
     return written
 
 

@@ -1,11 +1,11 @@
 """Dense heads beside a plain PyTorch loop over the same heads, as ratios measured in one run.
 
-    python benchmarks/dense.py [--pictures 60] [--networks 3] [--epochs 60]
+    python benchmarks/dense.py [--images 60] [--networks 3] [--epochs 60]
 
 Both sides answer the same question: the best of one block or all blocks at four strengths, by validation IoU, for
-every network. The plain loop does what a first script does: one pass over the pictures per network, and per head and
+every network. The plain loop does what a first script does: one pass over the images per network, and per head and
 strength an `nn.Conv2d` trained by AdamW at the better of two rates that were tried, features kept in memory. (After 30
-epochs it is worse by 0.002 to 0.008 than after 60.) Ours decodes each picture once for all networks, stores float16,
+epochs it is worse by 0.002 to 0.008 than after 60.) Ours decodes each image once for all networks, stores float16,
 and solves all strengths of a head together by L-BFGS.
 
 Features are bound by the networks' own forward pass, which both sides have to pay; the fits are what can be saved.
@@ -38,7 +38,7 @@ from panendofm.linear_probe.dense.maps import LAST, MapLayout, Maps, feature_map
 WORDS = ("efficientnet-lite0", "untrained:efficientnet-lite0", "pixels")
 
 
-def write_pictures(folder: Path, count: int) -> None:
+def write_images(folder: Path, count: int) -> None:
     """Soft blobs on textured ground: enough for both ways to have something to learn."""
     for part in ("images", "masks"):
         (folder / part).mkdir(parents=True)
@@ -46,8 +46,8 @@ def write_pictures(folder: Path, count: int) -> None:
         rng = np.random.default_rng(number)
         ground = cv2.GaussianBlur(rng.normal(120, 40, (480, 600, 3)).astype(np.float32), (0, 0), 5)
         mask = np.zeros((480, 600), np.uint8)
-        centre = (int(rng.uniform(120, 480)), int(rng.uniform(100, 380)))
-        cv2.ellipse(mask, centre, (int(rng.uniform(40, 110)), int(rng.uniform(40, 90))), 0, 0, 360, 255, -1)
+        center = (int(rng.uniform(120, 480)), int(rng.uniform(100, 380)))
+        cv2.ellipse(mask, center, (int(rng.uniform(40, 110)), int(rng.uniform(40, 90))), 0, 0, 360, 255, -1)
         shade = cv2.GaussianBlur(mask, (0, 0), 6)[..., None] / 255.0 * np.array([10.0, 30.0, 60.0])
         picture = np.clip(ground * 1.5 - 60 + shade, 0, 255).astype(np.uint8)
         cv2.imwrite(str(folder / "images" / f"{number}.jpg"), picture)
@@ -55,7 +55,7 @@ def write_pictures(folder: Path, count: int) -> None:
 
 
 def plain_features(network: Network, layout: MapLayout, pictures: list[DenseImage]) -> torch.Tensor:
-    """[N, C, h, w]: the pictures one by one through the network (in batches of 16 a CPU takes longer)."""
+    """[N, C, h, w]: the images one by one through the network (in batches of 16 a CPU takes longer)."""
     module = network.load().eval()
     last = min(LAST, network.outputs.maps)
     found = []
@@ -76,14 +76,14 @@ def plain_fits(features: torch.Tensor, maps: Maps, sides: Sides, config: FitConf
             torch.manual_seed(0)
             width = channels.stop - channels.start
             head = nn.Sequential(nn.BatchNorm2d(width), nn.Conv2d(width, target.shape[1], 1))
-            optimiser = torch.optim.AdamW(head.parameters(), lr=1e-2, weight_decay=strength)
+            optimizer = torch.optim.AdamW(head.parameters(), lr=1e-2, weight_decay=strength)
             for _ in range(epochs):
                 for some in np.array_split(np.random.permutation(sides.train), max(1, len(sides.train) // 8)):
                     logits = head(features[some][:, channels])
                     loss = F.binary_cross_entropy_with_logits(logits, target[some])
-                    optimiser.zero_grad()
+                    optimizer.zero_grad()
                     loss.backward()
-                    optimiser.step()
+                    optimizer.step()
             head.eval()
             with torch.no_grad():
                 probability = torch.sigmoid(head(features[sides.validation][:, channels]))
@@ -110,7 +110,7 @@ def main() -> None:
     config = FitConfig()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "blobs"
-        write_pictures(folder, arguments.pictures)
+        write_images(folder, arguments.pictures)
         plan = make_plan(DenseConfig(data=[str(folder)]))
         fold, truths = plan.folds[0], [read_truth(p, ("polyp",)) for p in plan.images]
         networks = find_networks(WORDS[: arguments.networks])

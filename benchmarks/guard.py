@@ -3,7 +3,7 @@
     python -m benchmarks.guard FOLDER [--every N]
 
 FOLDER holds `kvasir8/`, which is guarded, and other images, which are not to be found (`hyperkvasir/` and
-`hyperkvasir-unlabelled/`). Every N-th guarded image is changed in each way and asked for; with the index that guards of
+`hyperkvasir-unlabeled/`). Every N-th guarded image is changed in each way and asked for; with the index that guards of
 very many images have, too.
 """
 

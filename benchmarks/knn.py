@@ -37,14 +37,14 @@ Scores = dict[int, NDArray[np.floating]]
 
 
 def unit_features(rows: int, width: int, seed: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Rows around one centre per class: neighbours agree about as often as with a trained network."""
+    """Rows around one center per class: neighbors agree about as often as with a trained network."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, CLASSES, rows)
-    centres = np.random.default_rng(SEED).standard_normal((CLASSES, width), dtype=np.float32)
+    centers = np.random.default_rng(SEED).standard_normal((CLASSES, width), dtype=np.float32)
     features = np.empty((rows, width), np.float32)
     for start in range(0, rows, 20_000):
         part = labels[start : start + 20_000]
-        block = random.standard_normal((len(part), width), dtype=np.float32) * 4 + centres[part]
+        block = random.standard_normal((len(part), width), dtype=np.float32) * 4 + centers[part]
         features[start : start + len(part)] = block / np.linalg.norm(block, axis=1, keepdims=True)
     return features, labels
 

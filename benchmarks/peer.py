@@ -62,18 +62,18 @@ class Used:
 
 
 def write_images(folder: Path, count: int) -> None:
-    """Pictures of 512 × 430 pixels with structure at several scales."""
+    """Images of 512 × 430 pixels with structure at several scales."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(0)
     for number in range(count):
         shading = cv2.resize(random.integers(0, 255, (14, 16, 3), np.uint8), (512, 430), interpolation=cv2.INTER_CUBIC)
         texture = cv2.GaussianBlur(random.normal(0, 18, (430, 512, 3)), (0, 0), 1.0)
-        picture = np.clip(shading + texture, 0, 255).astype(np.uint8)
-        (folder / f"{number:05d}.jpg").write_bytes(simplejpeg.encode_jpeg(picture, quality=90))
+        image = np.clip(shading + texture, 0, 255).astype(np.uint8)
+        (folder / f"{number:05d}.jpg").write_bytes(simplejpeg.encode_jpeg(image, quality=90))
 
 
 def write_shards(images: Path, folder: Path) -> None:
-    """The same files as shards, every picture a video of its own."""
+    """The same files as shards, every image a video of its own."""
     folder.mkdir()
     tar, samples, rows = folder / shard_name(0), [], []
     with tarfile.open(tar, "w", format=tarfile.USTAR_FORMAT) as archive:

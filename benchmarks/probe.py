@@ -22,10 +22,10 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from panendofm.atlas.panendox.tasks import Level
 from panendofm.linear_probe.config import PUBLISHED_LEARNING_RATES, TrainingConfig
 from panendofm.linear_probe.heads.grid import loss_weights, macro_auc, train_heads
 from panendofm.linear_probe.heads.logistic import fit_logistic
-from panendofm.linear_probe.tasks import Level
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -37,17 +37,17 @@ def seconds(work: Callable[[], object]) -> float:
 def plain_loop(x: Tensor, y: Tensor, w: Tensor, xv: Tensor, yv: Tensor, epochs: int, tuned: bool) -> None:
     for rate in PUBLISHED_LEARNING_RATES:
         head = nn.Linear(x.shape[1], y.shape[1])
-        optimiser = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=0.01)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimiser, T_0=10, T_mult=2, eta_min=1e-6)
+        optimizer = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=10, T_mult=2, eta_min=1e-6)
         loader = DataLoader(TensorDataset(x, y, w), batch_size=128, shuffle=True)
         for _ in range(epochs):
             order = torch.randperm(len(x))
             batches = ((x[i], y[i], w[i]) for i in order.split(128)) if tuned else loader
             for features, targets, weights in batches:
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 terms = F.binary_cross_entropy_with_logits(head(features), targets, reduction="none")
                 (terms * weights).sum(1).mean().backward()
-                optimiser.step()
+                optimizer.step()
             schedule.step()
             with torch.no_grad():
                 logits = head(xv)

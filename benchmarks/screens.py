@@ -1,8 +1,8 @@
-"""What the screens of text, field of view and foreign pictures find and miss: real images are needed.
+"""What the screens of text, field of view and foreign images find and miss: real images are needed.
 
     python -m benchmarks.screens FOLDER [--every N]
 
-FOLDER holds `kvasir8/`, `hyperkvasir/` and `hyperkvasir-unlabelled/`. `text_free.txt` beside this file names those of
+FOLDER holds `kvasir8/`, `hyperkvasir/` and `hyperkvasir-unlabeled/`. `text_free.txt` beside this file names those of
 their images that show no text (looked at by eye); every N-th is taken, as it is and with planted text. The rest is
 composed (`composed.py`). All goes through the work of `shard` itself, so that the figures of two versions compare.
 """
@@ -61,7 +61,7 @@ KEY = b"k" * 32
 
 @dataclass
 class Kept:
-    """A frame that passed: its row and its picture."""
+    """A frame that passed: its row and its image."""
 
     row: dict[str, Any]
     picture: Image
@@ -77,7 +77,7 @@ class Outcome:
 
 
 def screened(files: Sequence[Image | list[Image]], settings: Callable[[PipelineConfig], None]) -> list[Outcome]:
-    """Pictures, and videos given as lists of frames, through the pipeline's work, in their order."""
+    """Images, and videos given as lists of frames, through the pipeline's work, in their order."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "files"
         folder.mkdir()
@@ -87,7 +87,7 @@ def screened(files: Sequence[Image | list[Image]], settings: Callable[[PipelineC
             else:
                 write_image(folder / f"{number:05d}.png", file)
         config = PipelineConfig(data_root=scratch, out=str(Path(scratch) / "out"))
-        config.corpora = {"files": CorpusConfig("folder", "files", licence="none")}
+        config.corpora = {"files": CorpusConfig("folder", "files", license="none")}
         config.screen.text.inside, config.screen.text.reader = "keep", "none"
         config.screen.quality.min_sharpness = 0
         settings(config)
@@ -99,8 +99,8 @@ def screened(files: Sequence[Image | list[Image]], settings: Callable[[PipelineC
             content = (part / "frames.bin").read_bytes()
             for source in json.loads((part / "sources.json").read_text()):
                 rows = [row for row in frames if row["source"] == source["source"]]
-                pictures = [simplejpeg.decode_jpeg(content[r["offset"] : r["offset"] + r["size"]]) for r in rows]
-                kept = [Kept(row, picture) for row, picture in zip(rows, pictures, strict=True)]
+                images = [simplejpeg.decode_jpeg(content[r["offset"] : r["offset"] + r["size"]]) for r in rows]
+                kept = [Kept(row, picture) for row, picture in zip(rows, images, strict=True)]
                 outcomes[int(Path(source["path"]).stem)] = Outcome(kept, source["dropped"], source["audit"])
     return [outcomes[number] for number in range(len(files))]
 
@@ -115,7 +115,7 @@ def auditing(config: PipelineConfig) -> None:
 
 
 def remains(kept: Kept, planted: Image, clean: Image) -> bool:
-    """Whether the difference between a picture with and without its text is still there in the finished one."""
+    """Whether the difference between a image with and without its text is still there in the finished one."""
     left, top, right, bottom = kept.row["crop"]
     size = (right - left, bottom - top)
     with_text, without = (x[top:bottom, left:right].astype(np.float32) for x in (planted, clean))
@@ -142,8 +142,8 @@ def text_free(folder: Path, every: int) -> list[Image]:
     return [np.asarray(open_image(paths[name])) for name in names if name in paths]
 
 
-def measure_false_fills(pictures: list[Image]) -> None:
-    found = screened(pictures, filling)
+def measure_false_fills(images: list[Image]) -> None:
+    found = screened(images, filling)
     shares = [kept.row["text_filled"] for outcome in found for kept in outcome.kept]
     painted = sum(share > 0 for share in shares)
     share = f"{painted / len(shares):.1%}"
@@ -165,7 +165,7 @@ def labels(count: int) -> list[Label]:
             WORDS[n % len(WORDS)],
             SIZES_PX[n % len(SIZES_PX)],
             FONTS[int(random.integers(4))],
-            colour=[(235, 235, 235), (240, 220, 60), (20, 20, 20)][int(random.choice(3, p=[0.7, 0.15, 0.15]))],
+            color=[(235, 235, 235), (240, 220, 60), (20, 20, 20)][int(random.choice(3, p=[0.7, 0.15, 0.15]))],
             opacity=float(random.choice([1.0, 0.7, 0.45])),
             degrees=float(random.choice([0, 0, 0, 8, 90])),
         )
@@ -173,10 +173,10 @@ def labels(count: int) -> list[Label]:
     ]
 
 
-def planted(pictures: Sequence[Image], chosen: Sequence[Label]) -> list[Image]:
+def planted(images: Sequence[Image], chosen: Sequence[Label]) -> list[Image]:
     random = np.random.default_rng(2)
     made = []
-    for picture, label in zip(pictures, chosen, strict=True):
+    for picture, label in zip(images, chosen, strict=True):
         height, width = picture.shape[:2]
         w, _ = size_of(label)
         if label.degrees == 90:
@@ -194,11 +194,11 @@ def cropped(picture: Image) -> Image:
     return picture if layout is None else layout.blank(layout.crop(picture))
 
 
-def measure_planted(pictures: list[Image]) -> None:
-    chosen = labels(len(pictures))
+def measure_planted(images: list[Image]) -> None:
+    chosen = labels(len(images))
     small = [
         np.asarray(cv2.resize(p, (352, 240), interpolation=cv2.INTER_AREA)) if n % 3 == 0 else p
-        for n, p in enumerate(pictures)
+        for n, p in enumerate(images)
     ]
     with_text = planted(small, chosen)
     outcomes = screened(with_text, filling)
@@ -220,21 +220,21 @@ def measure_planted(pictures: list[Image]) -> None:
     print(f"planted text that the audit reads: {np.mean(read):.3f}")
     for name, group in groups.items():
         print(f"  {name}: {per_group(group, read)}")
-    false = [read_text(picture).found for picture in pictures[::2]]
+    false = [read_text(picture).found for picture in images[::2]]
     print(f"text-free images on which the audit reads text: {sum(false)} of {len(false)}")
 
 
 def clip(picture: Image, frames: int = 10) -> list[Image]:
-    """A camera that wanders over a picture, 352x240."""
+    """A camera that wanders over a image, 352x240."""
     large = cv2.resize(picture, (560, 480), interpolation=cv2.INTER_CUBIC)
     places = [(round(100 + 90 * np.sin(1.3 * i)), round(120 + 100 * np.cos(0.9 * i))) for i in range(frames)]
     return [np.ascontiguousarray(large[y : y + 240, x : x + 352]) for x, y in places]
 
 
-def measure_videos(pictures: list[Image]) -> None:
+def measure_videos(images: list[Image]) -> None:
     """Names that stay in a corner of small videos, and a detector's labels that move about in them."""
     cases: dict[str, list[tuple[list[Image], list[Image]]]] = {"a name in a corner": [], "a moving label": []}
-    for number, picture in enumerate([*pictures, *(glittering(seed) for seed in range(3))]):
+    for number, picture in enumerate([*images, *(glittering(seed) for seed in range(3))]):
         clean = clip(picture)
         label = Label(
             WORDS[(0, 3, 6)[number % 3]], (6.5, 8)[number % 2], FONTS[number % 4], opacity=(0.7, 0.35)[number % 2]
@@ -255,11 +255,11 @@ def measure_videos(pictures: list[Image]) -> None:
         )
 
 
-def measure_views(pictures: list[Image]) -> None:
+def measure_views(images: list[Image]) -> None:
     """Boxes of views on other grounds, beside another view, and under a label."""
     config = FieldOfViewConfig()
     views, found = [], 0
-    for picture in pictures:
+    for picture in images:
         view = detect_field_of_view([picture], config)
         if view is not None:
             left, top, right, bottom = view.box
@@ -272,8 +272,8 @@ def measure_views(pictures: list[Image]) -> None:
             frame.shape
         )
 
-    for name, colour in GROUNDS.items():
-        found = sum(is_near(*recorder_screen(view, colour, n)) for n, view in enumerate(shaped))
+    for name, color in GROUNDS.items():
+        found = sum(is_near(*recorder_screen(view, color, n)) for n, view in enumerate(shaped))
         print(f"recorder's screen, {name}: view found in {found} of {len(shaped)}")
     found = sum(is_near(*bordered(view, (255, 255, 255), 0.03 + 0.01 * (n % 10))) for n, view in enumerate(shaped))
     print(f"white border: view found in {found} of {len(shaped)}")
@@ -288,9 +288,9 @@ def measure_views(pictures: list[Image]) -> None:
         seen = detect_field_of_view([frame], config)
         hidden += seen is not None and float((seen.mask()[:bottom, :right] > 0).mean()) < 0.05
     print(f"corner label: cut out in {hidden} of {len(shaped)}")
-    sound = [detect_field_of_view([picture], config) for picture in pictures]
+    sound = [detect_field_of_view([picture], config) for picture in images]
     cut = sum(view is not None and len(getattr(view, "labels", [])) > 0 for view in sound)
-    print(f"real images with a corner cut out: {cut} of {len(pictures)}")
+    print(f"real images with a corner cut out: {cut} of {len(images)}")
 
 
 def measure_foreign(folder: Path, every: int) -> None:
@@ -316,12 +316,12 @@ def main() -> None:
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     began = time.process_time()
-    pictures = text_free(arguments.folder, arguments.every)
+    images = text_free(arguments.folder, arguments.every)
     parts: dict[str, Callable[[], None]] = {
-        "fills": lambda: measure_false_fills(pictures),
-        "planted": lambda: measure_planted([cropped(picture) for picture in pictures[::2]]),
-        "videos": lambda: measure_videos(pictures[:3]),
-        "views": lambda: measure_views(pictures[::3]),
+        "fills": lambda: measure_false_fills(images),
+        "planted": lambda: measure_planted([cropped(picture) for picture in images[::2]]),
+        "videos": lambda: measure_videos(images[:3]),
+        "views": lambda: measure_views(images[::3]),
         "foreign": lambda: measure_foreign(arguments.folder, arguments.every),
     }
     for name, part in parts.items():

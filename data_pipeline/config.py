@@ -27,7 +27,7 @@ class CorpusConfig:
         None,
     )
     root: str | None = option("Its folder; a relative one lies below data_root. null: its own name.", None)
-    licence: str | None = option("Licence of its images; null takes the known one.", None)
+    license: str | None = option("License of its images; null takes the known one.", None, was="licence")
     exclude_components: list[str] = option("Components (top folders) to leave out.", [])
 
 

@@ -113,7 +113,7 @@ def measured_seconds_a_frame(frames_per_second: float) -> float:
         folder.mkdir()
         _write_video(folder / "a.mp4")
         config = PipelineConfig(data_root=name, out=str(Path(name) / "out"))
-        config.corpora = {"videos": CorpusConfig("folder", folder.name, licence="none")}
+        config.corpora = {"videos": CorpusConfig("folder", folder.name, license="none")}
         config.decode.fps = frames_per_second
         config.screen.text.inside = "keep"
         config.screen.text.reader = "none"

@@ -68,7 +68,7 @@ def _sources_of(name: str, config: PipelineConfig) -> tuple[list[Source], Counte
         raise UserError(
             f"corpora.{name}.root: the folder {root} does not exist; check it and data_root, or remove the corpus."
         )
-    listed = list_sources(adapter, name, find_files(root), corpus.licence)
+    listed = list_sources(adapter, name, find_files(root), corpus.license)
     if not listed:
         raise UserError(
             f"corpora.{name}.root: {root} holds no file that the adapter '{config.adapter_of(name)}' knows; "

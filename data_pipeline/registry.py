@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 from panendofm.atlas import Corpus, FileRule, load_corpora
 from panendofm.runtime.errors import UserError
+from panendofm.runtime.names import hint
 
 _ANY_FOLDER = Corpus(
     title="any folder of videos and images",
@@ -26,6 +25,4 @@ def adapter_called(name: str, corpus: str) -> Corpus:
     known = adapters()
     if name in known:
         return known[name]
-    match = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean '{match[0]}'?" if match else f"there are: {', '.join(known)}."
-    raise UserError(f"corpora.{corpus}.adapter: there is no adapter '{name}'; {hint}")
+    raise UserError(f"corpora.{corpus}.adapter: there is no adapter '{name}'; {hint(name, known)}")

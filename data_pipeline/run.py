@@ -34,7 +34,6 @@ from panendofm.runtime.console import duration, progress, say, track, warn
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, make_private_directory, read_json, remove_leftovers, write_json
 from panendofm.runtime.locks import directory_lock
-from panendofm.runtime.names import printable
 
 _SHUFFLE = "shuffle"
 
@@ -185,15 +184,15 @@ def _forget_other_shards(out: Path, assignment: str, names: list[str]) -> None:
 
 
 def _say_problems(collected: Collected) -> None:
-    broken = [(source, file, why) for source in collected.sources for file, why in source["problems"].items()]
+    broken = [(source, file, why) for source in collected.sources for file, why in source.problems.items()]
     for source, file, why in broken[:20]:
-        warn(f"{source['corpus']}: {printable(file)} {why}.")
+        warn(f"{source.corpus}: {file} {why}.")
     if len(broken) > 20:
         warn(f"and {len(broken) - 20} more broken files; all are in the private list of sources.")
     left = with_text_left(collected.sources)
     for source in left[:20]:
-        audit = source["audit"]
-        name = f"{source['corpus']}: {printable(source['path'])}"
+        audit = source.audit
+        name = f"{source.corpus}: {source.path}"
         warn(f"{name} text is still read on {audit['after_text']} of {audit['after_read']} audited frames.")
     if len(left) > 20:
         warn(f"and {len(left) - 20} more sources with text; screen.text.reader=filter drops such frames.")

@@ -38,7 +38,7 @@ class Source:
     path: str  # relative to the corpus root, with "/"
     kind: Kind
     corpus: str
-    licence: str
+    license: str
     component: str | None = None
     patient: str | None = None
     video: str | None = None
@@ -76,7 +76,7 @@ def _walk(folder: Path, prefix: str) -> Iterator[FoundFile]:
                 yield FoundFile(prefix + entry.name, status.st_size, status.st_mtime_ns)
 
 
-def list_sources(adapter: Corpus, corpus: str, files: Iterable[FoundFile], licence: str | None = None) -> list[Source]:
+def list_sources(adapter: Corpus, corpus: str, files: Iterable[FoundFile], license: str | None = None) -> list[Source]:
     """The sources of a corpus, sorted by path. A file that no rule names is left out."""
     rules = [(re.compile(rule.pattern, re.IGNORECASE | re.DOTALL), rule) for rule in adapter.files]
     sources: list[Source] = []
@@ -95,11 +95,11 @@ def list_sources(adapter: Corpus, corpus: str, files: Iterable[FoundFile], licen
                 details.setdefault(folder, _details(match, rule))
             elif rule.kind != "skip":
                 found = _details(match, rule)
-                sources.append(Source(file.path, rule.kind, corpus, licence or adapter.licence, files=(file,), **found))
+                sources.append(Source(file.path, rule.kind, corpus, license or adapter.licence, files=(file,), **found))
             break
     for folder, members in sequences.items():
         ordered = tuple(sorted(members, key=lambda file: natural_order(file.path)))
-        sources.append(Source(folder, "sequence", corpus, licence or adapter.licence, files=ordered, **details[folder]))
+        sources.append(Source(folder, "sequence", corpus, license or adapter.licence, files=ordered, **details[folder]))
     return sorted(sources, key=lambda source: source.path)
 
 

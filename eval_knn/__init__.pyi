@@ -9,7 +9,7 @@ from .config import (
 )
 from .evaluation_sets import SetsEvaluator
 from .evaluator import Evaluator, Result, evaluate
-from .run_history import claim, read_history, record, update_best
+from .run_history import claim, finish_update, read_history, record, recorded_rule, update_best
 from .search.vote import class_scores
 from .selection import (
     Choice,
@@ -42,10 +42,12 @@ __all__ = [
     "class_scores",
     "evaluate",
     "fell_below",
+    "finish_update",
     "must_stay",
     "paired_bootstrap",
     "read_history",
     "record",
+    "recorded_rule",
     "select",
     "should_stop",
     "update_best",

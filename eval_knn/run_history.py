@@ -71,13 +71,18 @@ def record_by_hand(run: RunFolder, document: KnnDocument, selection: SelectionCo
     return update_best(run, _own_rule(run, selection))
 
 
-def _own_rule(run: RunFolder, asked: SelectionConfig) -> SelectionConfig:
+def recorded_rule(run: RunFolder, asked: SelectionConfig | None = None) -> SelectionConfig | None:
+    """The rule by which the run's checkpoint was chosen last; `asked` where nobody has chosen yet."""
     chosen = read_selection(run)
     if chosen is None:
         return asked
     known = {field.name for field in fields(SelectionConfig)}
     kept = {name: value for name, value in chosen.rule.items() if name in known}
-    own = SelectionConfig(**kept) if kept else replace(asked, metric=chosen.metric)
+    return SelectionConfig(**kept) if kept else replace(asked or SelectionConfig(), metric=chosen.metric)
+
+
+def _own_rule(run: RunFolder, asked: SelectionConfig) -> SelectionConfig:
+    own = recorded_rule(run, asked) or asked
     if own != asked:
         say(
             f"{run.best} is chosen by the run's own rule ({own.metric}) and not by this command's selection; "
@@ -130,7 +135,12 @@ def update_best(run: RunFolder, selection: SelectionConfig) -> tuple[Choice | No
         write_selection(
             run,
             SelectionDocument(
-                **choice.to_dict(),
+                checkpoint=choice.evaluation.checkpoint,
+                step=choice.evaluation.step,
+                why=choice.why,
+                equals=choice.equals,
+                highest=choice.highest,
+                comparisons=choice.comparisons,
                 metric=selection.metric,
                 rule=asdict(selection),
                 stop=stop.stop,
@@ -145,6 +155,15 @@ def update_best(run: RunFolder, selection: SelectionConfig) -> tuple[Choice | No
         if not (run.best.is_symlink() and run.best.readlink() == target):
             replace_link(run.best, target)
         return choice, stop
+
+
+def finish_update(run: RunFolder, selection: SelectionConfig) -> None:
+    """Make the choice that a process has left open which was killed between its result and the link."""
+    evaluated = len(read_evaluations(run))
+    chosen = read_selection(run)
+    is_current = chosen is not None and chosen.evaluated == evaluated and run.best.resolve().name == chosen.checkpoint
+    if evaluated and not is_current:
+        update_best(run, selection)
 
 
 @contextmanager

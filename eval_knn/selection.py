@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eval_knn.config import SelectionConfig
-from panendofm.records.evaluation import WORSE, AgainstStart, FallRule, Verdict, decode_ranks, split_metric
+from panendofm.records.evaluation import WORSE, AgainstStart, Comparison, FallRule, Verdict, decode_ranks, split_metric
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.statistics.intervals import Interval, group_weights, percentile_interval
 
@@ -36,42 +35,15 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The chosen checkpoint against another one, on the same queries."""
-
-    checkpoint: str
-    role: str  # "start", "previous", "next"
-    difference: float
-    low: float
-    high: float
-
-    @property
-    def verdict(self) -> Verdict:
-        if self.low > 0:
-            return "better beyond noise"
-        return WORSE if self.high < 0 else "no difference beyond noise"
-
-
-@dataclass(frozen=True)
 class Choice:
     """The chosen checkpoint and why."""
 
     index: int
     evaluation: Evaluation
     why: str
-    equals: tuple[str, ...]  # checkpoints that might have been chosen, itself included
+    equals: list[str]  # checkpoints that might have been chosen, itself included
     highest: str  # the checkpoint of the highest value ever, also when it is gone
-    comparisons: tuple[Comparison, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "checkpoint": self.evaluation.checkpoint,
-            "step": self.evaluation.step,
-            "why": self.why,
-            "equals": list(self.equals),
-            "highest": self.highest,
-            "comparisons": [{**vars(c), "verdict": c.verdict} for c in self.comparisons],
-        }
+    comparisons: list[Comparison]
 
 
 @dataclass(frozen=True)
@@ -128,7 +100,7 @@ def select(
         why += f"; {history[highest].checkpoint} had {values[highest]:.4f} and is gone"
     if vetoed:
         why += f"; vetoed: {', '.join(vetoed)}"
-    names = tuple(history[i].checkpoint for i in equals)
+    names = [history[i].checkpoint for i in equals]
     comparisons = _compare_with_others(history, chosen, config)
     return Choice(chosen, history[chosen], why, names, history[highest].checkpoint, comparisons)
 
@@ -212,9 +184,14 @@ def against_start(history: Sequence[Evaluation], config: SelectionConfig) -> dic
             now, history[0], config.metric, config.confidence, config.bootstrap_samples
         )
         if not np.isnan(difference):
-            verdict = Comparison(history[0].checkpoint, "start", difference, low, high).verdict
-            verdicts[now.checkpoint] = AgainstStart(difference, low, high, verdict)
+            verdicts[now.checkpoint] = AgainstStart(difference, low, high, _verdict(low, high))
     return verdicts
+
+
+def _verdict(low: float, high: float) -> Verdict:
+    if low > 0:
+        return "better beyond noise"
+    return WORSE if high < 0 else "no difference beyond noise"
 
 
 @lru_cache(maxsize=2)
@@ -298,7 +275,7 @@ def _interval(drawn: NDArray[np.float64], confidence: float) -> Interval:
     return percentile_interval(drawn, confidence) or Interval(float("nan"), float("nan"))
 
 
-def _compare_with_others(history: Sequence[Evaluation], chosen: int, config: SelectionConfig) -> tuple[Comparison, ...]:
+def _compare_with_others(history: Sequence[Evaluation], chosen: int, config: SelectionConfig) -> list[Comparison]:
     others = {"start": 0, "previous": chosen - 1, "next": chosen + 1}
     comparisons = []
     for role, i in others.items():
@@ -308,5 +285,6 @@ def _compare_with_others(history: Sequence[Evaluation], chosen: int, config: Sel
             history[chosen], history[i], config.metric, config.confidence, config.bootstrap_samples
         )
         if not np.isnan(difference):
-            comparisons.append(Comparison(history[i].checkpoint, role, difference, low, high))
-    return tuple(comparisons)
+            other = history[i].checkpoint
+            comparisons.append(Comparison(difference, low, high, _verdict(low, high), other, role))
+    return comparisons

@@ -15,212 +15,159 @@ from panendofm.reports.numbers import difference, number
 from panendofm.runtime.config import CONFIGS
 from panendofm.runtime.console import duration, say
 
-# Whose head reports the video: a network of 300 training steps mistakes too many scenes.
-_REPORTER = "efficientnet-lite0"
-
-
-def demo_steps(folder: Path) -> list[Step]:
-    return [step for lanes in demo_parts(folder) for lane in lanes for step in lane]
+# Title, command, what it leaves to look at, and what is there when that is whole, of a stage that never writes over its
+# output. {names} stand for places, see `_places`. A network of 300 training steps mistakes too many scenes of a video:
+# another one reports that.
+_STEPS = {
+    "corpus": ("draw a corpus", "data_pipeline synthesize {corpus} size=demo", "{corpus}"),
+    "shards": (
+        "clean, guard and shard it",
+        "data_pipeline shard {configs}/corpora/synthetic.yaml data_root={corpus} leakage.guard=[{labeled}] "
+        "out={shards}",
+        "{shards}",
+    ),
+    "training": (
+        "pretrain on two processes",
+        "torch.distributed.run --standalone --nproc-per-node=2 -m pretrain {configs}/pretrain/demo.yaml "
+        "data.shards={shards} run.dir={run} monitor.evaluation.data.path={labeled} monitor.evaluation.cache={cache}",
+        "{run}",
+    ),
+    "knn": (
+        "score raw pixels, for comparison",
+        "eval_knn pixels {configs}/eval/kvasir_leave_one_group_out.yaml data.path={labeled} cache={cache} out={pixels}",
+        "{pixels}",
+    ),
+    "export": ("export the best checkpoint", "panendofm export {selected} out={release}", "{release}", "{checksums}"),
+    "atlas": ("read the labeled set", "panendofm atlas {labeled} out={atlas}", "{atlas}"),
+    "probe": (
+        "probe it beside baselines",
+        "panendofm probe {release} {start} pixels task=all data={atlas} protocol=converged seeds=1 out={probe}",
+        "{probe_page}",
+    ),
+    "masks": (
+        "find polyps with it",
+        "panendofm dense {release} {start} data=[{corpus}/Kvasir-SEG] out={dense} side_px=168 heads=[linear]",
+        "{dense}/index.html",
+    ),
+    "heads": (
+        "train heads for a challenge",
+        "panendofm probe {release} pixels efficientnet-lite0 data={labeled} protocol=converged seeds=1 out={heads}",
+        "{heads_page}",
+    ),
+    "time_release": (
+        "time the answers of release",
+        "panendofm probe time {release_head} {truth} root={labeled} repeats=1 out={challenge}/release.csv",
+        "{challenge}/release.csv",
+    ),
+    "score_release": (
+        "score release",
+        "panendofm challenge score {challenge}/release.csv truth={truth} profile=medico2017 team=release "
+        "images={labeled} out={challenge}/release",
+        "{challenge}/release/index.html",
+    ),
+    "time_pixels": (
+        "time the answers of pixels",
+        "panendofm probe time {pixels_head} {truth} root={labeled} repeats=1 out={challenge}/pixels.csv",
+        "{challenge}/pixels.csv",
+    ),
+    "score_pixels": (
+        "score pixels",
+        "panendofm challenge score {challenge}/pixels.csv truth={truth} profile=medico2017 team=pixels "
+        "images={labeled} out={challenge}/pixels",
+        "{challenge}/pixels/index.html",
+    ),
+    "rank": (
+        "rank the two",
+        "panendofm challenge rank {challenge}/release {challenge}/pixels published=medico2017_efficiency "
+        "out={challenge}/ranking",
+        "{challenge}/ranking/index.html",
+    ),
+    "examination": ("draw an examination", "data_pipeline examination {video}", "{video}"),
+    "findings": (
+        "report its findings",
+        "panendofm probe report {reporter_head} {video} truth={video_truth} out={challenge}/report",
+        "{challenge}/report/report.html",
+    ),
+    "bench": (
+        "ask about lesions",
+        "panendofm vqa build {configs}/vqa/gi_synthetic.yaml data={atlas} regions={corpus}/regions.jsonl "
+        "network=pixels out={questions}/bench",
+        "{questions}/bench",
+        "{questions}/bench/items.parquet",
+    ),
+    "encoder": (
+        "let the release answer",
+        "panendofm vqa encoder {questions}/bench data={atlas} regions={corpus}/regions.jsonl network={release} "
+        "out={questions}/answers/release",
+        "{questions}/answers/release",
+    ),
+    "readers": (
+        "make up contestants and readers",
+        "panendofm vqa synthesize {questions}/bench out={questions}",
+        "{questions}",
+    ),
+    "answers": (
+        "score models and people",
+        "panendofm vqa score {questions}/bench {questions}/answers/release {questions}/answers/perfect "
+        "{questions}/answers/shifted people={questions}/people out={questions}/results",
+        "{questions}/results/index.html",
+    ),
+    "report": ("write the report", "launch report {run} --images", "{report}"),
+}
+# What trains keeps all cores busy and what is timed must have them; the rest is done two at a time.
+_PARTS = (
+    (("corpus",),),
+    (("shards",), ("knn", "atlas", "bench", "examination")),
+    (("training",),),
+    (("export", "masks"), ("report",)),
+    (("heads",), ("probe", "encoder", "readers", "answers")),
+    (("findings", "time_release", "score_release", "time_pixels", "score_pixels", "rank"),),
+)
 
 
 def demo_parts(folder: Path) -> list[Lanes]:
-    """What trains keeps all cores busy and what is timed must have them; the rest is done two at a time."""
-    corpus, shards, training = training_steps(folder)
-    judged, answered = _judged(folder), _answered(folder)
-    heads, *timed = _challenge(folder)
-    examination, findings = _video(folder)
-    return [
-        [[corpus]],
-        [[shards], [judged["pixels"], judged["atlas"], answered[0], examination]],
-        [[training]],
-        [[judged["export"], judged["masks"]], [_report(folder)]],
-        [[heads], [judged["probe"], *answered[1:]]],
-        [[findings, *timed]],
-    ]
-
-
-def _labelled(folder: Path) -> Path:
-    return folder / "corpus" / "kvasir-dataset-v2"
+    return [[[_step(folder, name) for name in lane] for lane in lanes] for lanes in _PARTS]
 
 
 def training_steps(folder: Path) -> list[Step]:
     """The corpus, its shards, and a run on them."""
-    corpus, shards, run = folder / "corpus", folder / "shards", folder / "run"
-    labelled = _labelled(folder)
-    two_processes = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pretrain")
-    return [
-        Step("draw a corpus", ("data_pipeline", "synthesize", str(corpus), "size=demo"), corpus),
-        Step(
-            "clean, guard and shard it",
-            (
-                *("data_pipeline", "shard", _config("corpora/synthetic.yaml"), f"data_root={corpus}"),
-                *(f"leakage.guard=[{labelled}]", f"out={shards}"),
-            ),
-            shards,
-        ),
-        Step(
-            "pretrain on two processes",
-            (
-                *(*two_processes, _config("pretrain/demo.yaml"), f"data.shards={shards}", f"run.dir={run}"),
-                *(f"monitor.evaluation.data.path={labelled}", f"monitor.evaluation.cache={folder / 'cache'}"),
-            ),
-            run,
-        ),
-    ]
+    return [_step(folder, name) for name in ("corpus", "shards", "training")]
 
 
-def _judged(folder: Path) -> dict[str, Step]:
-    """The best checkpoint as a release: kNN, probes and masks."""
-    run, release, atlas, probe = folder / "run", folder / "release", folder / "atlas.parquet", folder / "probe"
-    labelled, untrained = _labelled(folder), str(RunFolder(run).checkpoint(0))
+def _step(folder: Path, name: str) -> Step:
+    title, command, *results = _STEPS[name]
+    places = _places(folder)
+    words = tuple(word.format(**places) for word in command.split())
+    return Step(title, words, *(Path(result.format(**places)) for result in results))
+
+
+def _places(folder: Path) -> dict[str, Path]:
+    run = RunFolder(folder / "run")
+    release = ReleaseFolder(folder / "release")
+    labeled = folder / "corpus" / "kvasir-dataset-v2"
+    heads = ProbeFolder(folder / "challenge" / "probe")
+    names = ("corpus", "shards", "cache", "pixels", "probe", "dense", "challenge", "questions")
     return {
-        "pixels": Step(
-            "score raw pixels, for comparison",
-            (
-                *("eval_knn", "pixels", _config("eval/kvasir_leave_one_group_out.yaml"), f"data.path={labelled}"),
-                *(f"cache={folder / 'cache'}", f"out={folder / 'pixels'}"),
-            ),
-            folder / "pixels",
-        ),
-        "export": Step(
-            "export the best checkpoint",
-            ("panendofm", "export", str(RunFolder(run).best), f"out={release}"),
-            release,
-            ReleaseFolder(release).checksums,
-        ),
-        "atlas": Step("read the labeled set", ("panendofm", "atlas", str(labelled), f"out={atlas}"), atlas),
-        "probe": Step(
-            "probe it beside baselines",
-            (
-                *("panendofm", "probe", str(release), untrained, "pixels"),
-                *("task=all", f"data={atlas}", "protocol=converged", f"out={probe}"),
-            ),
-            ProbeFolder(probe).page,
-        ),
-        "masks": Step(
-            "find polyps with it",
-            (
-                *("panendofm", "dense", str(release), untrained, f"data=[{folder / 'corpus' / 'Kvasir-SEG'}]"),
-                *(f"out={folder / 'dense'}", "side_px=168", "heads=[linear]"),
-            ),
-            folder / "dense" / "index.html",
-        ),
+        **{name: folder / name for name in names},
+        "configs": Path(CONFIGS.name),
+        "labeled": labeled,
+        "atlas": folder / "atlas.parquet",
+        "video": folder / "challenge" / "examination.mp4",
+        "video_truth": folder / "challenge" / "examination.csv",
+        "run": run.path,
+        "selected": run.best,
+        "start": run.checkpoint(0),
+        "report": run.report,
+        "release": release.path,
+        "checksums": release.checksums,
+        "probe_page": ProbeFolder(folder / "probe").page,
+        "heads": heads.path,
+        "heads_page": heads.page,
+        "truth": heads.truth(labeled.name),
+        "release_head": heads.head(release.path.name, labeled.name),
+        "pixels_head": heads.head("pixels", labeled.name),
+        "reporter_head": heads.head("efficientnet-lite0", labeled.name),
     }
-
-
-def _challenge(folder: Path) -> list[Step]:
-    """Heads on the class folders; the answers of two of them timed, scored and ranked."""
-    release, labelled, place = folder / "release", _labelled(folder), folder / "challenge"
-    probe = ProbeFolder(place / "probe")
-    truth = probe.truth(labelled.name)
-    steps = [
-        Step(
-            "train heads for a challenge",
-            (
-                *("panendofm", "probe", str(release), "pixels", _REPORTER, f"data={labelled}"),
-                *("protocol=converged", f"out={probe.path}"),
-            ),
-            probe.page,
-        )
-    ]
-    for name in (release.name, "pixels"):
-        head, answers = probe.head(name, labelled.name), place / f"{name}.csv"
-        steps += [
-            Step(
-                f"time the answers of {name}",
-                (
-                    *("panendofm", "probe", "time", str(head), str(truth)),
-                    *(f"root={labelled}", "repeats=1", f"out={answers}"),
-                ),
-                answers,
-            ),
-            Step(
-                f"score {name}",
-                (
-                    *("panendofm", "challenge", "score", str(answers), f"truth={truth}", "profile=medico2017"),
-                    *(f"team={name}", f"images={labelled}", f"out={place / name}"),
-                ),
-                place / name / "index.html",
-            ),
-        ]
-    ranked = (
-        *("panendofm", "challenge", "rank", str(place / release.name), str(place / "pixels")),
-        *("published=medico2017_efficiency", f"out={place / 'ranking'}"),
-    )
-    return [*steps, Step("rank the two", ranked, place / "ranking" / "index.html")]
-
-
-def _video(folder: Path) -> list[Step]:
-    """A report of a video by one of the challenge's heads."""
-    place = folder / "challenge"
-    video, head = place / "examination.mp4", ProbeFolder(place / "probe").head(_REPORTER, _labelled(folder).name)
-    return [
-        Step("draw an examination", ("data_pipeline", "examination", str(video)), video),
-        Step(
-            "report its findings",
-            (
-                *("panendofm", "probe", "report", str(head), str(video)),
-                *(f"truth={video.with_suffix('.csv')}", f"out={place / 'report'}"),
-            ),
-            place / "report" / "report.html",
-        ),
-    ]
-
-
-def _answered(folder: Path) -> list[Step]:
-    """Questions about lesions: the release beside made-up contestants and readers, in one leaderboard."""
-    release, place = folder / "release", folder / "questions"
-    bench, answers, results = place / "bench", place / "answers", place / "results"
-    truth = (f"data={folder / 'atlas.parquet'}", f"regions={folder / 'corpus' / 'regions.jsonl'}")
-    return [
-        Step(
-            "ask about lesions",
-            (
-                "panendofm",
-                "vqa",
-                "build",
-                _config("vqa/gi_synthetic.yaml"),
-                *truth,
-                "network=pixels",
-                f"out={bench}",
-            ),
-            bench,
-            bench / "items.parquet",
-        ),
-        Step(
-            "let the release answer",
-            (*("panendofm", "vqa", "encoder", str(bench), *truth), f"network={release}", f"out={answers / 'release'}"),
-            answers / "release",
-        ),
-        Step(
-            "make up contestants and readers",
-            ("panendofm", "vqa", "synthesize", str(bench), f"out={place}"),
-            place,
-        ),
-        Step(
-            "score models and people",
-            (
-                *(
-                    "panendofm",
-                    "vqa",
-                    "score",
-                    str(bench),
-                    *(str(answers / name) for name in ("release", "perfect", "shifted")),
-                ),
-                *(f"people={place / 'people'}", f"out={results}"),
-            ),
-            results / "index.html",
-        ),
-    ]
-
-
-def _report(folder: Path) -> Step:
-    run = folder / "run"
-    return Step("write the report", ("launch", "report", str(run), "--pictures"), RunFolder(run).report)
-
-
-def _config(name: str) -> str:
-    return str(Path(CONFIGS.name) / name)
 
 
 def run_demo(folder: Path) -> None:

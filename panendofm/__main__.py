@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import pkgutil
 import sys
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import NoReturn, cast
 from panendofm import __version__
 from panendofm.runtime.command_line import Command, Stage, run_stage
 from panendofm.runtime.errors import UserError, exit_code_of
+from panendofm.runtime.names import hint
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ GROUPS = {
         Entry("backbone", "panendofm.backbone", "look at weights, verify a release, recenter features"),
     ],
     "Show what a model is worth": [
-        Entry("atlas", "panendofm.atlas", "labelled datasets under one taxonomy"),
+        Entry("atlas", "panendofm.atlas", "labeled datasets under one taxonomy"),
         Entry("probe", "panendofm.linear_probe", "linear probes on PanEndoX; predictions and video reports"),
         Entry("dense", "panendofm.linear_probe.dense", "segmentation and detection on frozen features"),
         Entry("challenge", "panendofm.challenge", "score and rank files of predictions: Medico, ITU/WHO"),
@@ -63,9 +63,7 @@ def _help() -> str:
 
 
 def _unknown(word: str) -> NoReturn:
-    match = difflib.get_close_matches(word, ENTRIES, n=1)
-    hint = f"did you mean '{match[0]}'?" if match else f"there are: {', '.join(ENTRIES)}."
-    raise UserError(f"panendofm has no stage '{word}'; {hint}")
+    raise UserError(f"panendofm has no stage '{word}'; {hint(word, ENTRIES)}")
 
 
 def main() -> NoReturn:

@@ -1,6 +1,6 @@
 from .config import PretrainConfig
 from .parallel.world import World, joined_world, place_of_process
-from .plan.hardware import GPUS, REFERENCE_EFFICIENCY, gpu_named
+from .plan.hardware import GPUS, REFERENCE_EFFICIENCY, Gpu, gpu_named
 from .plan.page import print_plan
 from .plan.plan import Machine, make_plan
 from .plan.requirements import Requirements, requirements_of
@@ -11,6 +11,7 @@ from .train import pretrain
 __all__ = [
     "GPUS",
     "REFERENCE_EFFICIENCY",
+    "Gpu",
     "Machine",
     "PretrainConfig",
     "Requirements",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from panendofm.runtime.command_line import Command, Stage, run_stage
+from pretrain.adapt.config import AdaptConfig
 from pretrain.config import PretrainConfig
 
 
@@ -12,6 +13,12 @@ def _train(_: argparse.Namespace, config: PretrainConfig) -> int:
     from pretrain.train import pretrain
 
     return pretrain(config)
+
+
+def _adapt(_: argparse.Namespace, config: AdaptConfig) -> None:
+    from pretrain.adapt.run import adapt
+
+    adapt(config)
 
 
 def _estimate(arguments: argparse.Namespace, config: PretrainConfig) -> None:
@@ -28,6 +35,12 @@ def _estimate_options(parser: argparse.ArgumentParser) -> None:
 
 COMMANDS = [
     Command("", "Train a backbone on shards, or resume its training.", _train, schema=PretrainConfig),
+    Command(
+        "adapt",
+        "Adapt released weights to a few hundred to 50,000 images, and say whether that made them better.",
+        _adapt,
+        schema=AdaptConfig,
+    ),
     Command(
         "estimate",
         "Parameters, memory of a rank and work per image, without training; launch plan says more.",

@@ -12,7 +12,9 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from panendofm.backbone import Execution, ViTConfig, load_backbone
 from panendofm.runtime.console import say
 from pretrain.config import PretrainConfig
+from pretrain.distill_teacher import teacher_form, teacher_state
 from pretrain.objective.config import ObjectiveConfig
+from pretrain.objective.distill import DistillObjective, TeacherForm, load_teacher
 from pretrain.objective.kinds import make_objective
 from pretrain.objective.objective import Objective
 from pretrain.objective.starting_weights import start_from
@@ -31,10 +33,11 @@ def sharded_on_meta(
     mesh: DeviceMesh,
     trainable: str = "all",
     corpus_images: int = 1,
+    distill_teacher: TeacherForm | None = None,
 ) -> Objective:
     """The objective without memory for its tensors, sharded."""
     with torch.device("meta"):
-        objective = make_objective(vit, config, execution, trainable, corpus_images)
+        objective = make_objective(vit, config, execution, trainable, corpus_images, distill_teacher)
     shard_objective(objective, mesh, torch_type_of(sharding), sharding.reshard_after_forward)
     return objective
 
@@ -51,23 +54,32 @@ def build_objective(
     new_registers: bool = False,
     trainable: str = "all",
     corpus_images: int = 1,
+    distill_teacher: TeacherForm | None = None,
+    teacher_weights: dict[str, Tensor] | None = None,
 ) -> Objective:
     """A sharded objective on `device`. `weights`: a backbone to start from, under its official names.
 
     The whole objective is drawn once on the host, from the seed alone, and each rank takes its shards of it: the start
     is the same on any number of ranks, and no device ever holds more than its share.
     """
-    objective = sharded_on_meta(vit, config, execution, sharding, mesh, trainable, corpus_images)
-    objective.to_empty(device=device)
+    objective = sharded_on_meta(vit, config, execution, sharding, mesh, trainable, corpus_images, distill_teacher)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "weights"))
-        whole = make_objective(vit, config, None, trainable, corpus_images)
+        whole = make_objective(vit, config, None, trainable, corpus_images, distill_teacher)
+    if isinstance(whole, DistillObjective) and teacher_weights is not None:
+        load_teacher(whole, teacher_weights)
     if weights is not None:
         start_from(whole, weights, new_registers)
-    _fill_with_nan(objective)
-    _take_shards(objective, whole.state_dict())
-    _refuse_missed_weights(objective)
+    objective.to_empty(device=device)
+    take_weights(objective, whole.state_dict())
     return objective
+
+
+def take_weights(objective: Objective, whole: dict[str, Tensor]) -> None:
+    """Give a sharded objective its shards of the whole one."""
+    _fill_with_nan(objective)
+    _take_shards(objective, whole)
+    _refuse_missed_weights(objective)
 
 
 def starting_objective(config: PretrainConfig, world: World, is_new: bool, corpus_images: int) -> Objective:
@@ -78,6 +90,7 @@ def starting_objective(config: PretrainConfig, world: World, is_new: bool, corpu
         loaded = load_backbone(config.init.weights)
         say(f"starting from {config.init.weights} ({loaded.architecture}, {loaded.source})")
         weights = loaded.model.state_dict()
+    form = teacher_form(config)
     return build_objective(
         config.model.vit(),
         config.trained_objective,
@@ -90,6 +103,8 @@ def starting_objective(config: PretrainConfig, world: World, is_new: bool, corpu
         config.init.new_registers,
         config.model.trainable,
         corpus_images,
+        form,
+        teacher_state(config, form) if form is not None and is_new else None,
     )
 
 

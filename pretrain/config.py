@@ -8,9 +8,10 @@ from typing import Any, Literal
 from eval_knn import EvalConfig, EvaluationSets, SeveralSetsConfig
 from panendofm.backbone import Execution, ViTConfig, vit_config
 from panendofm.runtime.config import option, required
+from panendofm.runtime.errors import UserError
 from pretrain.data.augment import AugmentConfig
 from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
-from pretrain.objective.config import ObjectiveConfig
+from pretrain.objective.config import DistillConfig, ObjectiveConfig
 from pretrain.objective.trainable import parse_trainable
 from pretrain.optimizer.config import OptimizerConfig, WarmStartConfig
 from pretrain.parallel.config import ShardingConfig
@@ -170,6 +171,7 @@ class PretrainConfig:
     model: ModelConfig = option("Backbone.", ModelConfig())
     execution: Execution = option("How the backbone runs.", Execution())
     objective: ObjectiveConfig = option("Heads and losses.", ObjectiveConfig())
+    distill: DistillConfig = option("The teacher of a distillation.", DistillConfig())
     schedule: ScheduleConfig = option("Learning rate and the like over time.", ScheduleConfig())
     warm_start: WarmStartConfig = option("The start from a backbone without heads.", WarmStartConfig())
     optimizer: OptimizerConfig = option("AdamW.", OptimizerConfig())
@@ -200,6 +202,11 @@ class PretrainConfig:
 
     def check(self) -> None:
         parse_trainable(self.model.trainable, self.model.vit().depth)
+        if (self.objective.kind == "distill") != (self.distill.teacher is not None):
+            raise UserError(
+                "distill.teacher and objective.kind=distill belong together: name both, or neither (distill.teacher="
+                f"{self.distill.teacher}, objective.kind={self.objective.kind})."
+            )
         if self.run.stop_at is not None:
             parse_duration("run.stop_at", self.run.stop_at)
 

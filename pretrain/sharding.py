@@ -64,8 +64,8 @@ def shard_objective(
     policy = MixedPrecisionPolicy(param_dtype=param_type, reduce_dtype=torch.float32)
     _shard_network(objective.student, mesh, policy, reshard_after_forward)
     _shard_network(objective.teacher, mesh, policy, reshard=True)
-    if objective.anchor_backbone is not None:
-        _shard_module(objective.anchor_backbone, mesh, policy, reshard_after_forward=True)
+    for network in objective.frozen_networks():
+        _shard_module(network, mesh, policy, reshard_after_forward=True)
 
 
 def _shard_network(network: nn.ModuleDict, mesh: DeviceMesh, policy: MixedPrecisionPolicy, reshard: bool) -> None:

@@ -46,7 +46,7 @@ def recorded(
 
 
 def falling() -> list[Evaluation]:
-    """As it was once recorded on 384 pictures: the score falls while RankMe rises.
+    """As it was once recorded on 384 images: the score falls while RankMe rises.
 
     Each fall is within the noise of the checkpoint before; whoever compares with that one alone goes all the way down.
     """

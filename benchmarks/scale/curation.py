@@ -34,12 +34,12 @@ _POLL_SECONDS = 0.02
 def generate(folder: Path, frames: int, width: int) -> None:
     """Groups of frames whose sizes fall as 1, 1/2, 1/3, …, a file per shard."""
     random = np.random.default_rng(0)
-    centres = random.standard_normal((GROUPS, width), dtype=np.float32)
+    centers = random.standard_normal((GROUPS, width), dtype=np.float32)
     share = 1 / np.arange(1, GROUPS + 1)
     for number, first in enumerate(range(0, frames, FRAMES_PER_SHARD)):
         count = min(FRAMES_PER_SHARD, frames - first)
         group = random.choice(GROUPS, count, p=share / share.sum())
-        features = centres[group] + 0.7 * random.standard_normal((count, width), dtype=np.float32)
+        features = centers[group] + 0.7 * random.standard_normal((count, width), dtype=np.float32)
         np.save(folder / f"{number:06d}.npy", unit_rows(features))
 
 

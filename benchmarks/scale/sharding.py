@@ -3,7 +3,7 @@
     python -m benchmarks.scale sharding [--frames 20000 100000] [--jpeg-bytes 4000]
     python -m benchmarks.scale driver [--rows 100000 1000000]
 
-Parts are generated (small pictures). Each step runs in a process of its own, one worker's work after another's:
+Parts are generated (small images). Each step runs in a process of its own, one worker's work after another's:
 processor time is that of all workers together, memory the peak of the process beyond its imports.
 """
 
@@ -25,7 +25,7 @@ from data_pipeline.screening.config import DuplicatesConfig
 from panendofm.records.shards import shard_name
 
 FRAMES_PER_PART = 500
-# As many shards and runs a frame as sets of real pictures have, in proportion to their bytes.
+# As many shards and runs a frame as sets of real images have, in proportion to their bytes.
 SHARD_BYTES, SMALL_RUN_BYTES = 4e6, 16_000_000
 
 
@@ -117,7 +117,7 @@ def _plan(parts: list[Path]) -> Shuffle:
 
 
 def driver(rows: list[int]) -> None:
-    """The driver alone: no bytes of pictures are needed."""
+    """The driver alone: no bytes of images are needed."""
     for count in rows:
         with tempfile.TemporaryDirectory() as name:
             parts = _generated(Path(name) / "parts", count, 60_000, with_bytes=False)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from data_pipeline.curate.config import CurateConfig, LookupConfig
 from data_pipeline.curate.features import Frames, frame_features, unit_rows
 from data_pipeline.curate.mapped import Features
-from data_pipeline.reporting.examples import thumbnail
+from data_pipeline.reporting.examples import EXAMPLE_PX
 from panendofm.backbone import extract_features
 from panendofm.backbone.networks import find_network
-from panendofm.imaging.images import open_image
+from panendofm.imaging.images import open_image, thumbnail
 from panendofm.records.curation import CurationFolder
 from panendofm.reports import PageImage, render_page
 from panendofm.runtime.config import load_config
@@ -70,11 +70,11 @@ def _first(best: dict[int, float], most: int) -> list[int]:
 
 def _page(frames: Frames, examples: Sequence[Path], rows: Sequence[int], similarity: NDArray[np.float32]) -> str:
     given = [
-        PageImage(thumbnail(np.asarray(open_image(path))), f"example {number}")
+        PageImage(thumbnail(open_image(path), EXAMPLE_PX), f"example {number}")
         for number, path in enumerate(examples, 1)
     ]
     found = [
-        PageImage(thumbnail(np.asarray(frames.image(row))), f"{number}: {value:.3f}")
+        PageImage(thumbnail(frames.image(row), EXAMPLE_PX), f"{number}: {value:.3f}")
         for number, (row, value) in enumerate(zip(rows, similarity.tolist(), strict=True), 1)
     ]
     return render_page("data_pipeline", "lookup.html", title="More like these", examples=given, found=found)

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from data_pipeline.curate.features import Frames
 from data_pipeline.curate.rows import codes
-from data_pipeline.reporting.examples import thumbnail
+from data_pipeline.reporting.examples import EXAMPLE_PX
+from panendofm.imaging.images import thumbnail
 from panendofm.reports import PageImage, Table, render_page
+from panendofm.reports.numbers import percent
 from panendofm.runtime.files import write_text
 
 Ints = NDArray[np.integer]
@@ -69,14 +71,10 @@ def _shares(name: str, column: pa.ChunkedArray, weights: Weights) -> Table:
         of_frame[of_frame < 0] = len(names) - 1
     before, after = (np.bincount(of_frame, counted, len(names)) for counted in (None, weights))
     rows = [
-        [names[i], f"{before[i]:,}", _percent(before[i] / before.sum()), _percent(after[i] / after.sum())]
+        [names[i], f"{before[i]:,}", percent(before[i] / before.sum(), 2), percent(after[i] / after.sum(), 2)]
         for i in sorted(range(len(names)), key=lambda i: (-before[i], names[i]))
     ]
     return Table([name, "frames", "before", "after"], rows)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
 
 
 def _shown(frames: Frames, level: str, clusters: Ints, weights: Weights, numbers: Ints) -> list[ShownCluster]:
@@ -86,11 +84,9 @@ def _shown(frames: Frames, level: str, clusters: Ints, weights: Weights, numbers
         rows = np.flatnonzero(clusters == number)
         before, after = len(rows) / len(clusters), weights[rows].sum() / weights.sum()
         some = rows[np.unique(np.linspace(0, len(rows) - 1, _IMAGES).round().astype(int))].tolist()
-        images = [PageImage(thumbnail(np.asarray(frames.image(row))), str(frames.keys[row])) for row in some]
+        images = [PageImage(thumbnail(frames.image(row), EXAMPLE_PX), str(frames.keys[row])) for row in some]
         count = f"{len(rows):,} frame{'s' if len(rows) > 1 else ''}"
-        text = (
-            f"{level} cluster {number}: {count}, before {_percent(before)}, after {_percent(after)}; a frame is seen "
-            f"{weights[rows].mean():.2g} times an epoch"
-        )
+        shares = f"before {percent(before, 2)}, after {percent(after, 2)}"
+        text = f"{level} cluster {number}: {count}, {shares}; a frame is seen {weights[rows].mean():.2g} times an epoch"
         shown.append(ShownCluster(images, text))
     return shown

@@ -32,6 +32,10 @@ def frames_of(path: Path, config: DecodeConfig) -> Iterator[Frame]:
     """The wanted frames in order. A broken video yields what decodes and then raises `DecodeError` with the reason."""
     if path.stat().st_size == 0:
         raise DecodeError("the file is empty")
+    if config.backend != "pyav":
+        from data_pipeline.decode import with_pyav
+
+        with_pyav.refuse_other_formats(path)
     if config.backend == "pyav":
         from data_pipeline.decode import with_pyav
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from data_pipeline.decode.config import DecodeConfig
 from data_pipeline.decode.interface import EARLY_SECONDS, DecodeError, Frame, Picker
+from panendofm.imaging.videos import SteadyClock, open_video
 
 # Packets kept back at most. A longer group of images is decoded as it comes: memory stays bounded.
 _MAX_WAITING = 600
@@ -63,6 +64,11 @@ def probe_frames(path: Path, count: int) -> list[NDArray[np.uint8]]:
     return list(found.values())
 
 
+def refuse_other_formats(path: Path) -> None:
+    """For libraries that would follow a playlist to other files."""
+    _open(path)[0].close()
+
+
 def _decode_alone(stream: VideoStream, packet: av.Packet[VideoStream]) -> list[av.VideoFrame]:
     """The frame of a key packet, now: a decoder would like to see some more packets first."""
     try:
@@ -73,7 +79,7 @@ def _decode_alone(stream: VideoStream, packet: av.Packet[VideoStream]) -> list[a
 
 def _open(path: Path) -> tuple[InputContainer, VideoStream]:
     try:
-        container = av.open(str(path), metadata_errors="replace")
+        container = open_video(path)
     except (av.FFmpegError, ValueError, OSError) as error:
         raise DecodeError(f"cannot be opened: {_reason(error)}") from error
     if not container.streams.video:
@@ -120,11 +126,14 @@ class _Reader:
         self._start = stream.start_time or 0
         base = stream.time_base or Fraction(0)
         self._ticks = base.numerator, base.denominator  # as integers: fractions are slow
+        self._clock = SteadyClock(self._ticks[1] / (self._ticks[0] or 1))
 
     def feed(self, packet: av.Packet[VideoStream]) -> Iterator[Frame]:
-        time = _time_of(packet)
-        if packet.size == 0 or time is None:
+        if packet.size == 0 or _time_of(packet) is None:
             return
+        self._steady(packet)
+        time = _time_of(packet)
+        assert time is not None
         self._packets += 1
         insort(self._recent, time)
         if self._keyframes_only:
@@ -141,6 +150,14 @@ class _Reader:
             self._is_due |= not self._before_target(time)
         if (self._is_due and self._key is None) or len(self._waiting) > _MAX_WAITING:
             yield from self._decode_waiting()
+
+    def _steady(self, packet: av.Packet[VideoStream]) -> None:
+        """Let the packet's times go on where a recording ends and the clock of the next begins."""
+        stored = packet.dts if packet.dts is not None else packet.pts
+        shift = round(self._clock.shift(stored)) if stored is not None else 0
+        if shift:
+            packet.pts = None if packet.pts is None else packet.pts + shift
+            packet.dts = None if packet.dts is None else packet.dts + shift
 
     def _feed_key(self, packet: av.Packet[VideoStream], time: int) -> Iterator[Frame]:
         if self._alone and time > (_time_of(self._alone[0]) or 0):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import simplejpeg
 
-from data_pipeline.reporting.examples import thumbnail
+from data_pipeline.reporting.examples import EXAMPLE_PX
+from panendofm.imaging.images import thumbnail
 from panendofm.records.shards import read_index, shard_name
 
 
@@ -34,5 +34,5 @@ def _read(tar: Path, wanted: set[str]) -> dict[str, bytes]:
         for key, start, size, _, _ in read_index(tar).samples:
             if key in wanted:
                 stream.seek(start)
-                found[key] = thumbnail(np.asarray(simplejpeg.decode_jpeg(stream.read(size))))
+                found[key] = thumbnail(simplejpeg.decode_jpeg(stream.read(size)), EXAMPLE_PX)
     return found

@@ -6,7 +6,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,14 +13,17 @@ import pyarrow.parquet as pq
 from data_pipeline.config import PipelineConfig
 from data_pipeline.output.merge_parts import Collected
 from data_pipeline.planning import Plan, published_settings
+from data_pipeline.screening.screen_sources import SourceResult
 from panendofm.imaging.leakage import COVERED, THUMBNAIL_PX
 from panendofm.records.shards import (
+    AuditedSource,
     Certificate,
     CorpusCounts,
     GuardedSet,
     Manifest,
     PrivateFolder,
     ShardFolder,
+    TextAudit,
     index_name,
 )
 from panendofm.runtime.files import atomic_file, write_checksums
@@ -84,59 +86,57 @@ def _summary(
 ) -> Manifest:
     corpora: dict[str, CorpusCounts] = {}
     for source in collected.sources:
-        counts = corpora.setdefault(source["corpus"], CorpusCounts())
+        counts = corpora.setdefault(source.corpus, CorpusCounts())
         counts.sources += 1
-        counts.seen += source["seen"]
-        counts.kept += source["kept"]
-        counts.broken_files += len(source["problems"])
-        for reason, count in source["dropped"].items():
+        counts.seen += source.seen
+        counts.kept += source.kept
+        counts.broken_files += len(source.problems)
+        for reason, count in source.dropped.items():
             counts.dropped[reason] = counts.dropped.get(reason, 0) + count
-    licences = sorted({source.licence for source in made.sources})
+    licenses = sorted({source.license for source in made.sources})
     return Manifest(
         shards=shards,
         frames=len(collected.rows),
         corpora=corpora,
         left_out=made.left_out,
-        licences=licences,
+        licenses=licenses,
         text_audit=_text_audit(collected.sources),
         leakage=_certificate(config, made, collected, sets),
         settings=published_settings(config),
     )
 
 
-def _text_audit(sources: list[dict[str, Any]]) -> dict[str, Any]:
+def _text_audit(sources: list[SourceResult]) -> TextAudit:
     """Sums over all sources, and those of which frames with readable text are in the shards, by their hashed names."""
     total: Counter[str] = Counter()
     for source in sources:
-        total.update(source["audit"])
-    if not total:
-        return {}
-    kept = [source for source in sources if source["kept"]]
-    return {
-        **dict(sorted(total.items())),
-        "sources_read": sum(source["audit"].get("after_read", 0) > 0 for source in kept),
-        "sources_with_moving_text": sum(source["text_moves"] for source in kept),
-        "sources_with_text": {
-            source["source"]: {"read": source["audit"]["after_read"], "text": source["audit"]["after_text"]}
+        total.update(source.audit)
+    kept = [source for source in sources if source.kept]
+    return TextAudit(
+        **total,
+        sources_read=sum(source.audit["after_read"] > 0 for source in kept),
+        sources_with_moving_text=sum(source.text_moves for source in kept),
+        sources_with_text={
+            source.source: AuditedSource(source.audit["after_read"], source.audit["after_text"])
             for source in with_text_left(kept)
         },
-    }
+    )
 
 
-def with_text_left(sources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_text_left(sources: list[SourceResult]) -> list[SourceResult]:
     """The sources with frames in the shards on which the audit still reads text."""
-    return [source for source in sources if source["kept"] and source["audit"].get("after_text", 0)]
+    return [source for source in sources if source.kept and source.audit["after_text"]]
 
 
 def _certificate(config: PipelineConfig, made: Plan, collected: Collected, sets: list[GuardedSet]) -> Certificate:
     """Which evaluation sets were kept out, how, and what was found."""
-    leaks = [leak for source in collected.sources for leak in source["leaks"]]
-    by_set = Counter(s.name for s in sets for leak in leaks if leak["image"].startswith(s.name + "/"))
+    leaks = [leak for source in collected.sources for leak in source.leaks]
+    by_set = Counter(s.name for s in sets for leak in leaks if leak.image.startswith(printable(s.name) + "/"))
     return Certificate(
         guarded_sets=[dataclasses.replace(s, frames_dropped=by_set[s.name]) for s in sets],
-        frames_checked=sum(source["compared"] for source in collected.sources),
+        frames_checked=sum(source.compared for source in collected.sources),
         frames_dropped=len(leaks),
-        images_found=sorted({leak["sha256"] for leak in leaks}),
+        images_found=sorted({leak.sha256 for leak in leaks}),
         method={
             "quick_search": "8x8 detail vectors of the field of view, in eight symmetries and many windows",
             "comparison": f"correlation of {THUMBNAIL_PX}x{THUMBNAIL_PX} detail images after affine alignment (ECC)",
@@ -151,18 +151,18 @@ def _private_sources(collected: Collected) -> pa.Table:
     """Which hashed name is which file, and what became of it."""
     rows = [
         {
-            "corpus": source["corpus"],
-            "path": printable(source["path"]),
-            "source": source["source"],
-            "seen": source["seen"],
-            "kept": source["kept"],
-            "dropped": sorted(source["dropped"].items()),
-            "problems": sorted((printable(file), why) for file, why in source["problems"].items()),
-            "copy_of": source["copy_of"],
-            "audited": source["audit"].get("after_read", 0),
-            "with_text": source["audit"].get("after_text", 0),
-            "text_moves": source["text_moves"],
-            "leaks": [{**leak, "image": printable(leak["image"])} for leak in source["leaks"]],
+            "corpus": source.corpus,
+            "path": source.path,
+            "source": source.source,
+            "seen": source.seen,
+            "kept": source.kept,
+            "dropped": sorted(source.dropped.items()),
+            "problems": sorted(source.problems.items()),
+            "copy_of": source.copy_of,
+            "audited": source.audit["after_read"],
+            "with_text": source.audit["after_text"],
+            "text_moves": source.text_moves,
+            "leaks": [vars(leak) for leak in source.leaks],
         }
         for source in collected.sources
     ]

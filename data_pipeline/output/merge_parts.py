@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from data_pipeline.reporting.examples import EXAMPLE_SCHEMA, choose
 from data_pipeline.screening.config import DuplicatesConfig
 from data_pipeline.screening.duplicates import SourceHashes, copies_across
-from data_pipeline.screening.screen_sources import PART_EXAMPLES, PART_FRAMES, PART_PAINTED
+from data_pipeline.screening.screen_sources import PART_EXAMPLES, PART_FRAMES, PART_PAINTED, PART_SOURCES, SourceResult
 from panendofm.imaging.image_hash import HASH_BYTES
-from panendofm.runtime.files import read_json
+from panendofm.records.documents import read_document
 from panendofm.runtime.parquet_files import read_parquet
 
 EXAMPLES_PER_REASON = 24
@@ -44,7 +44,7 @@ class Collected:
     """The outcome of phase one, with copies across the run settled."""
 
     rows: FrameRows  # of the frames that stay
-    sources: list[dict[str, Any]]  # one per source, in plan order
+    sources: list[SourceResult]  # one per source, in plan order
     examples: pa.Table
     painted: pa.Table  # with frames as they came: for the private folder only
 
@@ -52,7 +52,7 @@ class Collected:
     def dropped(self) -> Counter[str]:
         total: Counter[str] = Counter()
         for source in self.sources:
-            total.update(source["dropped"])
+            total.update(source.dropped)
         return total
 
 
@@ -71,12 +71,13 @@ class _Part(NamedTuple):
 def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
     """Read all parts and drop the copies."""
     read: list[_Part] = []
-    sources: list[dict[str, Any]] = []
+    sources: list[SourceResult] = []
     examples = [EXAMPLE_SCHEMA.empty_table()]
     painted = EXAMPLE_SCHEMA.empty_table()
     for part in parts:
-        number_of = {source["source"]: number for number, source in enumerate(_sources_of(part), len(sources))}
-        sources += _sources_of(part)
+        screened = read_document(list[SourceResult], part / PART_SOURCES, "the sources of a part", "remove the part")
+        number_of = {source.source: number for number, source in enumerate(screened, len(sources))}
+        sources += screened
         read.append(_read_part(part, number_of))
         examples.append(read_parquet(part / PART_EXAMPLES, "remove the part"))
         if len(examples) > 100:  # those of all parts would not fit into memory
@@ -96,11 +97,6 @@ def collect(parts: list[Path], config: DuplicatesConfig) -> Collected:
     return Collected(rows, sources, choose(pa.concat_tables(examples), EXAMPLES_PER_REASON), painted)
 
 
-def _sources_of(part: Path) -> list[dict[str, Any]]:
-    sources: list[dict[str, Any]] = read_json(part / "sources.json")
-    return sources
-
-
 def _read_part(part: Path, number_of: dict[str, int]) -> _Part:
     table = read_parquet(part / PART_FRAMES, "remove the part", _COLUMNS)
     column = {name: table.column(name).to_pylist() for name in _COLUMNS}
@@ -115,19 +111,18 @@ def _read_part(part: Path, number_of: dict[str, int]) -> _Part:
     )
 
 
-def _drop_copies(columns: _Part, sources: list[dict[str, Any]], config: DuplicatesConfig) -> NDArray[np.bool_]:
+def _drop_copies(columns: _Part, sources: list[SourceResult], config: DuplicatesConfig) -> NDArray[np.bool_]:
     """Which sources are copies of others [S]; notes it with them."""
     copies = copies_across(_hashes_by_source(columns, sources), config)
     for source in sources:
-        source["copy_of"] = None
-        if source["source"] in copies:
-            reason, source["copy_of"] = copies[source["source"]]
-            source["dropped"][reason] = source["kept"]
-            source["kept"] = 0
-    return np.array([source["source"] in copies for source in sources], bool)
+        if source.source in copies:
+            reason, source.copy_of = copies[source.source]
+            source.dropped[reason] = source.kept
+            source.kept = 0
+    return np.array([source.source in copies for source in sources], bool)
 
 
-def _hashes_by_source(columns: _Part, sources: list[dict[str, Any]]) -> list[SourceHashes]:
+def _hashes_by_source(columns: _Part, sources: list[SourceResult]) -> list[SourceHashes]:
     """A source's frames are neighbors: each lies in one part, which was written source by source."""
     edges = np.flatnonzero(np.diff(columns.sources, prepend=-1, append=-1))
     found = []
@@ -135,6 +130,6 @@ def _hashes_by_source(columns: _Part, sources: list[dict[str, Any]]) -> list[Sou
         some = slice(begin, end)
         # When the frames were shown; images of a sequence have no time but their number.
         times = columns.seconds[some] if columns.seconds[some].any() else columns.frames[some]
-        source = sources[int(columns.sources[begin])]["source"]
+        source = sources[int(columns.sources[begin])].source
         found.append(SourceHashes(source, bool(columns.singles[some].any()), columns.hashes[some], times))
     return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import cv2
 import numpy as np
 import pyarrow as pa
-import simplejpeg
 from numpy.typing import NDArray
+
+from panendofm.imaging.images import thumbnail
 
 EXAMPLE_PX = 160
 
@@ -46,14 +46,14 @@ class Examples:
         if self._counts[reason] >= self._per_reason:
             return
         self._counts[reason] += 1
-        other = None if beside is None else thumbnail(beside)
+        other = None if beside is None else thumbnail(beside, EXAMPLE_PX)
         self.rows.append(
             {
                 "reason": reason,
                 "corpus": corpus,
                 "source": source,
                 "order": order,
-                "jpeg": thumbnail(image),
+                "jpeg": thumbnail(image, EXAMPLE_PX),
                 "beside": other,
             }
         )
@@ -69,10 +69,3 @@ def choose(table: pa.Table, per_reason: int) -> pa.Table:
         if taken[row["reason"]] <= per_reason:
             chosen.append(row)
     return pa.Table.from_pylist(chosen, EXAMPLE_SCHEMA)
-
-
-def thumbnail(image: NDArray[np.uint8]) -> bytes:
-    scale = EXAMPLE_PX / max(image.shape[:2])
-    size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
-    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
-    return bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(small), quality=80, colorsubsampling="420"))

@@ -157,11 +157,11 @@ def _histograms(frames: Any) -> list[Markup]:
 def _text(manifest: Manifest) -> Table:
     audit = manifest.text_audit
     rows = []
-    for when, label in (("before", "as the frames came"), ("after", "in the shards")):
-        read = audit.get(f"{when}_read", 0)
+    before = (audit.before_read, audit.before_text, audit.before_private)
+    after = (audit.after_read, audit.after_text, audit.after_private)
+    for label, (read, text, private) in {"as the frames came": before, "in the shards": after}.items():
         if read:
-            shares = [audit.get(f"{when}_{what}", 0) / read for what in ("text", "private")]
-            rows.append([label, f"{read:,}", *(percent(share, 1) for share in shares)])
+            rows.append([label, f"{read:,}", percent(text / read, 1), percent(private / read, 1)])
     return Table(["", "frames read", "with text", "with a date, time or patient field"], rows)
 
 

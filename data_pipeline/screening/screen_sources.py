@@ -33,26 +33,38 @@ from data_pipeline.screening.audit import Audit, read_jpeg
 from data_pipeline.screening.duplicates import RepeatedFrames
 from data_pipeline.screening.reading import SourceReader
 from data_pipeline.sources import Source
-from panendofm.imaging.frame_filters.endoscopy import is_endoscopy, measure_colours
+from panendofm.imaging.frame_filters.endoscopy import is_endoscopy, measure_colors
 from panendofm.imaging.frame_filters.field_of_view import detect_field_of_view
 from panendofm.imaging.frame_filters.layout import Layout, find_layout, find_text_places
 from panendofm.imaging.frame_filters.quality import drop_reason, measure
 from panendofm.imaging.image_hash import perceptual_hash
 from panendofm.imaging.leakage import Guard, Match, thumbnail_of
+from panendofm.records.documents import write_document
 from panendofm.records.shards import FRAME_SCHEMA
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import atomic_directory, write_json
+from panendofm.runtime.files import atomic_directory
+from panendofm.runtime.names import printable
 
 # A frame's row while it lies in a part; the last columns say where in it, and mean nothing afterwards.
 PART_SCHEMA = pa.schema([*FRAME_SCHEMA, ("single", pa.bool_()), ("offset", pa.int64()), ("size", pa.int64())])
 PART_COLUMNS = ("single", "offset", "size")
 PART_FRAMES, PART_EXAMPLES, PART_PAINTED = "frames.parquet", "pictures.parquet", "painted.parquet"
-PART_FRAMES_BYTES = "frames.bin"
+PART_FRAMES_BYTES, PART_SOURCES = "frames.bin", "sources.json"
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A frame that shows a guarded image."""
+
+    frame: int
+    image: str
+    sha256: str
+    correlation: float
 
 
 @dataclass
 class SourceResult:
-    """What became of one source."""
+    """What became of one source. Names are printable."""
 
     path: str
     corpus: str
@@ -64,7 +76,8 @@ class SourceResult:
     problems: dict[str, str] = field(default_factory=dict)
     audit: Counter[str] = field(default_factory=Counter)
     text_moves: bool = False  # so that it was looked for in every frame
-    leaks: list[dict[str, Any]] = field(default_factory=list)
+    leaks: list[Leak] = field(default_factory=list)
+    copy_of: str | None = None  # known when all sources are
 
 
 def process_unit(unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, part: Path) -> int:
@@ -81,7 +94,7 @@ def process_unit(unit: Unit, config: PipelineConfig, guard: Guard, key: bytes, p
             pq.write_table(pa.Table.from_pylist(writer.rows, PART_SCHEMA), folder / PART_FRAMES)
             pq.write_table(pa.Table.from_pylist(writer.examples.rows, EXAMPLE_SCHEMA), folder / PART_EXAMPLES)
             pq.write_table(pa.Table.from_pylist(writer.painted.rows, EXAMPLE_SCHEMA), folder / PART_PAINTED)
-            write_json(folder / "sources.json", [vars(result) for result in screened])
+            write_document(folder / PART_SOURCES, screened)
     except (UserError, OSError):
         # A worker of a driver that was killed may still have been at this unit, and have been faster.
         if not part.is_dir():
@@ -152,7 +165,7 @@ class _SourceScreen:
         self._writer = writer
         self._reader = SourceReader(source, Path(unit.root), config.decode, round(config.screen.max_megapixels * 1e6))
         self._id = hashed(key, "source", source.corpus, source.path)
-        self._result = SourceResult(source.path, source.corpus, self._id, text_moves=text_moves)
+        self._result = SourceResult(printable(source.path), source.corpus, self._id, text_moves=text_moves)
         self._audit = Audit(self._frames_to_audit(), config.screen.text)
         self._layouts: dict[tuple[int, int], Layout | None] = {}
         self._probes: list[NDArray[np.uint8]] = []
@@ -172,7 +185,7 @@ class _SourceScreen:
                 self._result.kept += 1
             else:
                 self._result.dropped[reason] += 1
-        self._result.problems = self._reader.problems
+        self._result.problems = {printable(file): why for file, why in self._reader.problems.items()}
         self._read_audit()
         return self._result
 
@@ -187,7 +200,7 @@ class _SourceScreen:
         reason = drop_reason(quality, self._config.screen.quality)
         if reason is not None:
             return self._drop(reason, image)
-        if self._config.screen.foreign == "drop" and not is_endoscopy(measure_colours(image, layout.visible)):
+        if self._config.screen.foreign == "drop" and not is_endoscopy(measure_colors(image, layout.visible)):
             return self._drop("not_endoscopy", cv2.resize(image, (40, 32), interpolation=cv2.INTER_AREA))
         image_hash = perceptual_hash(cv2.bitwise_and(image, image, mask=layout.visible))
         if self._source.kind != "image":
@@ -196,15 +209,9 @@ class _SourceScreen:
                 return self._drop(reason, image)
         match = self._leak(frame.rgb, layout, image)
         if match is not None:
-            self._result.leaks.append(
-                {
-                    "frame": frame.index,
-                    "image": match.name,
-                    "sha256": match.sha256,
-                    "correlation": match.correlation,
-                }
-            )
-            beside = np.repeat(self._guard.greys[match.number][..., None], 3, axis=2)
+            leak = Leak(frame.index, printable(match.name), match.sha256, match.correlation)
+            self._result.leaks.append(leak)
+            beside = np.repeat(self._guard.grays[match.number][..., None], 3, axis=2)
             return self._drop("evaluation_image", image, beside)
         finished, filled = self._without_text(image, frame.rgb, layout)
         jpeg = simplejpeg.encode_jpeg(
@@ -294,7 +301,7 @@ class _SourceScreen:
             "video": hashed(self._key, "video", source.corpus, source.path if source.kind != "image" else video),
             "patient": self._patient(),
             "organ": source.organ,
-            "licence": source.licence,
+            "licence": source.license,
             "frame": frame.index,
             "seconds": round(frame.seconds, 4),
             "original_width": frame.rgb.shape[1],

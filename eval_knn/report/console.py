@@ -59,7 +59,7 @@ def show_details(document: KnnDocument, k: int) -> None:
     """All k, then the recall of each class."""
     rows = []
     for k_text, at_k in document.k.items():
-        used = at_k.neighbours
+        used = at_k.neighbors
         name = k_text if used == int(k_text) else f"{k_text} (gallery has {used})"
         values = [getattr(at_k, metric) for metric in METRICS]
         rows.append([name, *(f"{value:.4f}" for value in values)])

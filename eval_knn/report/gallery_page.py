@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from eval_knn.evaluator import Evaluator, Result, shown_k
+from panendofm.imaging.images import thumbnail
 from panendofm.reports import PageImage, render_page
 from panendofm.reports.charts import confusion_chart
 from panendofm.runtime.files import write_text
@@ -91,8 +90,4 @@ def _row(query: int, result: Result, evaluator: Evaluator) -> list[Cell]:
 
 def _thumbnail(evaluator: Evaluator, row: int, caption: str) -> PageImage:
     """The caption names no file: its name may be a patient's."""
-    image = evaluator.images[row]
-    image.thumbnail((2 * _THUMBNAIL_PX, 2 * _THUMBNAIL_PX), Image.Resampling.BICUBIC)
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=70)
-    return PageImage(buffer.getvalue(), caption)
+    return PageImage(thumbnail(evaluator.images[row], 2 * _THUMBNAIL_PX), caption)

@@ -26,7 +26,7 @@ def metrics_at_k(
     class_names: list[str],
     weights: Floats,
     confidence: float = 0.95,
-    neighbours: int = 0,
+    neighbors: int = 0,
 ) -> MetricsAtK:
     """All metrics of class scores [Q, C]: metrics, intervals, recalls, confusion matrix.
 
@@ -48,7 +48,7 @@ def metrics_at_k(
         confusion=confusion.astype(int).tolist(),
         classes_judged=int((~np.isnan(per_class)).sum()),
         rank_of_truth=encode_ranks(rank),
-        neighbours=neighbours,
+        neighbors=neighbors,
         intervals=_intervals(labels, predicted, in_top5, classes, weights, confidence) if len(weights) else None,
     )
 

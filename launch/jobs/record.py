@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from panendofm.records.documents import parse_document
+from panendofm.records.documents import read_document, write_document
 from panendofm.records.run import RunFolder
 from panendofm.records.run import find_runs as runs_below
 from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.files import make_directory, read_json_lines, read_json_object, write_json
+from panendofm.runtime.files import make_directory, read_json_lines
 
 # In a job's words: replaced by the address of its own Ray cluster when that is up.
 RAY_ADDRESS = "{ray_address}"
-FORMAT = 1
 _RECORD = "job.json"
 _EVENTS = "events.jsonl"
 
@@ -43,7 +42,7 @@ class Job:
     submitted: float = 0.0
     job_id: str | None = None
     after: list[str] = field(default_factory=list)
-    format: int = FORMAT
+    format: Literal[1] = 1
 
     @property
     def folder(self) -> Path:
@@ -58,7 +57,7 @@ class Job:
         return "python -m " + " ".join(self.words)
 
     def save(self) -> None:
-        write_json(self.record, asdict(self))
+        write_document(self.record, self)
 
     def with_id(self, job_id: str) -> Job:
         return replace(self, job_id=job_id)
@@ -69,11 +68,7 @@ def is_job(folder: Path) -> bool:
 
 
 def read_job(folder: Path | str) -> Job:
-    path = Path(folder) / _RECORD
-    content = read_json_object(path)
-    if content.get("format") != FORMAT:
-        raise UserError(f"cannot read {path}: its format is {content.get('format')}, this version knows {FORMAT}.")
-    return parse_document(Job, content, path, "a job's record")
+    return read_document(Job, Path(folder) / _RECORD, "a job's record")
 
 
 def jobs_of(run: RunFolder) -> list[Job]:

@@ -74,14 +74,13 @@ def _selection(data: RunData) -> dict[str, Any]:
     # A run that has done all its steps has nothing to go on with.
     done = data.progress is not None and data.progress.step >= (data.progress.total_steps or math.inf)
     advice = "" if chosen is None else "Stop: " if chosen.stop else "" if done else "Go on: "
-    compared = [] if chosen is None else chosen.comparisons
-    rows = [[str(item.get("checkpoint", item.get("other", ""))), str(item["verdict"])] for item in compared]
+    rows = [] if chosen is None else [[other.checkpoint, other.verdict] for other in chosen.comparisons]
     vetoed = {} if chosen is None else chosen.vetoed
     return {
         "selection": chosen,
         "gain": "" if chosen is None else _gain(data, chosen),
         "advice": advice,
-        "comparisons": Table(["compared with", "verdict"], [row for row in rows if row[0]], numeric=False),
+        "comparisons": Table(["compared with", "verdict"], rows, numeric=False),
         "vetoed": Table(["not chosen", "why"], list(vetoed.items()), numeric=False),
         "sets": _sets(data),
     }

@@ -7,19 +7,16 @@ corpus folder and use "/". Frames count from 0; a range names its first and its 
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import read_json_object, write_json
+from panendofm.records.documents import read_document, write_document
 
 TRUTH_NAME = "truth.json"
-FORMAT = 2
 
 Box = tuple[int, int, int, int]
 
@@ -171,60 +168,16 @@ class Truth:
     duplicates: tuple[Duplicate, ...]
     defects: tuple[Defect, ...]
     imbalance: Imbalance | None = None
-    format: int = field(default=FORMAT)
+    format: Literal[2] = 2
 
     def geometry_of(self, item: Source | EvaluationImage) -> Geometry:
         return self.geometries[item.geometry]
 
 
 def write_truth(truth: Truth, directory: Path) -> None:
-    write_json(directory / TRUTH_NAME, dataclasses.asdict(truth))
+    write_document(directory / TRUTH_NAME, truth)
 
 
 def read_truth(directory: Path | str) -> Truth:
     """Read a corpus's truth.json."""
-    path = Path(directory) / TRUTH_NAME
-    content: dict[str, Any] = read_json_object(path)
-    if content.get("format") != FORMAT:
-        raise UserError(f"{path} has format {content.get('format')}, this version reads {FORMAT}; synthesize it anew.")
-    return Truth(
-        size=content["size"],
-        seed=content["seed"],
-        geometries={name: _geometry(values) for name, values in content["geometries"].items()},
-        sources=tuple(_source(values) for values in content["sources"]),
-        evaluation=tuple(EvaluationImage(**values) for values in content["evaluation"]),
-        segmented=tuple(
-            Segmented(**{**values, "boxes": tuple(_box(box) for box in values["boxes"])})
-            for values in content["segmented"]
-        ),
-        leaks=tuple(Leak(**values) for values in content["leaks"]),
-        duplicates=tuple(Duplicate(**values) for values in content["duplicates"]),
-        defects=tuple(Defect(**values) for values in content["defects"]),
-        imbalance=_imbalance(content.get("imbalance")),
-    )
-
-
-def _box(values: list[int]) -> Box:
-    left, top, right, bottom = values
-    return (left, top, right, bottom)
-
-
-def _imbalance(values: dict[str, Any] | None) -> Imbalance | None:
-    return None if values is None else Imbalance(values["dull"], tuple(values["rare"]), values["frames"])
-
-
-def _geometry(values: dict[str, Any]) -> Geometry:
-    view = values["field_of_view"]
-    circle = tuple(view["circle"]) if view["circle"] is not None else None
-    return Geometry(
-        width=values["width"],
-        height=values["height"],
-        field_of_view=FieldOfView(view["shape"], _box(view["box"]), view["corner_px"], circle),
-        text_boxes=tuple(_box(box) for box in values["text_boxes"]),
-        position_box=_box(values["position_box"]) if values["position_box"] is not None else None,
-    )
-
-
-def _source(values: dict[str, Any]) -> Source:
-    spans = {name: tuple(Span(**span) for span in values[name]) for name in ("scenes", "faults")}
-    return Source(**{**values, **spans})
+    return read_document(Truth, Path(directory) / TRUTH_NAME, "the truth of a synthetic corpus", "synthesize it anew")

@@ -26,7 +26,7 @@ from pretrain.schedules import StepValues
 class StepResult:
     """What a step did, as means over ranks."""
 
-    losses: dict[str, float]  # what was optimised
+    losses: dict[str, float]  # what was optimized
     gradient_norms: dict[str, float]  # of each student submodule, before clipping
     skipped: bool  # non-finite somewhere: weights, optimizer, teacher and centers are as they were
     own_loss_is_finite: bool  # this rank's

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
+from panendofm.records.run import HeadsPhaseState
 from panendofm.runtime.errors import UserError
 from pretrain.optimizer.config import WarmStartConfig
 from pretrain.schedules import Ramp, ResolvedSchedule, StepValues, steps_of
@@ -54,16 +54,16 @@ class HeadsPhase:
         """Steps that may be run from `step` on before their losses are recorded; None: no loss matters any more."""
         return None if self.plateau == 0 or step >= self.end else self.window_steps - self._count
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> HeadsPhaseState:
         """What a checkpoint has to hold for a resumed run to decide alike."""
         before = None if math.isinf(self._before) else self._before
-        return {"end": self.end, "sum": self._sum, "count": self._count, "before": before}
+        return HeadsPhaseState(self.end, self._sum, self._count, before)
 
-    def load(self, state: dict[str, Any]) -> None:
-        self.end = int(state["end"])
-        self._sum = float(state["sum"])
-        self._count = int(state["count"])
-        self._before = math.inf if state["before"] is None else float(state["before"])
+    def load(self, state: HeadsPhaseState) -> None:
+        self.end = state.end
+        self._sum = state.sum
+        self._count = state.count
+        self._before = math.inf if state.before is None else state.before
 
 
 class WarmSchedule:

@@ -46,6 +46,18 @@ def training_state(objective: nn.Module, optimizer: torch.optim.Optimizer) -> di
     return state
 
 
+def stage(state: Mapping[str, Tensor], buffers: dict[str, Tensor], device: torch.device) -> None:
+    """Copy into buffers on the host that are made once: the only part of a save that training waits for."""
+    with torch.no_grad():
+        for name, tensor in state.items():
+            if name in buffers:
+                local(buffers[name]).copy_(local(tensor), non_blocking=True)
+            else:
+                buffers[name] = tensor.detach().to("cpu", copy=True)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
 _ANCHOR = "anchor_backbone."
 _EARLIER_ANCHOR = "gram_anchor."
 
@@ -74,7 +86,7 @@ class CheckpointStore:
     def save(self, state: Mapping[str, Tensor], info: CheckpointInfo) -> None:
         """Copy the state and write it in the background. `info` says what it is; its files are filled in."""
         self.wait()
-        self._stage(state)
+        stage(state, self._buffers, self.world.device)
         self._thread = threading.Thread(target=self._write_in_thread, args=(info,), name="save", daemon=True)
         self._thread.start()
         if not self.config.asynchronous:
@@ -116,17 +128,6 @@ class CheckpointStore:
 
     def _staged_bytes(self) -> int:
         return sum(local(tensor).nbytes for tensor in self._buffers.values())
-
-    def _stage(self, state: Mapping[str, Tensor]) -> None:
-        """Copy into buffers on the host that are made once: the only part of a save that training waits for."""
-        with torch.no_grad():
-            for name, tensor in state.items():
-                if name in self._buffers:
-                    local(self._buffers[name]).copy_(local(tensor), non_blocking=True)
-                else:
-                    self._buffers[name] = tensor.detach().to("cpu", copy=True)
-        if self.world.device.type == "cuda":
-            torch.cuda.synchronize()
 
     def _write_in_thread(self, info: CheckpointInfo) -> None:
         try:

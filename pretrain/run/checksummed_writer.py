@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
+from torch.distributed.checkpoint.metadata import StorageMeta
 
 from panendofm.runtime.files import damage_checksum
 
@@ -21,6 +22,10 @@ class ChecksummedWriter(FileSystemWriter):
         super().__init__(path, sync_files=False)  # done below
         self.checksums: dict[str, str] = {}
         self.fs = _ChecksummingFiles(self.checksums)
+
+    def storage_meta(self) -> StorageMeta:
+        """Without the path of the checkpoint: it is passed on, and says where its maker works."""
+        return StorageMeta(save_id=self.save_id)
 
 
 class _ChecksummingFiles(FileSystem):

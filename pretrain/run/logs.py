@@ -9,6 +9,7 @@ from typing import Any
 from panendofm.records.metrics import MetricsFile
 from panendofm.records.run import RunFolder
 from panendofm.runtime.files import write_text
+from panendofm.runtime.names import without_folders
 from pretrain.config import LogConfig
 
 
@@ -57,8 +58,28 @@ def _start_wandb(run: RunFolder, config: LogConfig, settings: dict[str, Any]) ->
         id=id_file.read_text(encoding="utf-8"),
         resume="allow",
         mode="online" if config.wandb == "online" else "offline",
-        config=settings,
+        config=_published(settings),
+        # Nothing of the machine: neither its name, its user and its paths, nor the state of a repository.
+        settings=wandb.Settings(
+            x_disable_meta=True,
+            x_disable_machine_info=True,
+            x_disable_stats=True,
+            disable_git=True,
+            disable_code=True,
+            save_code=False,
+            console="off",
+            host="",
+        ),
     )
+
+
+def _published(value: Any) -> Any:
+    """Settings as others may see them: of absolute paths only the last part."""
+    if isinstance(value, dict):
+        return {name: _published(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_published(inner) for inner in value]
+    return without_folders(value) if isinstance(value, str) else value
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:

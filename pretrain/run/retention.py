@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from eval_knn import SelectionConfig, claim, must_stay, read_history
-from panendofm.records.evaluation import evaluation_path, read_selection
+from eval_knn import SelectionConfig, claim, finish_update, must_stay, read_history, recorded_rule
+from panendofm.records.evaluation import evaluated_checkpoints, evaluation_path, read_selection
 from panendofm.records.run import RunFolder, step_name
 from panendofm.runtime.console import warn
 from panendofm.runtime.files import TEMPORARY_MARK
@@ -18,8 +18,8 @@ from pretrain.config import CheckpointConfig, PretrainConfig
 class Retention:
     """Removes old checkpoints of one run. First rank only.
 
-    `selection`: by which the run's own evaluations are compared; None: it makes none, and those of others were compared
-    by a rule that is theirs. `watched`: another process scores the checkpoints as they appear.
+    `selection`: by which the run's own evaluations are compared; None: it makes none, and those of others are compared
+    by the rule that they recorded. `watched`: another process scores the checkpoints as they appear.
     """
 
     def __init__(
@@ -42,11 +42,16 @@ class Retention:
     def chosen_steps(self, steps: list[int]) -> set[int]:
         """Those of `steps` that have the highest score ever or are the choice: neither goes, whatever happens."""
         names = {self.run.best.resolve().name}
-        if self.selection is not None:
-            names |= must_stay(read_history(self.run), self.selection)
-        elif (chosen := read_selection(self.run)) is not None and chosen.highest is not None:
+        if (chosen := read_selection(self.run)) is not None and chosen.highest is not None:
             names.add(chosen.highest)
+        rule = self._rule()
+        # By the evaluations themselves: what was recorded last may be older than they are.
+        names |= evaluated_checkpoints(self.run) if rule is None else must_stay(read_history(self.run), rule)
         return {step for step in steps if step_name(step) in names}
+
+    def _rule(self) -> SelectionConfig | None:
+        """By which evaluations are compared: the run's own rule, else that of whoever evaluates it; None: not known."""
+        return self.selection or recorded_rule(self.run)
 
     def _unscored(self, steps: list[int]) -> set[int]:
         """Those that a watcher has still to score, as many as may wait."""
@@ -65,6 +70,9 @@ class Retention:
 
     def remove_old(self) -> None:
         """Remove what nothing waits for. What a watcher holds at this moment stays until the next time."""
+        rule = self._rule()
+        if rule is not None and self.run.claims.is_dir():
+            finish_update(self.run, rule)
         with self._claim("selection", wait=True):  # `best` does not move to a checkpoint that is about to go
             steps = self.run.steps()
             protected = self.protected_steps(steps)

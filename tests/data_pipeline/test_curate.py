@@ -35,8 +35,8 @@ SCENES = [600, 6, 6, 6, 6, 6]  # one scene is there a hundred times as often as 
 Frame = tuple[dict[str, Any], np.ndarray]  # its row of the manifest, its image
 
 
-def noised(picture: np.ndarray, rng: np.random.Generator, spread: float) -> np.ndarray:
-    return np.clip(picture + rng.normal(0, spread, picture.shape), 0, 255).astype(np.uint8)
+def noised(image: np.ndarray, rng: np.random.Generator, spread: float) -> np.ndarray:
+    return np.clip(image + rng.normal(0, spread, image.shape), 0, 255).astype(np.uint8)
 
 
 def scene(rng: np.random.Generator) -> np.ndarray:
@@ -48,9 +48,9 @@ def imbalanced() -> list[Frame]:
     rng = np.random.default_rng(3)
     frames = []
     for number, count in enumerate(SCENES):
-        picture = scene(rng)
+        image = scene(rng)
         for frame in range(count):
-            moved = np.roll(picture, tuple(rng.integers(-1, 2, 2)), (0, 1))
+            moved = np.roll(image, tuple(rng.integers(-1, 2, 2)), (0, 1))
             frames.append(({"key": f"s{number}-{frame:04d}", "corpus": f"c{number % 2}"}, noised(moved, rng, 6)))
     return frames
 
@@ -60,10 +60,10 @@ def twins() -> list[Frame]:
     rng = np.random.default_rng(4)
     frames = []
     for video in range(200):
-        picture = scene(rng)
+        image = scene(rng)
         for name, seconds in (("a", 3.0), ("b", 3.5)):
             row = {"key": f"{video:04d}{name}", "corpus": "c", "video": f"v{video}", "seconds": seconds}
-            frames.append((row, noised(picture, rng, 3)))
+            frames.append((row, noised(image, rng, 3)))
     return frames
 
 
@@ -74,9 +74,9 @@ def write_set(folder: Path, frames: list[Frame]) -> Path:
     for shard in range(SHARDS):
         name, index = f"shard-{shard:06d}.tar", []
         with tarfile.open(folder / name, "w", format=tarfile.USTAR_FORMAT) as archive:
-            for row, picture in frames[shard::SHARDS]:
+            for row, image in frames[shard::SHARDS]:
                 places: list[int] = []
-                for suffix, content in (("jpg", simplejpeg.encode_jpeg(picture)), ("json", b"{}")):
+                for suffix, content in (("jpg", simplejpeg.encode_jpeg(image)), ("json", b"{}")):
                     member = tarfile.TarInfo(f"{row['key']}.{suffix}")
                     member.size = len(content)
                     places += [archive.offset + 512, len(content)]
@@ -142,7 +142,7 @@ def test_the_page_shows_clusters_and_shares(curated: CurationFolder) -> None:
     assert page.count("<img") >= 6
     assert "By corpus" in page
     assert "By organ" in page
-    assert "600 frames, before 95.24 %" in page
+    assert "600 frames, before 95.24%" in page
 
 
 @pytest.mark.slow

@@ -22,9 +22,9 @@ def planted(
     """One scene of 2,000 frames, five of 20, in a mixed order: unit features [N, D], and the scene of each frame."""
     rng = np.random.default_rng(seed)
     scene = rng.permutation(np.repeat(np.arange(6), [dull] + [rare] * 5))
-    centres = rng.normal(size=(6, width))
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    features = centres[scene] + noise / np.sqrt(width) * rng.normal(size=(len(scene), width))
+    centers = rng.normal(size=(6, width))
+    centers /= np.linalg.norm(centers, axis=1, keepdims=True)
+    features = centers[scene] + noise / np.sqrt(width) * rng.normal(size=(len(scene), width))
     return (features / np.linalg.norm(features, axis=1, keepdims=True)).astype(np.float32), scene
 
 

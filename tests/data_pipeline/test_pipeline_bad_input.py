@@ -24,7 +24,7 @@ from panendofm.runtime.config import load_config
 from panendofm.runtime.errors import UserError
 
 
-def picture(seed: int) -> np.ndarray:
+def image(seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     small = random.uniform(60, 200, (12, 16, 3)).astype(np.float32)
     large = cv2.resize(small, (320, 240), interpolation=cv2.INTER_CUBIC) + random.normal(0, 12, (240, 320, 3))
@@ -32,18 +32,18 @@ def picture(seed: int) -> np.ndarray:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> Path:
+def images(tmp_path: Path) -> Path:
     """A folder of six good images."""
     folder = tmp_path / "pictures"
     folder.mkdir()
     for number in range(6):
-        cv2.imwrite(str(folder / f"{number}.png"), picture(number))
+        cv2.imwrite(str(folder / f"{number}.png"), image(number))
     return folder
 
 
-def config_of(pictures: Path, out: Path) -> PipelineConfig:
-    config = PipelineConfig(out=str(out), data_root=str(pictures.parent), corpora={})
-    config.corpora = {"mine": CorpusConfig("folder", pictures.name, licence="CC0")}
+def config_of(images: Path, out: Path) -> PipelineConfig:
+    config = PipelineConfig(out=str(out), data_root=str(images.parent), corpora={})
+    config.corpora = {"mine": CorpusConfig("folder", images.name, license="CC0")}
     config.screen.text.inside, config.screen.text.reader = "keep", "none"
     config.ray.workers = 1
     return config
@@ -70,16 +70,16 @@ def test_there_is_nothing_to_verify_or_report(verb: str, tmp_path: Path, capsys:
     assert "run shard first" in capsys.readouterr().err
 
 
-def test_broken_pictures_are_reported_and_the_rest_is_kept(pictures: Path, tmp_path: Path, ray_cluster: None) -> None:
-    (pictures / "empty.png").touch()
-    (pictures / "text.jpg").write_text("not an image")
-    whole = cv2.imencode(".jpg", picture(50))[1].tobytes()
-    (pictures / "half.jpg").write_bytes(whole[: len(whole) // 2])
-    whole = cv2.imencode(".png", picture(52))[1].tobytes()
-    (pictures / "half.png").write_bytes(whole[: len(whole) // 2])
-    (pictures / "wrong.jpg").write_bytes(cv2.imencode(".png", picture(51))[1].tobytes())
-    (pictures / "gone.png").symlink_to(tmp_path / "nowhere.png")
-    config = config_of(pictures, tmp_path / "out")
+def test_broken_images_are_reported_and_the_rest_is_kept(images: Path, tmp_path: Path, ray_cluster: None) -> None:
+    (images / "empty.png").touch()
+    (images / "text.jpg").write_text("not an image")
+    whole = cv2.imencode(".jpg", image(50))[1].tobytes()
+    (images / "half.jpg").write_bytes(whole[: len(whole) // 2])
+    whole = cv2.imencode(".png", image(52))[1].tobytes()
+    (images / "half.png").write_bytes(whole[: len(whole) // 2])
+    (images / "wrong.jpg").write_bytes(cv2.imencode(".png", image(51))[1].tobytes())
+    (images / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    config = config_of(images, tmp_path / "out")
     assert shard(config).frames == 7
     import pyarrow.parquet as pq
 
@@ -95,14 +95,14 @@ def test_broken_pictures_are_reported_and_the_rest_is_kept(pictures: Path, tmp_p
     assert verify(config).faults == []
 
 
-def test_names_that_look_like_paths_or_commands_do_no_harm(pictures: Path, tmp_path: Path, ray_cluster: None) -> None:
+def test_names_that_look_like_paths_or_commands_do_no_harm(images: Path, tmp_path: Path, ray_cluster: None) -> None:
     for number, name in enumerate(("..png.png", "a\nb.png", "..\\..\\evil.png", "$(touch x).png", "näme 1.png")):
-        cv2.imwrite(str(pictures / "plain.png"), picture(100 + number))
-        (pictures / "plain.png").rename(pictures / name)
-    (pictures / "sub").mkdir()
-    cv2.imwrite(str(pictures / "sub" / "0.png"), picture(200))  # a second file of that name
-    before = {path for path in tmp_path.rglob("*") if path.is_relative_to(pictures)}
-    config = config_of(pictures, tmp_path / "out")
+        cv2.imwrite(str(images / "plain.png"), image(100 + number))
+        (images / "plain.png").rename(images / name)
+    (images / "sub").mkdir()
+    cv2.imwrite(str(images / "sub" / "0.png"), image(200))  # a second file of that name
+    before = {path for path in tmp_path.rglob("*") if path.is_relative_to(images)}
+    config = config_of(images, tmp_path / "out")
     result = shard(config)
     assert result.frames == 6 + 3 + 1, "names that begin with a dot are hidden and left out; all others are kept"
     listing = subprocess.run(
@@ -111,18 +111,18 @@ def test_names_that_look_like_paths_or_commands_do_no_harm(pictures: Path, tmp_p
     names = listing.stdout.split()
     assert len(names) == len(set(names)) == 20
     assert all(set(name.partition(".")[0]) <= set("0123456789abcdef") for name in names)
-    assert {path for path in tmp_path.rglob("*") if path.is_relative_to(pictures)} == before
+    assert {path for path in tmp_path.rglob("*") if path.is_relative_to(images)} == before
 
 
 def test_progress_tells_frames_per_second_and_time_left(
-    pictures: Path,
+    images: Path,
     tmp_path: Path,
     ray_cluster: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("panendofm.runtime.console.PROGRESS_EVERY_SECONDS", 0.0)
-    config = config_of(pictures, tmp_path / "out")
+    config = config_of(images, tmp_path / "out")
     config.ray.images_per_unit = 1
     shard(config)
     lines = [line for line in capsys.readouterr().out.splitlines() if "screening:" in line]
@@ -138,8 +138,8 @@ def test_nothing_kept_says_why(tmp_path: Path, ray_cluster: None) -> None:
         shard(config_of(folder, tmp_path / "out"))
 
 
-def test_guard_folder_that_guards_nothing_is_refused(pictures: Path, tmp_path: Path, ray_cluster: None) -> None:
-    config = config_of(pictures, tmp_path / "out")
+def test_guard_folder_that_guards_nothing_is_refused(images: Path, tmp_path: Path, ray_cluster: None) -> None:
+    config = config_of(images, tmp_path / "out")
     config.leakage.guard = [str(tmp_path / "nowhere")]
     with pytest.raises(UserError, match=r"leakage\.guard: the folder .*nowhere does not exist"):
         shard(config)
@@ -157,44 +157,44 @@ def test_guarded_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert set_names(config) == ["a/images", "b/images", "kvasir"]
 
 
-def test_a_source_that_vanished_after_planning_is_reported(pictures: Path, tmp_path: Path) -> None:
+def test_a_source_that_vanished_after_planning_is_reported(images: Path, tmp_path: Path) -> None:
     from data_pipeline import plan
     from data_pipeline.screening.screen_sources import process_unit
     from panendofm.imaging.leakage import build_guard
 
-    (pictures / "film.mp4").write_bytes(b"x")
-    config = config_of(pictures, tmp_path / "out")
+    (images / "film.mp4").write_bytes(b"x")
+    config = config_of(images, tmp_path / "out")
     (unit,) = (unit for unit in plan(config).units if unit.sources[0].kind == "video")
-    (pictures / "film.mp4").unlink()
+    (images / "film.mp4").unlink()
     assert process_unit(unit, config, build_guard([]), bytes(32), tmp_path / "part") == 0
     assert "No such file" in (tmp_path / "part" / "sources.json").read_text()
 
 
 def test_a_part_that_another_worker_finished_meanwhile_is_taken(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from data_pipeline import plan
     from data_pipeline.screening import screen_sources as work
     from panendofm.imaging.leakage import build_guard
 
-    config = config_of(pictures, tmp_path / "out")
+    config = config_of(images, tmp_path / "out")
     (unit,) = plan(config).units
-    write_json = work.write_json
+    write_document = work.write_document
 
     def finish_elsewhere_first(path: Path, content: object) -> None:
-        monkeypatch.setattr(work, "write_json", write_json)
+        monkeypatch.setattr(work, "write_document", write_document)
         work.process_unit(unit, config, build_guard([]), bytes(32), tmp_path / "part")
-        write_json(path, content)
+        write_document(path, content)
 
-    monkeypatch.setattr(work, "write_json", finish_elsewhere_first)
+    monkeypatch.setattr(work, "write_document", finish_elsewhere_first)
     assert work.process_unit(unit, config, build_guard([]), bytes(32), tmp_path / "part") == 6
     assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == ["part"], "nothing is left behind"
 
 
-def test_two_runs_into_one_folder_are_refused(pictures: Path, tmp_path: Path) -> None:
+def test_two_runs_into_one_folder_are_refused(images: Path, tmp_path: Path) -> None:
     from panendofm.runtime.locks import directory_lock
 
-    config = config_of(pictures, tmp_path / "out")
+    config = config_of(images, tmp_path / "out")
     with directory_lock(config.private_dir), pytest.raises(UserError, match="is in use by process"):
         shard(config)
 
@@ -228,11 +228,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_full_disk_is_one_sentence_and_the_run_continues_afterwards(
-    small_disk: Path, pictures: Path, tmp_path: Path, ray_cluster: None
+    small_disk: Path, images: Path, tmp_path: Path, ray_cluster: None
 ) -> None:
     for number in range(10, 60):
-        cv2.imwrite(str(pictures / f"{number}.png"), picture(number))
-    config = config_of(pictures, small_disk / "out")
+        cv2.imwrite(str(images / f"{number}.png"), image(number))
+    config = config_of(images, small_disk / "out")
     config.identity.private_dir = str(tmp_path / "private")
     with pytest.raises(UserError, match="the disk is full; free some space and run the same command again"):
         shard(config)
@@ -254,7 +254,7 @@ def test_a_corpus_named_twice_under_one_root_is_kept_once(
     assert shard(config).frames == shard(alone).frames > 0
 
 
-def test_how_large_a_picture_may_be_is_a_setting(tmp_path: Path) -> None:
+def test_how_large_a_image_may_be_is_a_setting(tmp_path: Path) -> None:
     cv2.imwrite(str(tmp_path / "a.png"), np.zeros((50, 60, 3), np.uint8))
     source = Source("a.png", "image", "mine", "x", files=(FoundFile("a.png", 1, 1),))
     for megapixels, frames in ((0.003, 1), (0.0029, 0)):

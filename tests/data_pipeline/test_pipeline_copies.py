@@ -65,7 +65,7 @@ def test_a_video_at_another_speed_with_boxes_is_a_copy_and_a_stranger_is_not(tmp
         [
             f"data_root={tmp_path}",
             f"out={tmp_path / 'shards'}",
-            "corpora={mine: {adapter: folder, root: data, licence: CC0}}",
+            "corpora={mine: {adapter: folder, root: data, license: CC0}}",
             "screen.text={inside: keep, reader: none}",
             "ray.workers=2",
         ],

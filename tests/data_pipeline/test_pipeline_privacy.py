@@ -22,12 +22,12 @@ from panendofm.records.shards import PrivateFolder, ShardFolder
 from panendofm.runtime.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from picture_zoo import write_zoo
+from image_zoo import write_zoo
 
 PLANTED = ("MUELLER_HANS", "19500101", "DR_SCHMIDT", "secret-project")
 
 
-def picture(seed: int) -> np.ndarray:
+def image(seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     small = random.uniform(60, 200, (12, 16, 3)).astype(np.float32)
     large = cv2.resize(small, (320, 240), interpolation=cv2.INTER_CUBIC) + random.normal(0, 12, (240, 320, 3))
@@ -48,15 +48,15 @@ def planted(tmp_path: Path) -> PipelineConfig:
     for folder in ("mine/MUELLER_HANS_19500101", "eval-set", "endofm/MUELLER_HANS"):
         (root / folder).mkdir(parents=True)
     for number in range(4):
-        cv2.imwrite(str(root / f"mine/MUELLER_HANS_19500101/MUELLER_HANS_{number}.png"), picture(number))
+        cv2.imwrite(str(root / f"mine/MUELLER_HANS_19500101/MUELLER_HANS_{number}.png"), image(number))
     (root / "mine/MUELLER_HANS_broken.jpg").write_bytes(b"no image")
     shutil.copy(root / "mine/MUELLER_HANS_19500101/MUELLER_HANS_0.png", root / "mine/MUELLER_HANS_copy.png")
-    cv2.imwrite(str(root / "eval-set/MUELLER_HANS_19500101.jpg"), picture(2))
+    cv2.imwrite(str(root / "eval-set/MUELLER_HANS_19500101.jpg"), image(2))
     video = cv2.VideoWriter(
         str(root / "endofm/MUELLER_HANS/MUELLER_HANS.avi"), cv2.VideoWriter.fourcc(*"MJPG"), 4, (320, 240)
     )
     for number in range(10, 14):
-        video.write(picture(number))
+        video.write(image(number))
     video.release()
     corpora = {"mine": CorpusConfig("folder", str(root / "mine")), "endo": CorpusConfig("endofm-pretrain", "endofm")}
     corpora["endo"].exclude_components = ["CholecTriplet"]
@@ -104,7 +104,7 @@ def test_names_of_any_kind_do_not_end_a_run(
     rare = write_zoo(folder)
     hostile = [b"\x1b[31mred.png", b"two\nlines.png", b"\xff\xfe.png", b"=cmd|calc.png"]
     for number, name in enumerate(hostile):
-        content = cv2.imencode(".png", picture(number))[1].tobytes()
+        content = cv2.imencode(".png", image(number))[1].tobytes()
         with open(os.path.join(os.fsencode(folder), name), "wb") as stream:  # noqa: PTH118, PTH123
             stream.write(content)
     with open(os.path.join(os.fsencode(folder), b"broken\n\x1b[2J\xff.png"), "wb") as stream:  # noqa: PTH118, PTH123

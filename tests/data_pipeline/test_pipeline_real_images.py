@@ -157,9 +157,9 @@ def text_rates(paths: list[Path], config: PipelineConfig) -> tuple[float, float]
     """Shares of finished images with text, and with a date, time or patient field."""
     found: list[TextFinding] = []
     for path in paths:
-        picture = finished(read(path), config)
-        if picture is not None:
-            found.append(read_text(picture))
+        image = finished(read(path), config)
+        if image is not None:
+            found.append(read_text(image))
             if found[-1].found:
                 print(f"text is left on {path.name}")
     return float(np.mean([f.found for f in found])), float(np.mean([f.private for f in found]))

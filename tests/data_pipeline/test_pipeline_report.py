@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import simplejpeg
-from cleaned_pictures import recorded
+from cleaned_images import recorded
 from PIL import Image
 
 from data_pipeline import PipelineConfig, report, shard
@@ -29,19 +29,19 @@ def config(tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> Pipel
     for number, corpus in enumerate(CORPORA):
         (root / corpus).mkdir()
         for i in range(3):
-            picture = recorded(10 * number + i, text="Doe Jane 12/03/2019" if corpus == "written" else "")
+            image = recorded(10 * number + i, text="Doe Jane 12/03/2019" if corpus == "written" else "")
             if corpus == "spoiled" and i:
-                inside = picture.max(axis=2) > 0
-                picture = np.where(inside[..., None], cv2.GaussianBlur(picture, (0, 0), 12), 0).astype(np.uint8)
-            Image.fromarray(picture).save(root / corpus / f"patient-doe-{i}.png")
-    corpora = ", ".join(f"{name}: {{adapter: folder, root: {name}, licence: CC0}}" for name in CORPORA)
+                inside = image.max(axis=2) > 0
+                image = np.where(inside[..., None], cv2.GaussianBlur(image, (0, 0), 12), 0).astype(np.uint8)
+            Image.fromarray(image).save(root / corpus / f"patient-doe-{i}.png")
+    corpora = ", ".join(f"{name}: {{adapter: folder, root: {name}, license: CC0}}" for name in CORPORA)
     words = [f"data_root={root}", f"out={root / 'shards'}", f"corpora={{{corpora}}}", "screen.text.reader=none"]
     made = load_config(PipelineConfig, None, [*words, "ray.workers=2"])
     shard(made)
     return made
 
 
-def pictures_in(page: str) -> list[bytes]:
+def images_in(page: str) -> list[bytes]:
     return [base64.b64decode(found) for found in re.findall(r"data:image/jpeg;base64,([^\"]+)", page)]
 
 
@@ -55,10 +55,10 @@ def test_painted_text_is_shown_beside_what_it_was_in_the_private_folder_only(con
         before, after = (np.asarray(simplejpeg.decode_jpeg(row[part])).astype(int) for part in ("beside", "jpeg"))
         assert before.shape == after.shape
         assert np.abs(before - after).max() > 60, "letters are white before"
-        assert row["beside"] in pictures_in(page) and row["jpeg"] in pictures_in(page)
+        assert row["beside"] in images_in(page) and row["jpeg"] in images_in(page)
     published = (config.out_dir / "report.html").read_text()
     raw = {row["beside"] for row in rows}
-    assert not raw & set(pictures_in(published))
+    assert not raw & set(images_in(published))
     for path in config.out_dir.iterdir():
         assert not any(content in path.read_bytes() for content in raw), path
     assert "patient-doe" in page and "patient-doe" not in published
@@ -81,7 +81,7 @@ def test_random_kept_frames_of_every_corpus(config: PipelineConfig) -> None:
     page = (config.out_dir / "report.html").read_text()
     kept = page[page.index("<h2>Kept frames") :]
     sheets = {c: re.search(rf"<h3>{c}</h3>\s*<div class=\"sheet\">(.*?)</div>", kept, re.DOTALL) for c in CORPORA}
-    assert {c: len(pictures_in(found[1])) for c, found in sheets.items() if found} == {
+    assert {c: len(images_in(found[1])) for c, found in sheets.items() if found} == {
         "good": 3,
         "spoiled": 1,
         "written": 3,

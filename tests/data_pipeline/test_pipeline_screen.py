@@ -68,7 +68,7 @@ def test_crop_keeps_the_field_of_view_and_nothing_else(synthetic_corpus: Path, t
     assert np.mean(list(outside.values())) <= 0.01
 
 
-def test_dark_and_small_pictures_have_no_field_of_view() -> None:
+def test_dark_and_small_images_have_no_field_of_view() -> None:
     assert detect_field_of_view([np.zeros((240, 320, 3), np.uint8)], FieldOfViewConfig()) is None
     spot = np.zeros((240, 320, 3), np.uint8)
     cv2.circle(spot, (100, 100), 20, (200, 120, 100), -1)
@@ -120,7 +120,7 @@ def hidden_share(geometry: Geometry) -> float:
     return 1 - float(geometry.visible_mask().sum() / whole.sum())
 
 
-def test_text_inside_the_picture_is_painted_over(synthetic_corpus: Path, truth: Truth) -> None:
+def test_text_inside_the_image_is_painted_over(synthetic_corpus: Path, truth: Truth) -> None:
     image = next(image for image in truth.evaluation if truth.geometry_of(image).position_box is None)
     picture = np.ascontiguousarray(cv2.imread(str(synthetic_corpus / image.path))[..., ::-1])
     picture = cv2.resize(picture, None, fx=1.4, fy=1.4)
@@ -242,7 +242,7 @@ def test_shrinking_keeps_the_mean_and_the_place() -> None:
     assert np.ptp(shrink(fine, (400, 200)).astype(int)) < 3, "stripes that are too fine turn gray, not into other ones"
 
 
-def test_single_pictures_are_kept_once_and_videos_win() -> None:
+def test_single_images_are_kept_once_and_videos_win() -> None:
     frames = np.random.default_rng(2).integers(0, 256, (5, 32), np.uint8)
     sources = [
         SourceHashes("still", True, frames[2:3]),

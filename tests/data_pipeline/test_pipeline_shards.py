@@ -43,8 +43,8 @@ def test_shards_open_with_webdataset(finished_run: FinishedRun) -> None:
     for sample in webdataset.WebDataset(shards, shardshuffle=False, empty_check=False):
         record, row = json.loads(sample["json"]), rows[sample["__key__"]]
         assert record["key"] == sample["__key__"] and record["source"] == row["source"]
-        picture = cv2.imdecode(np.frombuffer(sample["jpg"], np.uint8), cv2.IMREAD_COLOR)
-        assert picture.shape == (record["height"], record["width"], 3)
+        image = cv2.imdecode(np.frombuffer(sample["jpg"], np.uint8), cv2.IMREAD_COLOR)
+        assert image.shape == (record["height"], record["width"], 3)
         seen += 1
     assert seen == len(rows) > 300
 
@@ -65,7 +65,7 @@ def test_index_gives_every_sample_without_reading_the_tar(finished_run: Finished
         assert json.loads(content[record : record + record_bytes])["key"] == key
 
 
-def test_pictures_carry_no_metadata_and_fit_the_size(finished_run: FinishedRun) -> None:
+def test_images_carry_no_metadata_and_fit_the_size(finished_run: FinishedRun) -> None:
     for row in finished_run.frames:
         assert max(row["width"], row["height"]) <= 512
     content = b"".join(path.read_bytes() for path in finished_run.out.glob("*.tar"))

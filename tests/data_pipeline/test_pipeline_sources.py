@@ -219,7 +219,7 @@ def test_a_known_overlap_is_found_whatever_the_capitals_and_a_misspelt_folder_is
     assert "Renji" not in warned
 
 
-def test_single_pictures_are_cut_into_units_and_videos_stand_alone(tmp_path: Path) -> None:
+def test_single_images_are_cut_into_units_and_videos_stand_alone(tmp_path: Path) -> None:
     touch(tmp_path / "mine", "v.mp4", *(f"{n}.jpg" for n in range(150)))
     config = pipeline(tmp_path, mine="folder")
     assert [len(unit.sources) for unit in plan(config).units] == [1, 64, 64, 22]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import simplejpeg
@@ -12,8 +14,10 @@ from benchmarks.screens import auditing, clip, filling, remains, screened
 from data_pipeline import PipelineConfig
 from data_pipeline.output.manifest import _text_audit, with_text_left
 from data_pipeline.screening.audit import Audit
+from data_pipeline.screening.screen_sources import SourceResult
 from panendofm.imaging.frame_filters.text import Place, count_characters, read_text
 from panendofm.imaging.frame_filters.text_filling import lines_of_text, move
+from panendofm.records.shards import AuditedSource, TextAudit
 
 Image = NDArray[np.uint8]
 
@@ -127,8 +131,8 @@ def test_the_audit_reads_several_frames_of_a_source() -> None:
 def test_counts_of_a_single_audited_frame_are_numbers() -> None:
     """A table of counts takes no truth values, and an empty Counter keeps what it is given."""
     audit = Audit(1, PipelineConfig().screen.text)
-    grey = np.full((64, 64, 3), 90, np.uint8)
-    audit.offer("a", simplejpeg.encode_jpeg(grey), lambda: grey)
+    gray = np.full((64, 64, 3), 90, np.uint8)
+    audit.offer("a", simplejpeg.encode_jpeg(gray), lambda: gray)
     counts, left = audit.read()
     assert {type(count) for count in counts.values()} == {int} and counts["after_read"] == 1 and left == []
 
@@ -162,18 +166,18 @@ def test_the_filter_keeps_nothing_that_the_audit_reads() -> None:
     assert not any(read_text(kept.picture).found for outcome in outcomes for kept in outcome.kept)
 
 
-def source(name: str, kept: int, read: int, text: int, moves: bool = False) -> dict[str, object]:
-    audit = {"after_read": read, "after_text": text, "after_private": 0}
-    return {"source": name, "kept": kept, "audit": audit if read else {}, "text_moves": moves}
+def source(name: str, kept: int, read: int, text: int, moves: bool = False) -> SourceResult:
+    audit = Counter(after_read=read, after_text=text)
+    return SourceResult(f"{name}.mp4", "ers", name, kept=kept, audit=audit, text_moves=moves)
 
 
 def test_sources_with_text_are_named() -> None:
     sources = [source("a", 9, 4, 0), source("b", 9, 4, 2, True), source("c", 0, 4, 4), source("d", 1, 0, 0)]
     audit = _text_audit(sources)
-    assert audit["after_read"] == 12 and audit["sources_read"] == 2 and audit["sources_with_moving_text"] == 1
-    assert audit["sources_with_text"] == {"b": {"read": 4, "text": 2}}
-    assert [s["source"] for s in with_text_left(sources)] == ["b"]
-    assert _text_audit([source("d", 1, 0, 0)]) == {}, "nothing was read"
+    assert audit.after_read == 12 and audit.sources_read == 2 and audit.sources_with_moving_text == 1
+    assert audit.sources_with_text == {"b": AuditedSource(4, 2)}
+    assert [s.source for s in with_text_left(sources)] == ["b"]
+    assert _text_audit([source("d", 1, 0, 0)]) == TextAudit(), "nothing was read"
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""A small labelled set and small weights for the tests of eval_knn."""
+"""A small labeled set and small weights for the tests of eval_knn."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from knn_pictures import CLASSES, PER_CLASS, paint
+from knn_images import CLASSES, PER_CLASS, paint
 
 from eval_knn.config import EvalConfig
 from panendofm.backbone import VisionTransformer, vit_config
 
 
 @pytest.fixture(scope="session")
-def labelled_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def labeled_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("labelled")
     for label, name in enumerate(CLASSES):
         (root / name).mkdir()
@@ -28,9 +28,9 @@ def knn_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def config(labelled_folder: Path, knn_cache: Path, tmp_path: Path) -> EvalConfig:
+def config(labeled_folder: Path, knn_cache: Path, tmp_path: Path) -> EvalConfig:
     config = EvalConfig()
-    config.data.path, config.cache, config.out = str(labelled_folder), str(knn_cache), str(tmp_path / "out")
+    config.data.path, config.cache, config.out = str(labeled_folder), str(knn_cache), str(tmp_path / "out")
     config.bootstrap.replicates = 100
     config.data.clean = False  # looking for text takes longer than all else; tests that need it switch it on
     return config

@@ -28,7 +28,7 @@ def test_the_gallery_chooses_and_the_queries_have_no_say() -> None:
     """One reading tells the classes apart in the gallery, one in the queries, one only knows near-duplicates."""
     random = np.random.default_rng(0)
     labels = np.tile(np.arange(3), 40)  # 120 images
-    groups = np.repeat(np.arange(40), 3) + 40 * labels  # three near-identical pictures of a class
+    groups = np.repeat(np.arange(40), 3) + 40 * labels  # three near-identical images of a class
     groups = np.unique(groups, return_inverse=True)[1]
     gallery = np.arange(120) < 60
     sides = {"gallery": gallery, "queries": ~gallery}

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from cleaned_pictures import recorded
+from cleaned_images import recorded
 from PIL import Image
 
 from eval_knn import EvalConfig, Evaluator
@@ -34,8 +34,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, box in (("cecum", True), ("polyps", False)):
         (folder / name).mkdir()
         for number in range(6):
-            picture = recorded(100 + 2 * number + box, box=box)
-            Image.fromarray(picture).save(folder / name / f"{number}.png")
+            image = recorded(100 + 2 * number + box, box=box)
+            Image.fromarray(image).save(folder / name / f"{number}.png")
     return folder
 
 
@@ -89,7 +89,7 @@ def test_both_ways_are_read_by_the_features_that_were_chosen(
     assert row.split("untrained-vit_test")[1].split()[1] == f"{alike.k['3'].top1:.4f}"
 
 
-def test_the_monitor_reads_pictures_as_training_does() -> None:
+def test_the_monitor_reads_images_as_training_does() -> None:
     assert MonitorConfig().evaluation.data.clean is True
 
 
@@ -111,7 +111,7 @@ def test_a_watcher_reads_as_the_run_was_read_before(
     assert config.data.clean is (True if earlier is None else earlier)
 
 
-def test_embed_reads_cleaned_pictures(data: Path, tmp_path: Path) -> None:
+def test_embed_reads_cleaned_images(data: Path, tmp_path: Path) -> None:
     network = find_network("pixels")
     images = ImageList([data / "cecum" / "0.png", data / "polyps" / "0.png"])
     embed(

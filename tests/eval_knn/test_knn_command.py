@@ -55,7 +55,7 @@ def test_several_networks_in_one_table(command: Run, weights_file: Path, config:
     pixels = documents["pixels"]
     assert f"{pixels['k']['20']['top1']:.4f}" in table[2] and f"{pixels['k']['20']['mcc']:.4f}" in table[2]
     assert pixels["k"]["20"]["top1"] > 0.4, "four classes that differ in their pixels"
-    assert pixels["k"]["200"]["neighbours"] == pixels["data"]["gallery"] == 28
+    assert pixels["k"]["200"]["neighbors"] == pixels["data"]["gallery"] == 28
     assert len(pixels["k"]["20"]["rank_of_truth"]) == pixels["data"]["queries"] == 28
     assert np.sum(pixels["k"]["20"]["confusion"]) == 28
     assert "no leakage certificate" in documents["small"]["leakage"]["note"] and "leakage:" in said
@@ -212,35 +212,33 @@ def test_one_sentence_and_exit_code_2(case: str, words: str, command: Run, weigh
 
 
 @pytest.mark.parametrize("case", ["no classes", "one class", "absent"])
-def test_sets_that_can_not_be_used(case: str, command: Run, labelled_folder: Path, tmp_path: Path) -> None:
+def test_sets_that_can_not_be_used(case: str, command: Run, labeled_folder: Path, tmp_path: Path) -> None:
     root = tmp_path / "set"
     if case != "absent":
         root.mkdir()
     if case == "one class":
-        shutil.copytree(labelled_folder / "polyp", root / "polyp")
+        shutil.copytree(labeled_folder / "polyp", root / "polyp")
     code, _, error = command("pixels", f"data.path={root}")
     assert code == 2 and str(root) in error and error.count("\n") == 1
 
 
-def test_splits_are_no_classes_and_deeper_folders_are_named(
-    command: Run, labelled_folder: Path, tmp_path: Path
-) -> None:
+def test_splits_are_no_classes_and_deeper_folders_are_named(command: Run, labeled_folder: Path, tmp_path: Path) -> None:
     for name in ("train", "val"):
-        shutil.copytree(labelled_folder, tmp_path / "split" / name)
+        shutil.copytree(labeled_folder, tmp_path / "split" / name)
     code, _, error = command("pixels", f"data.path={tmp_path / 'split'}")
     assert code == 2 and "parts of a split and not classes" in error and "split/train" in error
-    classes = sorted(path.name for path in labelled_folder.iterdir())
+    classes = sorted(path.name for path in labeled_folder.iterdir())
     for number, name in enumerate(classes):
         tract = ("upper-gi-tract", "lower-gi-tract")[number % 2]
-        shutil.copytree(labelled_folder / name, tmp_path / "tracts" / tract / "findings" / name)
+        shutil.copytree(labeled_folder / name, tmp_path / "tracts" / tract / "findings" / name)
     code, said, _ = command("pixels", f"data.path={tmp_path / 'tracts'}")
     assert code == 0 and "taken from its own folders (lower-gi-tract, upper-gi-tract)" in said and classes[0] in said
 
 
 def test_corrupt_image_and_empty_class_are_counted_skips(
-    command: Run, labelled_folder: Path, config: EvalConfig, tmp_path: Path
+    command: Run, labeled_folder: Path, config: EvalConfig, tmp_path: Path
 ) -> None:
-    root = Path(shutil.copytree(labelled_folder, tmp_path / "set"))
+    root = Path(shutil.copytree(labeled_folder, tmp_path / "set"))
     (root / "dyed" / "00.png").write_bytes(b"\x89PNG broken")
     (root / "vessel").mkdir()
     code, said, _ = command("pixels", f"data.path={root}")

@@ -20,19 +20,19 @@ def certificate(folder: Path, name: str) -> Certificate:
     return Certificate([GuardedSet(name, len(files), fingerprint=own)])
 
 
-def test_note(labelled_folder: Path, weights_file: Path, tmp_path: Path) -> None:
-    images = read_labeled_images(labelled_folder, tmp_path)
+def test_note(labeled_folder: Path, weights_file: Path, tmp_path: Path) -> None:
+    images = read_labeled_images(labeled_folder, tmp_path)
     network = find_network(str(weights_file), tmp_path)
-    name = labelled_folder.name
-    same_content = replace(network, certificate=certificate(labelled_folder, "kvasir under another name"))
+    name = labeled_folder.name
+    same_content = replace(network, certificate=certificate(labeled_folder, "kvasir under another name"))
     assert leakage_note(same_content, images) == LeakageNote(
         True, f"copies of these images ({name}) were kept out of the training data."
     )
-    same_name = replace(network, certificate=certificate(labelled_folder / "polyp", name))
+    same_name = replace(network, certificate=certificate(labeled_folder / "polyp", name))
     assert (
         leakage_note(same_name, images).guarded is False and "not all the same" in leakage_note(same_name, images).note
     )
-    other = replace(network, certificate=certificate(labelled_folder / "polyp", "hyperkvasir"))
+    other = replace(network, certificate=certificate(labeled_folder / "polyp", "hyperkvasir"))
     assert leakage_note(other, images).guarded is False
     assert f"NOT guarded against {name} (only against hyperkvasir)" in leakage_note(other, images).note
     nothing = replace(network, certificate=Certificate())

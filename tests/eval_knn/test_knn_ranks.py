@@ -91,13 +91,13 @@ def work(rank: int, port: int, folder: str, data: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory, labelled_folder: Path) -> Path:
+def outcome(tmp_path_factory: pytest.TempPathFactory, labeled_folder: Path) -> Path:
     """What four ranks wrote, computed once for all tests here."""
     folder = tmp_path_factory.mktemp("ranks")
     port = free_port()
     # A server that has torch loaded already forks the ranks: one import instead of four.
     multiprocessing.set_forkserver_preload(["torch.distributed.fsdp", "torch.distributed.checkpoint", "eval_knn"])
-    arguments = (port, str(folder), str(labelled_folder))
+    arguments = (port, str(folder), str(labeled_folder))
     multiprocessing.start_processes(work, arguments, RANKS, start_method="forkserver")
     return folder
 
@@ -130,10 +130,10 @@ def figures_of(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_live_sharded_model_scores_like_its_file(outcome: Path, labelled_folder: Path) -> None:
+def test_live_sharded_model_scores_like_its_file(outcome: Path, labeled_folder: Path) -> None:
     documents = [json.loads((outcome / f"live-{rank}.json").read_text()) for rank in range(RANKS)]
     alone = as_document(
-        evaluate(live_model(), small_config(str(labelled_folder), str(outcome / "cache-0")), "live", step=7).document
+        evaluate(live_model(), small_config(str(labeled_folder), str(outcome / "cache-0")), "live", step=7).document
     )
     for document in documents:
         document["data"]["split_file"] = alone["data"]["split_file"]
@@ -146,7 +146,7 @@ def test_a_mistake_reaches_every_rank(outcome: Path) -> None:
 
 
 def test_identical_figures_for_identical_weights(
-    outcome: Path, labelled_folder: Path, tmp_path: Path, weights_file: Path
+    outcome: Path, labeled_folder: Path, tmp_path: Path, weights_file: Path
 ) -> None:
     """A plain file, a sharded checkpoint written by four ranks, and a release in each format, through the command."""
     from panendofm.backbone.release import export_release
@@ -159,7 +159,7 @@ def test_identical_figures_for_identical_weights(
     for number, word in enumerate(words):
         # A cache of its own for each, or the first one's features would serve all.
         out = tmp_path / f"out-{number}"
-        keys = [f"data.path={labelled_folder}", f"cache={tmp_path / f'cache-{number}'}", f"out={out}"]
+        keys = [f"data.path={labeled_folder}", f"cache={tmp_path / f'cache-{number}'}", f"out={out}"]
         with pytest.raises(SystemExit) as end:
             run_stage(STAGE, [word, *keys, "bootstrap.replicates=20"])
         assert end.value.code == 0

@@ -152,9 +152,9 @@ def test_all_but_a_few_excluded() -> None:
 @pytest.mark.parametrize("kind", ["ivf", "hnsw"])
 def test_approximate_index_says_its_recall(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     random = np.random.default_rng(0)
-    centres = random.standard_normal((20, 32))
-    gallery = unit_rows(centres[random.integers(0, 20, 6000)] + 0.4 * random.standard_normal((6000, 32)))
-    queries = unit_rows(centres[random.integers(0, 20, 50)] + 0.4 * random.standard_normal((50, 32)))
+    centers = random.standard_normal((20, 32))
+    gallery = unit_rows(centers[random.integers(0, 20, 6000)] + 0.4 * random.standard_normal((6000, 32)))
+    queries = unit_rows(centers[random.integers(0, 20, 50)] + 0.4 * random.standard_normal((50, 32)))
     config = SearchConfig(approximate_above=5000, approximate_index=kind)  # type: ignore[arg-type]
     found = nearest(queries, gallery, 20, config)
     truth = nearest(queries, gallery, 20)

@@ -30,7 +30,7 @@ def test_rising_takes_the_last_and_goes_on() -> None:
 
 def test_flat_stays_at_its_top_within_the_stated_gain_and_stops() -> None:
     choice = select(FLAT)
-    assert choice.equals == ("step_1", "step_3", "step_6"), "within 0.002 of 0.704"
+    assert choice.equals == ["step_1", "step_3", "step_6"], "within 0.002 of 0.704"
     assert choice.index == 1 and "top1_k20 0.704 decides" in choice.why
     asked = select(FLAT, SelectionConfig(tie_breaks=["rankme"]))
     assert asked.index == 3 and "rankme 62 decides" in asked.why, "the 64 of step_2 is more than 0.002 below"
@@ -42,7 +42,7 @@ def test_flat_stays_at_its_top_within_the_stated_gain_and_stops() -> None:
 
 def test_collapsing_takes_the_peak_and_stops() -> None:
     choice = select(COLLAPSING)
-    assert choice.index == 2 and choice.equals == ("step_2",)
+    assert choice.index == 2 and choice.equals == ["step_2"]
     assert [c.verdict for c in choice.comparisons] == ["better beyond noise"] * 3
     assert [c.role for c in choice.comparisons] == ["start", "previous", "next"]
     config = SelectionConfig(patience_evaluations=3)
@@ -52,7 +52,7 @@ def test_collapsing_takes_the_peak_and_stops() -> None:
 
 def test_saturated_top5_is_decided_by_top1() -> None:
     choice = select(SATURATED, load_config(EvalConfig, PUBLISHED).selection)
-    assert choice.equals == ("step_1", "step_2", "step_3"), "step_0 has a lower top-5"
+    assert choice.equals == ["step_1", "step_2", "step_3"], "step_0 has a lower top-5"
     assert choice.index == 2 and "top1_k20 0.9 decides" in choice.why
     # Early stopping by the saturated metric stops while top-1 still rises: a reason why it is not the default.
     still_rising = recorded([0.80, 0.86, 0.90, 0.93], top5=[1.0, 1.0, 1.0, 1.0])
@@ -64,10 +64,10 @@ def test_saturated_top5_is_decided_by_top1() -> None:
 def test_exact_equality_and_earliest_as_the_last_word() -> None:
     history = recorded([0.7, 0.7, 0.6])
     choice = select(history, SelectionConfig(equal_within=0.0))
-    assert choice.equals == ("step_0", "step_1") and choice.index == 0 and "earliest" in choice.why
+    assert choice.equals == ["step_0", "step_1"] and choice.index == 0 and "earliest" in choice.why
 
 
-def test_the_other_numbers_of_neighbours_decide_between_equal_values() -> None:
+def test_the_other_numbers_of_neighbors_decide_between_equal_values() -> None:
     history = [
         Evaluation(name, step, {"top1_k10": at_10, "top1_k20": 0.7, "top1_k200": 0.6, "top5_k20": top5, "rankme": 9.0})
         for step, (name, at_10, top5) in enumerate([("a", 0.70, 0.99), ("b", 0.72, 0.90), ("c", 0.71, 0.99)])
@@ -115,7 +115,7 @@ def test_noise_around_a_plateau_stays_at_its_top_and_a_slow_rise_is_followed() -
 
 def test_nothing_below_the_start_beyond_noise_is_chosen_however_wide_the_gain() -> None:
     choice = select(FALLING, SelectionConfig(equal_within=0.2, tie_breaks=["rankme"]))
-    assert choice.equals == ("step_0", "step_1") and choice.evaluation.checkpoint == "step_1"
+    assert choice.equals == ["step_0", "step_1"] and choice.evaluation.checkpoint == "step_1"
 
 
 def test_a_best_that_was_removed_by_hand_is_named() -> None:

@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from knn_pictures import CLASSES
+from knn_images import CLASSES
 
 from panendofm.api import evaluate_knn
 from panendofm.runtime.errors import UserError
@@ -32,11 +32,11 @@ def as_shards(folder: Path, shards: Path) -> Path:
     return shards
 
 
-def test_a_new_set_is_a_path(labelled_folder: Path, tmp_path: Path) -> None:
+def test_a_new_set_is_a_path(labeled_folder: Path, tmp_path: Path) -> None:
     sources = (
-        labelled_folder,
-        as_table(labelled_folder, tmp_path / "set.csv"),
-        as_shards(labelled_folder, tmp_path / "shards"),
+        labeled_folder,
+        as_table(labeled_folder, tmp_path / "set.csv"),
+        as_shards(labeled_folder, tmp_path / "shards"),
     )
     keys = ("split.leave_one_group_out=true", "bootstrap.replicates=0", f"cache={tmp_path / 'cache'}", "ks=[5,20]")
     documents = [evaluate_knn("pixels", source, *keys) for source in sources]
@@ -46,8 +46,8 @@ def test_a_new_set_is_a_path(labelled_folder: Path, tmp_path: Path) -> None:
         assert document.values == documents[0].values
 
 
-def test_an_image_with_two_labels_is_named(labelled_folder: Path, tmp_path: Path) -> None:
-    first, second = sorted(labelled_folder.glob("*/*.png"))[:2]
+def test_an_image_with_two_labels_is_named(labeled_folder: Path, tmp_path: Path) -> None:
+    first, second = sorted(labeled_folder.glob("*/*.png"))[:2]
     table = tmp_path / "two.csv"
     table.write_text(f"file,label\n{first},a|b\n{second},a\n")
     with pytest.raises(UserError, match=r"00\.png' is listed more than once or with several labels"):

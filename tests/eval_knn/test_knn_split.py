@@ -1,4 +1,4 @@
-"""Looking through a labelled set, and the split of it."""
+"""Looking through a labeled set, and the split of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from knn_pictures import CLASSES, PER_CLASS, paint
+from knn_images import CLASSES, PER_CLASS, paint
 
 from eval_knn.evaluator import groups_to_keep_apart
 from panendofm.atlas import (
@@ -34,12 +34,12 @@ def entries(images: LabeledImages, bits: int = 52, seed: int = 0) -> dict[str, S
 
 
 @pytest.fixture
-def own_copy(labelled_folder: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(labelled_folder, tmp_path / "copy"))
+def own_copy(labeled_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(labeled_folder, tmp_path / "copy"))
 
 
-def test_folders(labelled_folder: Path, tmp_path: Path) -> None:
-    images = look(labelled_folder, tmp_path)
+def test_folders(labeled_folder: Path, tmp_path: Path) -> None:
+    images = look(labeled_folder, tmp_path)
     assert images.class_names == list(CLASSES) and len(images) == len(CLASSES) * PER_CLASS
     assert np.bincount(images.labels).tolist() == [PER_CLASS] * len(CLASSES)
     assert np.array_equal(np.asarray(images[PER_CLASS]), np.asarray(paint(1, 0)))
@@ -58,8 +58,8 @@ def test_second_look_reads_no_image(own_copy: Path, tmp_path: Path, monkeypatch:
     assert read == ["one"] and changed.sha256 != first.sha256
 
 
-def test_checksum_is_of_content_not_of_place(own_copy: Path, labelled_folder: Path, tmp_path: Path) -> None:
-    assert look(own_copy, tmp_path / "a").sha256 == look(labelled_folder, tmp_path / "b").sha256
+def test_checksum_is_of_content_not_of_place(own_copy: Path, labeled_folder: Path, tmp_path: Path) -> None:
+    assert look(own_copy, tmp_path / "a").sha256 == look(labeled_folder, tmp_path / "b").sha256
 
 
 def test_bad_images_are_counted_and_left_out(
@@ -158,8 +158,8 @@ def test_near_duplicates_stay_on_one_side(with_copies: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("fraction", [0.5, 0.75])
-def test_classes_keep_their_shares(labelled_folder: Path, tmp_path: Path, fraction: float) -> None:
-    images = look(labelled_folder, tmp_path)
+def test_classes_keep_their_shares(labeled_folder: Path, tmp_path: Path, fraction: float) -> None:
+    images = look(labeled_folder, tmp_path)
     split = load_or_make_gallery_split(images, GallerySplitConfig(gallery_fraction=fraction), tmp_path)
     counts = np.bincount(images.labels[split.gallery], minlength=4)
     assert (abs(counts - fraction * PER_CLASS) <= 1).all()
@@ -167,16 +167,16 @@ def test_classes_keep_their_shares(labelled_folder: Path, tmp_path: Path, fracti
 
 
 def test_the_same_everywhere_and_another_with_another_seed(
-    own_copy: Path, labelled_folder: Path, tmp_path: Path
+    own_copy: Path, labeled_folder: Path, tmp_path: Path
 ) -> None:
-    here, there = look(labelled_folder, tmp_path / "a"), look(own_copy, tmp_path / "b")
+    here, there = look(labeled_folder, tmp_path / "a"), look(own_copy, tmp_path / "b")
     assert entries(here) == entries(there)
     sides = [[entry.side for entry in entries(here, seed=seed).values()] for seed in (0, 1)]
     assert sides[0] != sides[1]
 
 
-def test_the_file_decides(labelled_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    images, file = look(labelled_folder, tmp_path), tmp_path / "split.json"
+def test_the_file_decides(labeled_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images, file = look(labeled_folder, tmp_path), tmp_path / "split.json"
     first = load_or_make_gallery_split(images, GallerySplitConfig(file=str(file)), tmp_path)
     written = file.read_bytes()
     again = load_or_make_gallery_split(images, GallerySplitConfig(file=str(file), seed=7), tmp_path)

@@ -154,7 +154,7 @@ def run_on_two_ranks(scratch: Path) -> None:
 
 def _process(rank: int, scratch: Path) -> None:
     torch.set_num_threads(1)
-    pictures = scratch / "pictures"
+    images = scratch / "pictures"
     os.environ.update(
         RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
         MASTER_PORT=(scratch / "port").read_text(), GLOO_SOCKET_IFNAME="lo",
@@ -162,7 +162,7 @@ def _process(rank: int, scratch: Path) -> None:
     alone = None
     if rank == 0:
         with joined_world("cpu", 60, alone=True) as world:
-            alone = ranks.train_alone(world, scratch / "reference", pictures, 2)
+            alone = ranks.train_alone(world, scratch / "reference", images, 2)
     with joined_world("cpu", 60) as world:
         alone = world.broadcast(alone)
         for name, (plant, family, _, _) in FAULTS.items():
@@ -172,5 +172,5 @@ def _process(rank: int, scratch: Path) -> None:
                 (folder / "alone").symlink_to(scratch / "reference" / "alone")
             notes = Notes(folder / f"rank_{rank}.jsonl")
             with plant(world):
-                for row in family(world, folder, pictures, alone):
+                for row in family(world, folder, images, alone):
                     notes.add(row)

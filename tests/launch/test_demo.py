@@ -9,7 +9,7 @@ import pytest
 
 from data_pipeline.config import PipelineConfig
 from eval_knn import EvalConfig
-from launch.demo import demo_parts, demo_steps
+from launch.demo import demo_parts
 from launch.steps import Step
 from panendofm.linear_probe.dense.config import DenseConfig
 from panendofm.runtime.config import load_config
@@ -32,7 +32,7 @@ from pretrain import PretrainConfig
 def test_the_demo_gives_its_stages_keys_that_they_have(
     stage: str, schema: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = [step for step in demo_steps(tmp_path) if stage in step.words]
+    steps = [step for part in demo_parts(tmp_path) for lane in part for step in lane if stage in step.words]
     assert len(steps) == 1
     words = steps[0].words
     files = [word for word in words if word.endswith(".yaml")]

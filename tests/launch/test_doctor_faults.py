@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from launch.doctor import attention, file_system, versions
-from launch.doctor import neighbors as neighbours
+from launch.doctor import neighbors as neighbors
 from launch.doctor.rows import Row
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.locks import directory_lock
@@ -96,7 +96,7 @@ def test_a_search_in_too_few_bits(monkeypatch: pytest.MonkeyPatch) -> None:
         return torch.from_numpy(rows).bfloat16().float().numpy()
 
     monkeypatch.setattr(faiss, "knn", lambda a, b, k, metric: sound(coarse(a), coarse(b), k, metric=metric))
-    row = row_of(neighbours.check_neighbors(), "kNN")
+    row = row_of(neighbors.check_neighbors(), "kNN")
     assert row.status == "fail" and row.figures["wrong"] > 0
 
 
@@ -105,7 +105,7 @@ def test_a_search_that_forgets_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         faiss, "knn", lambda queries, gallery, k, metric: sound(queries, gallery[:-1], k, metric=metric)
     )
-    row = row_of(neighbours.check_neighbors(), "kNN")
+    row = row_of(neighbors.check_neighbors(), "kNN")
     assert row.status == "fail" and "neighbors wrong" in row.found
 
 

@@ -124,8 +124,8 @@ def monitored(run: Path, shards: Path, classes: Path, **changes: object) -> list
 
 
 # Ranks are forked from a process that has imported everything: a start costs a tenth of a second instead of several.
-_FORK_SERVER = multiprocessing.get_context("forkserver")
-_FORK_SERVER.set_forkserver_preload(["engine_runs", "pretrain.train", "torch._dynamo"])
+FORK_SERVER = multiprocessing.get_context("forkserver")
+FORK_SERVER.set_forkserver_preload(["engine_runs", "pretrain.train", "torch._dynamo"])
 
 
 @dataclass
@@ -175,7 +175,7 @@ def start_ranks(words: list[str], ranks: int, sabotage: Sabotage | None = None) 
             "GLOO_SOCKET_IFNAME": "lo",
         }
         output = folder / f"{rank}.txt"
-        process = _FORK_SERVER.Process(target=_be_a_rank, args=(environment, words, output, sabotage))
+        process = FORK_SERVER.Process(target=_be_a_rank, args=(environment, words, output, sabotage))
         with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # read when the first start imports torch
             process.start()
         started.append(Rank(process, output))

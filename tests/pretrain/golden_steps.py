@@ -27,7 +27,7 @@ from pretrain.sharding import make_mesh, shard_objective
 
 OPTIMIZER = OptimizerConfig(layerwise_decay=0.9, patch_embed_lr_multiplier=0.2)
 CLIP_NORM = 3.0
-# Our losses under the names that the reference displays, and how often the displayed value fits into the optimised one.
+# Our losses under the names that the reference displays, and how often the displayed value fits into the optimized one.
 DISPLAYED = {
     "dino_local": ("dino_local_crops_loss", 1),
     "dino_global": ("dino_global_crops_loss", 1),
@@ -61,7 +61,7 @@ class GoldenStep:
         return make_batch(x["collated_global_crops"], x["collated_local_crops"], x["collated_masks"])
 
     def losses(self, prefix: str) -> dict[str, float]:
-        """The optimised losses: the reference displays half of koleo and ibot."""
+        """The optimized losses: the reference displays half of koleo and ibot."""
         shown = {ours: float(self.arrays[f"{prefix}loss/{name}"]) * n for ours, (name, n) in DISPLAYED.items()}
         return {**shown, "total": sum(shown.values())}
 

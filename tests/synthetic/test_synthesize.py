@@ -36,8 +36,8 @@ def checksums(folder: Path) -> dict[str, str]:
 
 def test_each_source_alone_in_one_process_gives_the_same_bytes(synthetic_corpus: Path, tmp_path: Path) -> None:
     """The corpus was made by several processes; here a sample of every kind of file is made again, in another order."""
-    labelled = plan_labeled("small", 0)
-    plans = add_leaks(plan_sources("small", 0), labelled, 0)
+    labeled = plan_labeled("small", 0)
+    plans = add_leaks(plan_sources("small", 0), labeled, 0)
     wanted = {
         "ers/0003/samples/frames",  # png with a leak
         "ldpolypvideo/TrainValid/Images/2",  # jpg with a leak
@@ -49,7 +49,7 @@ def test_each_source_alone_in_one_process_gives_the_same_bytes(synthetic_corpus:
     chosen = [plan for plan in plans if plan.path in wanted]
     assert len(chosen) == len(wanted)
     leaked = {leak.evaluation_image for plan in chosen for leak in plan.leaks}
-    for plan in reversed(labelled[::40] + [p for p in labelled if leaked.intersection(p.paths)]):
+    for plan in reversed(labeled[::40] + [p for p in labeled if leaked.intersection(p.paths)]):
         make_labeled(tmp_path, plan, 0)
     for segmented in reversed(plan_segmented("small", 0)[::20]):
         make_segmented(tmp_path, segmented, 0)
@@ -73,15 +73,15 @@ def test_whole_tree_is_the_same_for_one_process_and_for_two(tmp_path: Path) -> N
     assert checksums(tmp_path / "one") == checksums(tmp_path / "two")
 
 
-def test_another_seed_gives_other_pictures(synthetic_corpus: Path, tmp_path: Path) -> None:
+def test_another_seed_gives_other_images(synthetic_corpus: Path, tmp_path: Path) -> None:
     for plan, other in list(zip(plan_labeled("small", 0), plan_labeled("small", 1), strict=True))[:3]:
         make_labeled(tmp_path, other, 1)
         assert plan.paths[0] != other.paths[0]
-        pictures = [
+        images = [
             cv2.resize(cv2.imread(str(p)), (32, 32))
             for p in (synthetic_corpus / plan.paths[0], tmp_path / other.paths[0])
         ]
-        assert np.abs(pictures[0].astype(int) - pictures[1]).mean() > 5
+        assert np.abs(images[0].astype(int) - images[1]).mean() > 5
 
 
 LAYOUTS = {
@@ -114,13 +114,13 @@ def test_all_kinds_of_scene_are_in_the_pretraining_videos(truth: Truth) -> None:
     assert seen >= set(KVASIR_CLASSES)
 
 
-def test_the_demo_has_the_sources_of_small_and_twice_its_labelled_pictures() -> None:
+def test_the_demo_has_the_sources_of_small_and_twice_its_labeled_images() -> None:
     assert plan_sources("demo", 0) == plan_sources("small", 0)
     small, demo = ([p.label for p in plan_labeled(size, 0) for _ in p.paths] for size in ("small", "demo"))
     assert len(small) == 320 and sorted(demo) == sorted(2 * small)
 
 
-def test_labelled_set_has_forty_of_each_class_and_near_identical_groups(synthetic_corpus: Path, truth: Truth) -> None:
+def test_labeled_set_has_forty_of_each_class_and_near_identical_groups(synthetic_corpus: Path, truth: Truth) -> None:
     for label in KVASIR_CLASSES:
         assert sum(image.label == label for image in truth.evaluation) == 40
     grouped: dict[int, list[str]] = {}
@@ -136,26 +136,26 @@ def test_labelled_set_has_forty_of_each_class_and_near_identical_groups(syntheti
 
 
 def read_gray(path: Path) -> NDArray[np.float32]:
-    picture = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
-    return cv2.resize(picture, (64, 64), interpolation=cv2.INTER_AREA).astype(np.float32)
+    image = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
+    return cv2.resize(image, (64, 64), interpolation=cv2.INTER_AREA).astype(np.float32)
 
 
 def correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
     return float(np.corrcoef(a.ravel(), b.ravel())[0, 1])
 
 
-def raw_pixel_top_1(corpus: Path, truth: Truth, neighbours: int = 20, temperature: float = 0.07) -> float:
-    """Leave-one-out kNN on 16×16 RGB pixels, L2-normalised; frames of one's own group don't vote."""
+def raw_pixel_top_1(corpus: Path, truth: Truth, neighbors: int = 20, temperature: float = 0.07) -> float:
+    """Leave-one-out kNN on 16×16 RGB pixels, L2-normalized; frames of one's own group don't vote."""
     labels = np.array([KVASIR_CLASSES.index(image.label) for image in truth.evaluation])
     groups = np.array([-1 - i if e.group is None else e.group for i, e in enumerate(truth.evaluation)])
-    pictures = [
+    images = [
         cv2.resize(cv2.imread(str(corpus / e.path)), (16, 16), interpolation=cv2.INTER_AREA) for e in truth.evaluation
     ]
-    features = np.stack(pictures).reshape(len(pictures), -1).astype(np.float64)
+    features = np.stack(images).reshape(len(images), -1).astype(np.float64)
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     similarity = features @ features.T
     similarity[groups[:, None] == groups[None, :]] = -np.inf
-    nearest = np.argsort(-similarity, axis=1)[:, :neighbours]
+    nearest = np.argsort(-similarity, axis=1)[:, :neighbors]
     weights = np.exp(np.take_along_axis(similarity, nearest, axis=1) / temperature)
     votes = np.stack([(weights * (labels[nearest] == c)).sum(axis=1) for c in range(len(KVASIR_CLASSES))], axis=1)
     return float((votes.argmax(axis=1) == labels).mean())

@@ -111,17 +111,17 @@ def test_every_source_is_laid_out_as_its_geometry_says(synthetic_corpus: Path, t
     assert shapes == {"rectangle", "octagon", "circle"}
 
 
-def test_labelled_images_are_laid_out_as_their_geometry_says(synthetic_corpus: Path, truth: Truth) -> None:
+def test_labeled_images_are_laid_out_as_their_geometry_says(synthetic_corpus: Path, truth: Truth) -> None:
     by_layout: dict[str, list[NDArray[np.uint8]]] = {}
     for image in truth.evaluation:
         picture = cv2.imread(str(synthetic_corpus / image.path), cv2.IMREAD_GRAYSCALE)
         by_layout.setdefault(image.geometry, []).append(picture)
     assert len(by_layout) > 12
-    for name, pictures in by_layout.items():
-        assert_layout(np.stack(pictures).max(axis=0), truth.geometries[name], name)
+    for name, images in by_layout.items():
+        assert_layout(np.stack(images).max(axis=0), truth.geometries[name], name)
 
 
-def test_lesions_of_labelled_images_are_where_the_regions_say(synthetic_corpus: Path, truth: Truth) -> None:
+def test_lesions_of_labeled_images_are_where_the_regions_say(synthetic_corpus: Path, truth: Truth) -> None:
     lines = (synthetic_corpus / "regions.jsonl").read_text(encoding="utf-8").splitlines()
     regions = [json.loads(line) for line in lines]
     images = {image.path: image for image in truth.evaluation}
@@ -179,11 +179,11 @@ def test_polyps_look_unlike_their_surroundings(synthetic_corpus: Path, truth: Tr
             continue
         path = synthetic_corpus / picture.path
         mask = (cv2.imread(str(path.parent.parent / "masks" / path.name), cv2.IMREAD_GRAYSCALE) >= 128).astype(np.uint8)
-        grey = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE).astype(float)
+        gray = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE).astype(float)
         wide, inner = cv2.dilate(mask, np.ones((15, 15))), cv2.erode(mask, np.ones((9, 9)))
-        around = (wide > 0) & (mask == 0) & (grey > 12)  # without the black border
+        around = (wide > 0) & (mask == 0) & (gray > 12)  # without the black border
         if inner.any() and around.any():
-            darker.append(grey[around].mean() < grey[inner > 0].mean())
+            darker.append(gray[around].mean() < gray[inner > 0].mean())
     assert np.mean(darker) > 0.8
 
 

@@ -30,7 +30,7 @@ SMALL = {"global_px": 84, "local_px": 42, "local_crops": 3}
 
 
 def picture(width: int = 256, height: int = 215, seed: int = 0) -> np.ndarray:
-    """A smooth colourful image with edges and highlights, [H, W, 3]."""
+    """A smooth colorful image with edges and highlights, [H, W, 3]."""
     rng = np.random.default_rng(seed)
     image = cv2.resize(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8), (width, height), interpolation=cv2.INTER_CUBIC)
     cv2.rectangle(image, (width // 5, height // 4), (width // 2, height // 2), (250, 240, 235), -1)
@@ -170,7 +170,7 @@ def test_both_paths_agree(preset: str) -> None:
 
 
 @pytest.mark.parametrize("preset", ["reference", "endoscopy"])
-def test_both_paths_give_the_same_pictures(preset: str) -> None:
+def test_both_paths_give_the_same_images(preset: str) -> None:
     """240 crops with the same draws. One path rounds to bytes after every operation, the other at the end.
 
     Bounds, in levels of 255: 0.6 on average, 1.2 in any crop, 5 for 99 pixels of 100, no drift beyond 0.1; and of what

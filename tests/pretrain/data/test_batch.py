@@ -40,7 +40,7 @@ def test_masked_positions_and_weights() -> None:
     assert batch.masked_weights.dtype == torch.float32
 
 
-def test_normalised_on_the_device() -> None:
+def test_normalized_on_the_device() -> None:
     batch = collate([sample(1), sample(2)], np.zeros((4, 4), dtype=bool)).to("cpu")
     expected = (10 / 255 - np.array(Preprocessing.mean)) / np.array(Preprocessing.std)
     np.testing.assert_allclose(batch.global_crops[0, :, 0, 0].numpy(), expected, rtol=1e-5)

@@ -131,7 +131,7 @@ def drop_path_of(config: PretrainConfig) -> DropPath:
     return DropPath(config.model.vit(), config.batch.microgroup_images, config.augment.local_crops, config.run.seed)
 
 
-def test_drop_path_of_a_microgroup_does_not_depend_on_its_neighbours(shards: Path) -> None:
+def test_drop_path_of_a_microgroup_does_not_depend_on_its_neighbors(shards: Path) -> None:
     """A batch of two microgroups leaves out the crops that each of them leaves out when it is alone."""
     config = config_of(shards, batch__images=8)
     drop_path = drop_path_of(config)

@@ -42,8 +42,8 @@ def test_masks_are_blocks() -> None:
     """Random single patches would have few masked neighbors."""
     masks = draw_masks(MaskConfig(), 64, GRID, np.random.default_rng(0)).reshape(64, *GRID)
     masks = masks[masks.any(axis=(1, 2))]
-    neighbours = (masks[:, :, 1:] & masks[:, :, :-1]).sum() / masks.sum()
-    assert neighbours > 0.65  # single patches at random: about 0.3
+    neighbors = (masks[:, :, 1:] & masks[:, :, :-1]).sum() / masks.sum()
+    assert neighbors > 0.65  # single patches at random: about 0.3
 
 
 def test_masks_depend_on_seed_step_and_rank_alone() -> None:

@@ -54,7 +54,7 @@ def test_it_holds_what_the_shards_and_the_manifest_say(folder: Path, tmp_path: P
         np.testing.assert_array_equal(ours.batch(step).rows, plain.batch(step).rows)
 
 
-def test_pictures_without_video_or_source_stand_for_themselves() -> None:
+def test_images_without_video_or_source_stand_for_themselves() -> None:
     frames = pa.table(
         {
             "key": ["k0", "k1", "k2", "k3", "k4", "k5"],

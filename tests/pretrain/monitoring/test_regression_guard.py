@@ -150,8 +150,8 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"tint{number}").mkdir(parents=True)
         angle = 2 * np.pi * (number / 8 + np.array([0, 1, 2]) / 3)
         for i in range(6):
-            picture = np.clip(rng.normal(128 + 50 * np.cos(angle), 40, (40, 40, 3)), 0, 255).astype(np.uint8)
-            (folder / f"tint{number}" / f"{i}.jpg").write_bytes(simplejpeg.encode_jpeg(picture))
+            image = np.clip(rng.normal(128 + 50 * np.cos(angle), 40, (40, 40, 3)), 0, 255).astype(np.uint8)
+            (folder / f"tint{number}" / f"{i}.jpg").write_bytes(simplejpeg.encode_jpeg(image))
     return folder
 
 

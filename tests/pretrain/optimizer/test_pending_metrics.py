@@ -81,7 +81,7 @@ class Reads(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def with_colours_to_change(batch: Batch) -> Batch:
+def with_colors_to_change(batch: Batch) -> Batch:
     """The batch with crops of bytes, as `augment.where=gpu` hands them over."""
     often = {"grayscale_probability": 0.5, "solarize_probability": 0.9}
     config = AugmentConfig(local_crops=batch.local_crops_per_image, global_px=56, local_px=28, **often)
@@ -100,7 +100,7 @@ def test_a_step_never_waits_for_the_device(golden: Path, name: str, monkeypatch:
     step, found = load_golden(golden, name), []
     with joined_world("cpu", 60) as world:
         stepper = stepper_for(step, world, decides_on_device=True)
-        part = loaded(with_colours_to_change(step.batch("step0/")))
+        part = loaded(with_colors_to_change(step.batch("step0/")))
         stepper.run([part], step.values)  # FSDP prepares itself in the first one
 
         def noting(plain: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -289,7 +289,7 @@ def test_a_damaged_latest_checkpoint_is_passed_over_by_whoever_loads_the_run(sha
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    assert load_backbone(tmp_path).metadata["step"] == 3
+    assert load_backbone(tmp_path).origin.step == 3
 
 
 def test_weights_that_are_not_finite_are_never_saved(shards: Path, tmp_path: Path) -> None:

@@ -65,11 +65,11 @@ def survive(run: Path, words: list[str], kills: int, seed: int) -> int:
 
 
 def test_a_run_keeps_which_corpora_it_saw(undisturbed: Path, shards: Path) -> None:
-    """For the model card: the shards may be gone by then. These, as others may make them, name no licence."""
+    """For the model card: the shards may be gone by then. These, as others may make them, name no license."""
     info = RunFolder(undisturbed).read_info()
     held = pq.read_table(ShardFolder(shards).frames).column("corpus").to_pylist()
     assert info is not None and info.corpora is not None and len(info.corpora) == len(set(held))
-    assert all(part.frames == held.count(part.name) and part.licence is None for part in info.corpora)
+    assert all(part.frames == held.count(part.name) and part.license is None for part in info.corpora)
 
 
 def test_three_kills_change_nothing(shards: Path, undisturbed: Path, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_three_kills_change_nothing(shards: Path, undisturbed: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_run_that_colours_on_the_device_is_resumed_exactly(shards: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_a_run_that_colors_on_the_device_is_resumed_exactly(shards: Path, undisturbed: Path, tmp_path: Path) -> None:
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     on_device = {"augment__where": "gpu", "schedule__total": "8 steps"}
     run_ranks(words_of(whole, shards, **on_device), 2)

@@ -40,14 +40,20 @@ def test_without_a_watcher_only_the_newest_stay(run: RunFolder) -> None:
     assert not run.claims.exists()  # a run without evaluations is left without their folder
 
 
-def test_what_a_watcher_has_not_scored_stays(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_watcher_has_not_scored_stays(
+    run: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        retention_module, "read_history", lambda run: [Evaluation(step_name(40), 40, {"top1_k20": 0.9})]
+    )
+    retention = Retention(run, CheckpointConfig(keep_last=2), SelectionConfig(tie_breaks=[]), watched=True)
     score(run, 0, 20, 40)
-    Retention(run, CheckpointConfig(keep_last=2), watched=True).remove_old()
-    assert run.steps() == [70, 60, 50, 30, 10]
+    retention.remove_old()
+    assert run.steps() == [70, 60, 50, 40, 30, 10]
     assert "wait for their score" not in "".join(capsys.readouterr())
     score(run, 10, 30)
-    Retention(run, CheckpointConfig(keep_last=2), watched=True).remove_old()
-    assert run.steps() == [70, 60, 50]
+    retention.remove_old()
+    assert run.steps() == [70, 60, 50, 40]
 
 
 def test_the_backlog_of_a_watcher_is_bounded_and_named_and_the_start_waits(

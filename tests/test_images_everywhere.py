@@ -1,4 +1,4 @@
-"""One table: rare but legal picture files, and damaged ones, are read alike by every stage that reads pictures."""
+"""One table: rare but legal image files, and damaged ones, are read alike by every stage that reads images."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from image_zoo import scene, write_zoo
 from numpy.typing import NDArray
-from picture_zoo import scene, write_zoo
 from PIL import Image
 
 from data_pipeline import PipelineConfig, plan
@@ -38,7 +38,7 @@ Seen = dict[str, NDArray[np.generic] | None]
 
 
 def damaged() -> dict[str, bytes]:
-    """Files that no stage may take for a picture."""
+    """Files that no stage may take for a image."""
 
     def saved(kind: str, image: Image.Image) -> bytes:
         stream = io.BytesIO()
@@ -59,7 +59,7 @@ def damaged() -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two classes, so that the labelled stages take it: the zoo, and one more picture."""
+    """Two classes, so that the labeled stages take it: the zoo, and one more image."""
     root = tmp_path_factory.mktemp("zoo")
     write_zoo(root / "data/zoo")
     for name, content in damaged().items():
@@ -75,7 +75,7 @@ def files_of(folder: Path) -> list[Path]:
 
 def by_data_pipeline(folder: Path) -> Seen:
     """Frames as they come to the screens."""
-    words = [f"data_root={folder}", "corpora={zoo: {adapter: folder, root: data/zoo, licence: CC0}}"]
+    words = [f"data_root={folder}", "corpora={zoo: {adapter: folder, root: data/zoo, license: CC0}}"]
     config = load_config(PipelineConfig, None, words)
     seen: Seen = {}
     for unit in plan(config).units:
@@ -118,13 +118,11 @@ def by_linear_probe(folder: Path) -> Seen:
 
 
 def by_dense(folder: Path) -> Seen:
-    """Feature maps, which hold the colours of every field."""
+    """Feature maps, which hold the colors of every field."""
 
     def maps_of(files: list[Path]) -> NDArray[np.generic]:
-        pictures = [DenseImage(str(file), ascii(file.name), b"", "zoo", 0, 0, None, ()) for file in files]
-        return np.array(
-            feature_maps([PIXELS], pictures, folder / "maps", SIDE, 16, torch.device("cpu"))["pixels"].values
-        )
+        images = [DenseImage(str(file), ascii(file.name), b"", "zoo", 0, 0, None, ()) for file in files]
+        return np.array(feature_maps([PIXELS], images, folder / "maps", SIDE, 16, torch.device("cpu"))["pixels"].values)
 
     seen: Seen = {}
     for file in files_of(folder):
@@ -149,7 +147,7 @@ def as_map(pixels: NDArray[np.uint8]) -> NDArray[np.generic]:
     return maker(maker.layout.preprocessing(Image.fromarray(pixels))[None])[0].numpy().astype(np.float16)
 
 
-# Stage → how it reads the folder, and what it should see in a picture of these pixels.
+# Stage → how it reads the folder, and what it should see in a image of these pixels.
 STAGES: dict[str, tuple[Callable[[Path], Seen], Callable[[NDArray[np.uint8]], NDArray[np.generic]]]] = {
     "data_pipeline": (by_data_pipeline, pixels_themselves),
     "eval_knn": (by_eval_knn, pixels_themselves),
@@ -175,7 +173,7 @@ def test_every_stage_sees_the_same_pixels_and_refuses_the_same_files(stage: str,
 
 
 def test_the_command_names_a_damaged_file_and_writes_nothing(folder: Path, tmp_path: Path) -> None:
-    """`backbone embed` reads all pictures before it refuses, and says how many are damaged."""
+    """`backbone embed` reads all images before it refuses, and says how many are damaged."""
     images = ImageList([folder / "data/zoo"])
     with pytest.raises(UnreadableImageError, match=r"bad-.*5 more images"):
         embed(PIXELS, images, tmp_path / "f.parquet", READING, 16, torch.device("cpu"))

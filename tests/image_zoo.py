@@ -1,4 +1,4 @@
-"""Picture files that are legal but rare, with the pixels that every stage must see in them."""
+"""Image files that are legal but rare, with the pixels that every stage must see in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEIGHT, WIDTH = 48, 64
 
 @dataclass(frozen=True)
 class Rare:
-    """`bits`: how far a value may be from the pixels (lossy kinds, conversions of colour)."""
+    """`bits`: how far a value may be from the pixels (lossy kinds, conversions of color)."""
 
     name: bytes  # as the file system keeps it; not always UTF-8
     content: bytes
@@ -27,7 +27,7 @@ class Rare:
 
 
 def scene(seed: int = 0) -> NDArray[np.uint8]:
-    """A smooth coloured picture: lossy kinds keep it nearly as it is."""
+    """A smooth colored image: lossy kinds keep it nearly as it is."""
     random = np.random.default_rng(seed)
     small = random.integers(30, 220, (4, 5, 3), np.uint8)
     return np.asarray(cv2.resize(small, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC), np.uint8)
@@ -39,12 +39,12 @@ def _saved(image: Image.Image, kind: str, **options: Any) -> bytes:
     return stream.getvalue()
 
 
-def _grey(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _gray(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(Image.fromarray(rgb).convert("L"))
 
 
-def _three(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.repeat(grey[:, :, None], 3, axis=2)
+def _three(gray: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.repeat(gray[:, :, None], 3, axis=2)
 
 
 def tiff(rgb: NDArray[np.uint8], photometric: int, order: str = "<", planar: bool = False) -> bytes:
@@ -82,12 +82,12 @@ def _oriented(rgb: NDArray[np.uint8], kind: str) -> bytes:
 
 def zoo() -> list[Rare]:
     rgb = scene()
-    image, grey = Image.fromarray(rgb), _grey(rgb)
+    image, gray = Image.fromarray(rgb), _gray(rgb)
     alpha = Image.fromarray(np.dstack([rgb, np.full((HEIGHT, WIDTH), 128, np.uint8)]))
     palette = image.quantize(32)
     of_palette = np.asarray(palette.convert("RGB"))
     one_bit = image.convert("1")
-    wide = (grey.astype(np.uint16) << 8) | 0x7F
+    wide = (gray.astype(np.uint16) << 8) | 0x7F
     wide_rgb = (rgb.astype(np.uint16) << 8) | 0x7F
     lossy = {"quality": 95, "subsampling": 0}
     cmyk = _saved(image.convert("CMYK"), "JPEG", quality=95)
@@ -99,7 +99,7 @@ def zoo() -> list[Rare]:
         ("plain.jpg", _saved(image, "JPEG", **lossy), rgb, 16),
         ("progressive.jpg", _saved(image, "JPEG", progressive=True, **lossy), rgb, 16),
         ("subsampled.jpeg", _saved(image, "JPEG", quality=95, subsampling=2), rgb, 40),
-        ("grey.jpg", _saved(image.convert("L"), "JPEG", quality=95), _three(grey), 16),
+        ("grey.jpg", _saved(image.convert("L"), "JPEG", quality=95), _three(gray), 16),
         ("cmyk.jpg", cmyk, rgb, 24),
         ("orientation.jpg", _oriented(rgb, "JPEG"), rgb, 40),
         ("odd-size.jpg", _saved(image.crop((0, 0, 63, 47)), "JPEG", **lossy), rgb[:47, :63], 16),
@@ -110,12 +110,12 @@ def zoo() -> list[Rare]:
         ("dpi-icc.jpg", _saved(image, "JPEG", dpi=(72, 72), icc_profile=b"\0" * 128, **lossy), rgb, 16),
         ("plain.png", _saved(image, "PNG"), rgb, 0),
         ("alpha.png", _saved(alpha, "PNG"), rgb, 0),
-        ("grey.png", _saved(image.convert("L"), "PNG"), _three(grey), 0),
-        ("grey-alpha.png", _saved(alpha.convert("LA"), "PNG"), _three(grey), 0),
+        ("grey.png", _saved(image.convert("L"), "PNG"), _three(gray), 0),
+        ("grey-alpha.png", _saved(alpha.convert("LA"), "PNG"), _three(gray), 0),
         ("palette.png", _saved(palette, "PNG"), of_palette, 0),
         ("palette-transparent.png", _saved(palette, "PNG", transparency=3), of_palette, 0),
         ("one-bit.png", _saved(one_bit, "PNG"), np.asarray(one_bit.convert("RGB")), 0),
-        ("grey-16.png", png16, _three(grey), 0),
+        ("grey-16.png", png16, _three(gray), 0),
         ("rgb-16.png", rgb16, rgb, 0),
         ("orientation.png", _oriented(rgb, "PNG"), rgb, 0),
         ("animated.png", _saved(image, "PNG", save_all=True, append_images=[second]), rgb, 0),
@@ -126,14 +126,14 @@ def zoo() -> list[Rare]:
         ("lzw.tif", _saved(image, "TIFF", compression="tiff_lzw"), rgb, 0),
         ("deflate.tiff", _saved(image, "TIFF", compression="tiff_adobe_deflate"), rgb, 0),
         ("packbits.tif", _saved(image, "TIFF", compression="packbits"), rgb, 0),
-        ("grey.tif", _saved(image.convert("L"), "TIFF"), _three(grey), 0),
-        ("grey-16.tiff", tiff16, _three(grey), 0),
+        ("grey.tif", _saved(image.convert("L"), "TIFF"), _three(gray), 0),
+        ("grey-16.tiff", tiff16, _three(gray), 0),
         ("cmyk.tif", _saved(image.convert("CMYK"), "TIFF"), rgb, 2),
         ("palette.tif", _saved(palette, "TIFF"), of_palette, 0),
         ("several-pages.tif", _saved(image, "TIFF", save_all=True, append_images=[second]), rgb, 0),
         ("plain.bmp", _saved(image, "BMP"), rgb, 0),
         ("palette.bmp", _saved(palette, "BMP"), of_palette, 0),
-        ("grey.bmp", _saved(image.convert("L"), "BMP"), _three(grey), 0),
+        ("grey.bmp", _saved(image.convert("L"), "BMP"), _three(gray), 0),
         ("lossless.webp", _saved(image, "WEBP", lossless=True), rgb, 0),
         ("alpha.webp", _saved(alpha, "WEBP", lossless=True, exact=True), rgb, 0),
         ("animated.webp", _saved(image, "WEBP", save_all=True, append_images=[second], lossless=True), rgb, 0),

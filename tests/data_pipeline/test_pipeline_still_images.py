@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import simplejpeg
-from cleaned_pictures import recorded
+from cleaned_images import recorded
 from PIL import Image
 
 from data_pipeline import PipelineConfig, plan
@@ -17,18 +17,18 @@ from panendofm.imaging.leakage import build_guard
 from panendofm.runtime.config import load_config
 
 
-def test_cleaned_pictures_are_those_of_the_shards(tmp_path: Path) -> None:
-    pictures = [recorded(1), recorded(2, box=False), recorded(3, text="Name: Doe 12/03/2019")]
+def test_cleaned_images_are_those_of_the_shards(tmp_path: Path) -> None:
+    images = [recorded(1), recorded(2, box=False), recorded(3, text="Name: Doe 12/03/2019")]
     (tmp_path / "data").mkdir()
-    for number, picture in enumerate(pictures):
-        Image.fromarray(picture).save(tmp_path / f"data/{number}.png")
+    for number, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / f"data/{number}.png")
     config = load_config(
         PipelineConfig,
         None,
         [
             f"data_root={tmp_path}",
             f"out={tmp_path / 'shards'}",
-            "corpora={mine: {adapter: folder, root: data, licence: CC0}}",
+            "corpora={mine: {adapter: folder, root: data, license: CC0}}",
             "screen.text.reader=none",
         ],
     )
@@ -36,9 +36,9 @@ def test_cleaned_pictures_are_those_of_the_shards(tmp_path: Path) -> None:
     process_unit(unit, config, build_guard([]), b"key", tmp_path / "part")
     content = (tmp_path / "part/frames.bin").read_bytes()
     rows = pq.read_table(tmp_path / "part" / PART_FRAMES).to_pylist()
-    assert len(rows) == len(pictures), "an image was dropped"
-    for row, picture in zip(rows, pictures, strict=True):
-        cleaned = np.ascontiguousarray(Cleaner(tmp_path / "memory")(picture))
+    assert len(rows) == len(images), "an image was dropped"
+    for row, image in zip(rows, images, strict=True):
+        cleaned = np.ascontiguousarray(Cleaner(tmp_path / "memory")(image))
         assert content[row["offset"] : row["offset"] + row["size"]] == simplejpeg.encode_jpeg(
             cleaned, quality=config.shards.jpeg_quality, colorsubsampling="420"
         )

@@ -1,4 +1,4 @@
-"""Pictures as recorders store them: a round view on a dark ground, with a position box and a line of text in it."""
+"""Images as recorders store them: a round view on a dark ground, with a position box and a line of text in it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def recorded(scene: int, box: bool = True, text: str = "", shift: int = 0) -> ND
     lit = wall[shift : shift + 300, shift : shift + 400, None] * (1.0, 0.8, 0.7) + (160, 95, 85)
     view = np.clip(lit, 30, 235).astype(np.uint8)
     inside = cv2.circle(np.zeros((300, 400), np.uint8), (250, 140), 105, 255, -1)
-    picture = cv2.bitwise_and(np.ascontiguousarray(view), view, mask=inside)
+    image = cv2.bitwise_and(np.ascontiguousarray(view), view, mask=inside)
     if box:
-        cv2.rectangle(picture, (0, 200), (130, 299), (20, 160, 150), -1)
+        cv2.rectangle(image, (0, 200), (130, 299), (20, 160, 150), -1)
     if text:
-        cv2.putText(picture, text, (175, 150), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (255, 255, 255), 1, cv2.LINE_AA)
-    return picture
+        cv2.putText(image, text, (175, 150), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (255, 255, 255), 1, cv2.LINE_AA)
+    return image
