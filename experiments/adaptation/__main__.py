@@ -1,8 +1,7 @@
-"""`python -m experiments.adaptation DATA FOLDER STAGE`: adapt real weights to real endoscopy, in several ways.
+"""`python -m experiments.adaptation VERB DATA FOLDER`: adapt real weights to real endoscopy, in several ways.
 
-STAGE is tune (every arm, one seed), fresh (the chosen arms, five fresh seeds), data (how much data, and which) or page
-(tables and page from what is there). Runs that are finished are not repeated; one that was interrupted goes on where
-it was. Results of a query each are in results/, so the page can be made without images.
+VERB is run (arms, each with some seeds), further (the secondary metrics of finished runs) or tables (the README's
+tables, from results/ alone: no images are needed). A finished run is not repeated; an interrupted one goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +15,9 @@ from pathlib import Path
 
 from experiments.adaptation.arms import ARMS, TUNING_SEED
 from experiments.adaptation.processes import end_with_parent, run_in_process
-from experiments.adaptation.runs import Experiment
+from experiments.adaptation.runs import RESULTS, Experiment
+from experiments.adaptation.secondary import measure_further
+from experiments.adaptation.tables import update_readme
 from experiments.adaptation.training_sets import DEFAULT
 from launch.steps import KEEP_FREED_MEMORY
 from panendofm.runtime.console import say
@@ -24,29 +25,45 @@ from panendofm.runtime.errors import UserError, exit_code_of
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--arms", default=",".join(ARMS), help="of " + ", ".join(ARMS))
-    parser.add_argument("--sets", default=DEFAULT)
-    parser.add_argument("--seeds", default=str(TUNING_SEED))
-    parser.add_argument("--processes", type=int, default=2)
-    arguments = parser.parse_args()
-    unknown = [arm for arm in arguments.arms.split(",") if arm not in ARMS]
+    arguments = _parser().parse_args()
+    if arguments.verb == "tables":
+        update_readme(RESULTS)
+        return
+    arms = arguments.arms.split(",")
+    unknown = [arm for arm in arms if arm not in ARMS]
     if unknown:
         raise UserError(f"--arms {unknown[0]}: there is no such arm; choose of {', '.join(ARMS)}.")
-    os.environ |= {"OMP_NUM_THREADS": "1"} | KEEP_FREED_MEMORY  # read by the processes, which do all the computing
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
     experiment = Experiment(arguments.data, arguments.folder)
-    jobs = [
-        (arm, training_set, int(seed))
-        for training_set in arguments.sets.split(",")
-        for seed in arguments.seeds.split(",")
-        for arm in arguments.arms.split(",")
-    ]
-    for training_set in arguments.sets.split(","):  # once, before the processes ask for it side by side
+    if arguments.verb == "run":
+        _run(experiment, arms, arguments.sets.split(","), seeds, arguments.processes)
+    else:
+        measure_further(experiment, [(arm, seed) for arm in arms for seed in seeds])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("tables", help="write the tables of the README anew")
+    run = verbs.add_parser("run", help="train and judge")
+    further = verbs.add_parser("further", help="secondary metrics of runs on the default set")
+    for verb in (run, further):
+        verb.add_argument("data", type=Path)
+        verb.add_argument("folder", type=Path)
+        verb.add_argument("--arms", default=",".join(ARMS), help="of " + ", ".join(ARMS))
+        verb.add_argument("--seeds", default=str(TUNING_SEED))
+    run.add_argument("--sets", default=DEFAULT)
+    run.add_argument("--processes", type=int, default=2)
+    return parser
+
+
+def _run(experiment: Experiment, arms: list[str], sets: list[str], seeds: list[int], processes: int) -> None:
+    os.environ |= {"OMP_NUM_THREADS": "1"} | KEEP_FREED_MEMORY  # read by the processes, which do all the computing
+    for training_set in sets:  # once, before the processes ask for it side by side
         experiment.start(training_set)
+    jobs = [(arm, training_set, seed) for training_set in sets for seed in seeds for arm in arms]
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(arguments.processes, context, end_with_parent) as pool:
+    with ProcessPoolExecutor(processes, context, end_with_parent) as pool:
         for future in [pool.submit(run_in_process, experiment, *job) for job in jobs]:
             result = future.result()
             say(f"{result.arm} on {result.training_set}, seed {result.seed}: {result.cpu_seconds / 60:.0f} CPU minutes")

@@ -12,8 +12,10 @@ from sklearn.model_selection import StratifiedGroupKFold
 
 from experiments.adaptation.arms import ARMS, FRESH_SEEDS, TUNING_SEED
 from experiments.adaptation.runs import ArmResult, Point, StartResult, decode_hits
+from experiments.adaptation.secondary import FurtherResult, further_path
 from experiments.adaptation.training_sets import DEFAULT
 from panendofm.records.documents import read_document
+from panendofm.reports.numbers import estimate
 from panendofm.scoring.statistics.intervals import group_weights, percentile_interval
 from pretrain.adapt.judge import Difference
 
@@ -160,4 +162,45 @@ def fresh_rows(results: Path) -> list[list[str]]:
         presentations = f"{runs[0].points[best].presentations:,}"
         shown = [difference.shown().replace(" points", "") for difference in differences]
         rows.append([arm, ARMS[arm].title, presentations, str(len(runs)), *shown])
+    return rows
+
+
+def further_rows(results: Path) -> dict[str, list[list[str]]]:
+    """Arm → a row for every secondary metric: the recentered start, and the mean over fresh seeds."""
+    found = {}
+    for arm in ARMS:
+        paths = [further_path(results, arm, seed) for seed in FRESH_SEEDS]
+        runs = [_read_further(path) for path in paths if path.exists()]
+        if runs:
+            start = _read_further(further_path(results, "recentered", 0))
+            found[arm] = [*_set_rows(start, runs), *_mask_rows(start, runs)]
+    return found
+
+
+def _read_further(path: Path) -> FurtherResult:
+    return read_document(FurtherResult, path, "secondary metrics of the experiment")
+
+
+def _set_rows(start: FurtherResult, runs: Sequence[FurtherResult]) -> list[list[str]]:
+    rows = []
+    for number, before in enumerate(start.sets):
+        groups = np.array(before.groups.split(), np.int64)
+        begun = decode_hits(before.hits).astype(np.float64)
+        ended = [decode_hits(run.sets[number].hits).astype(np.float64) for run in runs]
+        difference = over_seeds([hits - begun for hits in ended], groups, np.ones(len(groups), bool))
+        values = (f"{value:.3f}" for value in (begun.mean(), np.mean(ended)))
+        shown = difference.shown().replace(" points", "")
+        rows.append([f"kNN, {before.name}", str(len(groups)), *values, shown])
+    return rows
+
+
+def _mask_rows(start: FurtherResult, runs: Sequence[FurtherResult]) -> list[list[str]]:
+    """IoU has an interval over images for the start alone; the difference shows its range over seeds."""
+    rows = []
+    for number, before in enumerate(start.masks):
+        ended = np.array([run.masks[number].value for run in runs])
+        changes = 100 * (ended - before.value)
+        begun = estimate(before.value, before.low, before.high)
+        shown = f"{changes.mean():+.1f} ({changes.min():+.1f} to {changes.max():+.1f} over seeds)"
+        rows.append([f"IoU, {before.name}", str(before.images), begun, f"{ended.mean():.3f}", shown])
     return rows

@@ -61,13 +61,16 @@ class Difference:
 class Judge:
     """Judges backbones on one labeled set at one image size."""
 
-    def __init__(self, labeled: Path, crop_px: int, cache: Path | None = None, clean: bool = True) -> None:
+    def __init__(
+        self, labeled: Path, crop_px: int, cache: Path | None = None, clean: bool = True, k: int = NEIGHBORS
+    ) -> None:
         words = [f"data.path={labeled}", f"data.clean={str(clean).lower()}", "split.leave_one_group_out=true"]
-        words += [f"ks=[{NEIGHBORS}]", "features.threads=1"]
+        words += [f"ks=[{k}]", "features.threads=1"]
         if cache is not None:
             words.append(f"cache={cache}")
         self.evaluator = Evaluator(load_config(EvalConfig, None, words))
         self.preprocessing = Preprocessing().at_crop(crop_px)
+        self.k = k
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -80,7 +83,7 @@ class Judge:
 
     def judge(self, model: nn.Module, name: str) -> Judgement:
         result = self.evaluator.score_model(model, name, None, self.preprocessing)
-        ranks = decode_ranks(result.document.k[str(NEIGHBORS)].rank_of_truth)
+        ranks = decode_ranks(result.document.k[str(self.k)].rank_of_truth)
         return Judgement(
             knn=ranks < 1,
             probe=probe_hits(result.features, self.labels, self.groups),
