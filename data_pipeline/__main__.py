@@ -13,6 +13,7 @@ from panendofm.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from data_pipeline.curate.config import CurateConfig, LookupConfig
+    from data_pipeline.foreign.config import CheckConfig, ImportConfig
     from panendofm.synthetic import ExaminationConfig, SynthesizeConfig
 
 
@@ -52,6 +53,20 @@ def _verify(_: argparse.Namespace, config: PipelineConfig) -> int:
     return 1 if verify(config).faults else 0
 
 
+def _import(arguments: argparse.Namespace, config: ImportConfig) -> None:
+    from data_pipeline.foreign.check import read_keys
+    from panendofm.importing import import_shards
+
+    left_out = [] if config.leave_out is None else read_keys(Path(config.leave_out))
+    import_shards(Path(arguments.source), Path(config.out), left_out)
+
+
+def _check(arguments: argparse.Namespace, config: CheckConfig) -> int:
+    from data_pipeline.foreign.check import check
+
+    return 1 if check(Path(arguments.shards), config) else 0
+
+
 def _curate(arguments: argparse.Namespace, config: CurateConfig) -> None:
     from data_pipeline.curate.run import curate
 
@@ -82,6 +97,20 @@ COMMANDS = (
         "shard", "Screen the corpora and write shards; continues an interrupted run.", _shard, schema=PipelineConfig
     ),
     Command("verify", "Check a finished set of shards from its bytes.", _verify, schema=PipelineConfig),
+    Command(
+        name="import",
+        summary="Make a shard set of WebDataset tars, a folder of images or a saved Hugging Face dataset, as they are.",
+        run=_import,
+        arguments=("SOURCE",),
+        schema="data_pipeline.foreign.config:ImportConfig",
+    ),
+    Command(
+        name="check",
+        summary="Compare a finished set with evaluation images; certify it when none of them is in it.",
+        run=_check,
+        arguments=("SHARDS",),
+        schema="data_pipeline.foreign.config:CheckConfig",
+    ),
     Command("report", "Write OUT/report.html for a finished set.", _report, schema=PipelineConfig),
     Command(
         name="curate",

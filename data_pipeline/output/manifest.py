@@ -14,7 +14,7 @@ from data_pipeline.config import PipelineConfig
 from data_pipeline.output.merge_parts import Collected
 from data_pipeline.planning import Plan, published_settings
 from data_pipeline.screening.screen_sources import SourceResult
-from panendofm.imaging.leakage import COVERED, THUMBNAIL_PX
+from panendofm.imaging.leakage import method_of
 from panendofm.records.shards import (
     AuditedSource,
     Certificate,
@@ -137,12 +137,7 @@ def _certificate(config: PipelineConfig, made: Plan, collected: Collected, sets:
         frames_checked=sum(source.compared for source in collected.sources),
         frames_dropped=len(leaks),
         images_found=sorted({leak.sha256 for leak in leaks}),
-        method={
-            "quick_search": "8x8 detail vectors of the field of view, in eight symmetries and many windows",
-            "comparison": f"correlation of {THUMBNAIL_PX}x{THUMBNAIL_PX} detail images after affine alignment (ECC)",
-            "covers": list(COVERED),
-            **{name: getattr(config.leakage, name) for name in ("min_similarity", "candidates", "min_correlation")},
-        },
+        method=method_of(config.leakage),
         known_overlaps=[dataclasses.asdict(overlap) for overlap in made.overlaps],
     )
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
-import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +11,8 @@ import pyarrow as pa
 
 from data_pipeline.output.shuffle import Stretch, read_stretch, write_rows
 from data_pipeline.screening.screen_sources import PART_COLUMNS
-from panendofm.records.shards import index_name, write_index
-from panendofm.runtime.files import atomic_file
+from panendofm.records.shard_tars import written_shard
+from panendofm.records.shards import index_name
 
 _BLOCK = 512
 _ROWS_AT_ONCE = 1000
@@ -38,14 +35,9 @@ def write_shard(path: Path, number: int, stretches: Sequence[Stretch], rows_path
     order = np.argsort(np.array(table.column("key").to_pylist(), "S"), kind="stable")
     table = table.take(pa.array(order)).combine_chunks()
     _write_manifest_rows(rows_path, table, number)
-    samples = []
-    with atomic_file(path) as stream, tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    with written_shard(path) as shard:
         for row, place in zip(_rows_of(table), order.tolist(), strict=True):
-            record = json.dumps(sample_record(row), sort_keys=True, separators=(",", ":")).encode()
-            image, text = _add(tar, f"{row['key']}.jpg", jpegs[place]), _add(tar, f"{row['key']}.json", record)
-            samples.append((row["key"], *image, *text))
-    # The index comes last: a shard counts as written when its index is there.
-    write_index(path, samples, path.stat().st_size)
+            shard.add(row["key"], jpegs[place], sample_record(row))
     return path.name
 
 
@@ -63,13 +55,3 @@ def _write_manifest_rows(path: Path, table: pa.Table, number: int) -> None:
 def sample_record(row: dict[str, Any]) -> dict[str, Any]:
     """What stands in a sample's JSON file."""
     return {name: value for name, value in row.items() if name not in (*PART_COLUMNS, "shard")}
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes | memoryview) -> tuple[int, int]:
-    """Add a file without time, owner or any other trace; returns where its content begins and how long it is."""
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    member.mode = 0o644
-    offset = tar.offset + _BLOCK
-    tar.addfile(member, io.BytesIO(content))
-    return offset, len(content)

@@ -1,4 +1,4 @@
-from . import curation, documents, evaluation, metrics, probe, release, run, shards
+from . import curation, documents, evaluation, metrics, probe, release, run, shard_tars, shards
 
 __all__ = [
     "curation",
@@ -8,5 +8,6 @@ __all__ = [
     "probe",
     "release",
     "run",
+    "shard_tars",
     "shards",
 ]

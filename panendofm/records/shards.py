@@ -170,6 +170,10 @@ class ShardFolder:
         """The tars and indexes that are there, of a finished set or not."""
         return [*self.path.glob("shard-*.tar"), *self.path.glob("shard-*.index.json")]
 
+    def has_indexes(self) -> bool:
+        """Tars of others have none: this is a set of ours, finished or not."""
+        return any(self.path.glob("shard-*.index.json"))
+
     def read_manifest(self) -> Manifest:
         manifest = read_document(Manifest, self.manifest, "the manifest of a shard set")
         for name in manifest.shards:

@@ -41,7 +41,8 @@ class DataConfig:
     """Where the samples are and how they are read."""
 
     shards: str = required(
-        "Folder of WebDataset shards, or an address: s3://BUCKET/FOLDER, https://SERVER/FOLDER; then with a cache."
+        "Folder of shards; or WebDataset tars, images or a saved Hugging Face dataset of your own, which are used as "
+        "they are; or an address: s3://BUCKET/FOLDER, https://SERVER/FOLDER, then with a cache."
     )
     sampling_weights: Any = option(
         "Share of each corpus in what is seen, by name; or a curation.parquet with a weight for each sample; "

@@ -1,13 +1,12 @@
-from .compare import THUMBNAIL_PX, Thumbnail, thumbnail_of
+from .compare import Thumbnail, thumbnail_of
 from .config import LeakageConfig
 from .guard import Guard, GuardedImage, Match, build_guard, guarded_image
 from .guard_folder import FEW_VECTORS, write_guard
-from .views import COVERED, WINDOWS
+from .method import method_of
+from .views import WINDOWS
 
 __all__ = [
-    "COVERED",
     "FEW_VECTORS",
-    "THUMBNAIL_PX",
     "WINDOWS",
     "Guard",
     "GuardedImage",
@@ -16,6 +15,7 @@ __all__ = [
     "Thumbnail",
     "build_guard",
     "guarded_image",
+    "method_of",
     "thumbnail_of",
     "write_guard",
 ]

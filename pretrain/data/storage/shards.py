@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panendofm.importing import imported_folder
 from panendofm.records.shards import Certificate, ShardFolder
 from panendofm.runtime.errors import UserError, naming_path
 from panendofm.runtime.files import read_checksums, user_cache
@@ -100,18 +101,18 @@ class ShardSet:
 def open_shards(folder: Path | str, cache: CacheConfig | None = None, indexes: Path | str | None = None) -> ShardSet:
     """The shards of a folder, as `python -m data_pipeline shard` writes them: tars, an index each, and manifests.
 
-    It may be an address in a store or on a server: its tars then come through the cache. With a cache whose shards come
-    from a command, the folder needs no tars. `indexes`: where the index of all samples
-    is kept; None: in the user's cache folder.
+    Images that others prepared are imported first. The folder may be an address in a store or on a server: its tars
+    then come through the cache. With a cache whose shards come from a command, the folder needs no tars. `indexes`:
+    where the index of all samples is kept; None: in the user's cache folder.
     """
     kept = Path(indexes) if indexes is not None else user_cache("pretrain") / "indexes"
     url = str(folder) if is_remote(str(folder)) else None
     if url is not None and (cache is None or cache.folder is None):
         raise UserError(f"data.shards={url} lies elsewhere: set data.cache.folder to a local folder for its shards.")
     folder = describing_folder(url, kept) if url is not None else Path(folder)
+    if not ShardFolder(folder).manifest.is_file():
+        folder = _imported(folder, kept)
     files = ShardFolder(folder)
-    if not files.manifest.is_file():
-        raise UserError(f"data.shards={folder}: there is no {files.manifest.name}; name a folder of finished shards.")
     summary = files.read_manifest()
     names = sorted(summary.shards)
     if not names:
@@ -125,3 +126,13 @@ def open_shards(folder: Path | str, cache: CacheConfig | None = None, indexes: P
     if cache is not None and cache.folder is not None:
         shard_set.cache = ShardCache(cache, url or folder, shard_set.sha256, read_checksums(files.checksums))
     return shard_set
+
+
+def _imported(folder: Path, kept: Path) -> Path:
+    """Images of others as a shard set below `kept`; shards of our own that are not finished are no such images."""
+    if ShardFolder(folder).has_indexes():
+        raise UserError(f"data.shards={folder} holds no finished shards (manifest.json is missing); finish them first.")
+    try:
+        return imported_folder(folder, kept)
+    except UserError as error:
+        raise UserError(f"data.shards: {error}") from error
