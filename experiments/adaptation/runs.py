@@ -156,13 +156,12 @@ class Experiment:
 
     def _digest(self, arm: Arm, training_set: str) -> str:
         """Of all that a result depends on and that may have changed since it was made."""
-        shards = sha256_of(self.sets.shards(training_set).checksums)
         facts = [
             arm.words,
             arm.presentations,
             RECIPE.read_text(encoding="utf-8"),
             sha256_of(self.data / WEIGHTS),
-            shards,
+            self.sets.images_sha256(training_set),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 

@@ -75,6 +75,11 @@ class TrainingSets:
             self._make_shards(shards, roots)
         return shards
 
+    def images_sha256(self, name: str) -> str:
+        """Of the images and their order, not of what else a manifest tells."""
+        frames = pq.read_table(self.shards(name).frames, columns=["sha256"]).column("sha256").to_pylist()
+        return hashlib.sha256("\n".join(frames).encode()).hexdigest()
+
     def _make_shards(self, shards: ShardFolder, roots: dict[str, Path]) -> None:
         private = PrivateFolder(self._private(shards.path.name))
         write_text(private.key, f"{_KEY}\n")
