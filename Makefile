@@ -6,7 +6,7 @@ STAMP := $(VENV)/.locked
 TORCH := $(shell grep '^torch==' requirements.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help setup demo warm-start real-start test test-slow test-gpu fuzz soak lint format lock clean
+.PHONY: help setup demo tour warm-start real-start test test-slow test-gpu fuzz soak lint format lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -25,8 +25,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP)  ## the whole pipeline on a small synthetic corpus
+demo: $(STAMP)  ## the pipeline's main path on a small synthetic corpus (about 4 minutes)
 	@$(BIN)/python -m launch demo
+
+tour: $(STAMP)  ## the demo, then masks, a challenge, a video report and questions about lesions
+	@$(BIN)/python -m launch tour
 
 warm-start: $(STAMP)  ## what continued pretraining keeps and loses, with and without the warm start
 	@$(BIN)/python -m experiments.warm_start

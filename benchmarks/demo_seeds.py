@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from eval_knn import SelectionConfig, against_start, read_history
-from launch.demo import training_steps
+from launch.demo_steps import training_steps
 from launch.steps import Step, run_step
 from panendofm.records.run import RunFolder
 from panendofm.runtime.console import say

@@ -94,10 +94,17 @@ def _place(handler: str) -> str:
 COMMANDS = [
     Command(
         "demo",
-        "The whole pipeline on a small synthetic corpus, into FOLDER (default: demo_output).",
+        "From a small synthetic corpus to a judged release, into FOLDER (default: demo_output).",
         _place("demo"),
         ("[FOLDER]",),
     ),
+    Command(
+        "tour",
+        "The demo, then masks, a challenge, a video report and questions about lesions.",
+        _place("tour"),
+        ("[FOLDER]",),
+    ),
+    Command("pages", "Write FOLDER/pages.html, with a link to every page below FOLDER.", _place("pages"), ("FOLDER",)),
     Command("plan", "What a training will need, before it is submitted.", _place("plan"), (), _PRETRAIN, _plan_options),
     Command(
         "rehearse",

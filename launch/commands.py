@@ -12,6 +12,7 @@ from launch.chain import run_chain
 from launch.chain_config import ChainConfig
 from launch.control import cancel_run, print_logs
 from launch.demo import run_demo as make_demo
+from launch.demo import run_tour as make_tour
 from launch.jobs.cluster import ClusterConfig, load_cluster
 from launch.jobs.stages import StageJob, pretrain_job, probe_job, shard_job, watch_job
 from launch.jobs.submit import describe_dry_run, submit
@@ -28,6 +29,16 @@ if TYPE_CHECKING:
 
 def run_demo(arguments: argparse.Namespace, config: None) -> None:
     make_demo(Path(arguments.folder or "demo_output"))
+
+
+def run_tour(arguments: argparse.Namespace, config: None) -> None:
+    make_tour(Path(arguments.folder or "demo_output"))
+
+
+def run_pages(arguments: argparse.Namespace, config: None) -> None:
+    from launch.pages import write_pages
+
+    say(f"pages: {write_pages(Path(arguments.folder))}")
 
 
 def run_status(arguments: argparse.Namespace, config: None) -> None:

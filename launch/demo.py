@@ -1,206 +1,71 @@
-"""The whole pipeline on the synthetic corpus: each stage as its own process, by the command that a user would type."""
+"""The pipeline on the synthetic corpus: its main path as a demo, and all of it as a tour."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
-from launch.steps import Lanes, Step, run_parts
+from launch.demo_steps import demo_parts, tour_parts
+from launch.pages import write_pages
+from launch.steps import run_parts
 from panendofm.challenge import read_ranking
 from panendofm.records.probe import ProbeFolder
-from panendofm.records.release import ReleaseFolder
 from panendofm.records.run import RunFolder, step_name
 from panendofm.records.shards import ShardFolder
 from panendofm.reports.numbers import difference, number
-from panendofm.runtime.config import CONFIGS
 from panendofm.runtime.console import duration, say
 
-# Title, command, what it leaves to look at, and what is there when that is whole, of a stage that never writes over its
-# output. {names} stand for places, see `_places`. A network of 300 training steps mistakes too many scenes of a video:
-# another one reports that.
-_STEPS = {
-    "corpus": ("draw a corpus", "data_pipeline synthesize {corpus} size=demo", "{corpus}"),
-    "shards": (
-        "clean, guard and shard it",
-        "data_pipeline shard {configs}/corpora/synthetic.yaml data_root={corpus} leakage.guard=[{labeled}] "
-        "out={shards}",
-        "{shards}",
-    ),
-    "training": (
-        "pretrain on two processes",
-        "torch.distributed.run --standalone --nproc-per-node=2 -m pretrain {configs}/pretrain/demo.yaml "
-        "data.shards={shards} run.dir={run} monitor.evaluation.data.path={labeled} monitor.evaluation.cache={cache}",
-        "{run}",
-    ),
-    "knn": (
-        "score raw pixels, for comparison",
-        "eval_knn pixels {configs}/eval/kvasir_leave_one_group_out.yaml data.path={labeled} cache={cache} out={pixels}",
-        "{pixels}",
-    ),
-    "export": ("export the best checkpoint", "panendofm export {selected} out={release}", "{release}", "{checksums}"),
-    "atlas": ("read the labeled set", "panendofm atlas {labeled} out={atlas}", "{atlas}"),
-    "probe": (
-        "probe it beside baselines",
-        "panendofm probe {release} {start} pixels task=all data={atlas} protocol=converged seeds=1 out={probe}",
-        "{probe_page}",
-    ),
-    "masks": (
-        "find polyps with it",
-        "panendofm dense {release} {start} data=[{corpus}/Kvasir-SEG] out={dense} side_px=168 heads=[linear]",
-        "{dense}/index.html",
-    ),
-    "heads": (
-        "train heads for a challenge",
-        "panendofm probe {release} pixels efficientnet-lite0 data={labeled} protocol=converged seeds=1 out={heads}",
-        "{heads_page}",
-    ),
-    "time_release": (
-        "time the answers of release",
-        "panendofm probe time {release_head} {truth} root={labeled} repeats=1 out={challenge}/release.csv",
-        "{challenge}/release.csv",
-    ),
-    "score_release": (
-        "score release",
-        "panendofm challenge score {challenge}/release.csv truth={truth} profile=medico2017 team=release "
-        "images={labeled} out={challenge}/release",
-        "{challenge}/release/index.html",
-    ),
-    "time_pixels": (
-        "time the answers of pixels",
-        "panendofm probe time {pixels_head} {truth} root={labeled} repeats=1 out={challenge}/pixels.csv",
-        "{challenge}/pixels.csv",
-    ),
-    "score_pixels": (
-        "score pixels",
-        "panendofm challenge score {challenge}/pixels.csv truth={truth} profile=medico2017 team=pixels "
-        "images={labeled} out={challenge}/pixels",
-        "{challenge}/pixels/index.html",
-    ),
-    "rank": (
-        "rank the two",
-        "panendofm challenge rank {challenge}/release {challenge}/pixels published=medico2017_efficiency "
-        "out={challenge}/ranking",
-        "{challenge}/ranking/index.html",
-    ),
-    "examination": ("draw an examination", "data_pipeline examination {video}", "{video}"),
-    "findings": (
-        "report its findings",
-        "panendofm probe report {reporter_head} {video} truth={video_truth} out={challenge}/report",
-        "{challenge}/report/report.html",
-    ),
-    "bench": (
-        "ask about lesions",
-        "panendofm vqa build {configs}/vqa/gi_synthetic.yaml data={atlas} regions={corpus}/regions.jsonl "
-        "network=pixels out={questions}/bench",
-        "{questions}/bench",
-        "{questions}/bench/items.parquet",
-    ),
-    "encoder": (
-        "let the release answer",
-        "panendofm vqa encoder {questions}/bench data={atlas} regions={corpus}/regions.jsonl network={release} "
-        "out={questions}/answers/release",
-        "{questions}/answers/release",
-    ),
-    "readers": (
-        "make up contestants and readers",
-        "panendofm vqa synthesize {questions}/bench out={questions}",
-        "{questions}",
-    ),
-    "answers": (
-        "score models and people",
-        "panendofm vqa score {questions}/bench {questions}/answers/release {questions}/answers/perfect "
-        "{questions}/answers/shifted people={questions}/people out={questions}/results",
-        "{questions}/results/index.html",
-    ),
-    "report": ("write the report", "launch report {run} --images", "{report}"),
-}
-# What trains keeps all cores busy and what is timed must have them; the rest is done two at a time.
-_PARTS = (
-    (("corpus",),),
-    (("shards",), ("knn", "atlas", "bench", "examination")),
-    (("training",),),
-    (("export", "masks"), ("report",)),
-    (("heads",), ("probe", "encoder", "readers", "answers")),
-    (("findings", "time_release", "score_release", "time_pixels", "score_pixels", "rank"),),
-)
-
-
-def demo_parts(folder: Path) -> list[Lanes]:
-    return [[[_step(folder, name) for name in lane] for lane in lanes] for lanes in _PARTS]
-
-
-def training_steps(folder: Path) -> list[Step]:
-    """The corpus, its shards, and a run on them."""
-    return [_step(folder, name) for name in ("corpus", "shards", "training")]
-
-
-def _step(folder: Path, name: str) -> Step:
-    title, command, *results = _STEPS[name]
-    places = _places(folder)
-    words = tuple(word.format(**places) for word in command.split())
-    return Step(title, words, *(Path(result.format(**places)) for result in results))
-
-
-def _places(folder: Path) -> dict[str, Path]:
-    run = RunFolder(folder / "run")
-    release = ReleaseFolder(folder / "release")
-    labeled = folder / "corpus" / "kvasir-dataset-v2"
-    heads = ProbeFolder(folder / "challenge" / "probe")
-    names = ("corpus", "shards", "cache", "pixels", "probe", "dense", "challenge", "questions")
-    return {
-        **{name: folder / name for name in names},
-        "configs": Path(CONFIGS.name),
-        "labeled": labeled,
-        "atlas": folder / "atlas.parquet",
-        "video": folder / "challenge" / "examination.mp4",
-        "video_truth": folder / "challenge" / "examination.csv",
-        "run": run.path,
-        "selected": run.best,
-        "start": run.checkpoint(0),
-        "report": run.report,
-        "release": release.path,
-        "checksums": release.checksums,
-        "probe_page": ProbeFolder(folder / "probe").page,
-        "heads": heads.path,
-        "heads_page": heads.page,
-        "truth": heads.truth(labeled.name),
-        "release_head": heads.head(release.path.name, labeled.name),
-        "pixels_head": heads.head("pixels", labeled.name),
-        "reporter_head": heads.head("efficientnet-lite0", labeled.name),
-    }
+# A demo that was interrupted goes on where it stopped: each stage is safe to repeat.
 
 
 def run_demo(folder: Path) -> None:
-    """Run all steps. Each stage is safe to repeat, so a demo that was interrupted goes on where it stopped."""
+    """From a corpus to a judged release."""
     began = time.monotonic()
     run_parts(demo_parts(folder), folder / "logs")
-    say(f"The demo took {duration(time.monotonic() - began)}.")
-    _say_scores(folder)
-    run, shards = RunFolder(folder / "run"), ShardFolder(folder / "shards")
-    challenge = folder / "challenge"
-    pages = (
-        *(run.report, shards.report, ProbeFolder(folder / "probe").page, folder / "dense" / "index.html"),
-        *(challenge / "ranking" / "index.html", challenge / "report" / "report.html"),
-        folder / "questions" / "results" / "index.html",
-    )
-    say(f"Open {', '.join(str(page) for page in pages[:-1])} and {pages[-1]}.")
+    _say_result("The demo", began, folder)
 
 
-def _say_scores(folder: Path) -> None:
-    """The two figures that the demo is for: kNN before and after training, and the probe's table."""
-    from eval_knn import SelectionConfig, against_start, read_history  # brings torch: only the demo's end needs it
-
-    run = RunFolder(folder / "run")
-    history, best = read_history(run), run.best.resolve().name
-    scores = {evaluation.checkpoint: evaluation.values["top1_k20"] for evaluation in history}
-    say(f"kNN top-1 at k = 20: {scores[step_name(0)]:.3f} untrained, {scores[best]:.3f} at the selected {best}")
-    gain = against_start(history, SelectionConfig(metric="top1_k20")).get(best)
-    if gain is not None:
-        say(f"a gain of {gain.difference:.3f} (95% interval {gain.low:.3f} to {gain.high:.3f})")
-    say(ProbeFolder(folder / "probe").table.read_text(encoding="utf-8").rstrip())
+def run_tour(folder: Path) -> None:
+    """The demo, then masks, a challenge, a video report and questions about lesions."""
+    began = time.monotonic()
+    run_parts(tour_parts(folder), folder / "logs")
+    _say_result("The tour", began, folder)
     _say_dense(folder / "dense")
     _say_challenge(folder / "challenge")
     _say_questions(folder / "questions" / "results")
+
+
+def _say_result(what: str, began: float, folder: Path) -> None:
+    """On one screen: what was made, how much better it is, and where to look."""
+    shards = ShardFolder(folder / "shards").read_manifest()
+    run = RunFolder(folder / "run")
+    say(f"{what} took {duration(time.monotonic() - began)}.")
+    say(f"made: {shards.frames:,} frames in {len(shards.shards)} shards, {run.path}, {folder / 'release'}")
+    _say_gain(run)
+    _say_probe(ProbeFolder(folder / "probe"))
+    say(f"Open {write_pages(folder)}; it leads to every page.")
+
+
+def _say_gain(run: RunFolder) -> None:
+    from eval_knn import SelectionConfig, against_start, read_history  # brings torch: only the end needs it
+
+    history = read_history(run)
+    best = run.best.resolve().name
+    scores = {evaluation.checkpoint: evaluation.values["top1_k20"] for evaluation in history}
+    before, after = scores[step_name(0)], scores[best]
+    gain = against_start(history, SelectionConfig(metric="top1_k20")).get(best)
+    shown = "" if gain is None else f", {difference(gain.difference, gain.low, gain.high)}"
+    say(f"kNN top-1: {before:.3f} untrained, {after:.3f} at the chosen {best}{shown}")
+
+
+def _say_probe(place: ProbeFolder) -> None:
+    """The macro-AUC of each task that could be probed, of the release beside the untrained network and pixels."""
+    from panendofm.linear_probe import read_probe_results
+
+    results = read_probe_results(place.results)
+    for task, networks in results.results.items():
+        scores = [f"{name} {number(metrics.auc.macro)}" for name, metrics in networks.items()]
+        say(f"macro-AUC, {results.tasks[task].title}: {', '.join(scores)}")
 
 
 def _say_dense(place: Path) -> None:
