@@ -108,6 +108,9 @@ class Builder(Protocol):
     def items(self, chosen: Sequence[Candidate], facts: dict[str, Prepared]) -> list[Item]:
         """The questions, in the bench's order."""
 
+    def for_people(self, items: list[Item]) -> list[Item]:
+        """The questions after a review, those marked that people answer too."""
+
     def complete(self, manifest: Manifest) -> Manifest:
         """The manifest with what only this kind of bench has."""
 

@@ -103,6 +103,11 @@ class Bench:
     def by_id(self) -> dict[str, Item]:
         return {item.id: item for item in self.items}
 
+    @property
+    def for_people(self) -> list[Item]:
+        """The questions that people answer too."""
+        return [item for item in self.items if item.human]
+
     def image(self, item: Item) -> bytes:
         path = self.folder / item.image
         with naming_path("read the image", path):

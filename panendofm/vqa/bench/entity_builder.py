@@ -12,6 +12,7 @@ from panendofm.vqa.bench.images.prepare import Prepared
 from panendofm.vqa.bench.images.sources import SourceImage, with_one_annotator
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.questions.candidates import Candidate
+from panendofm.vqa.bench.questions.for_people import mark_for_people
 from panendofm.vqa.bench.questions.options import Pools
 from panendofm.vqa.bench.questions.planner import Planner
 from panendofm.vqa.bench.questions.templates import Templates, read_templates
@@ -59,6 +60,12 @@ class EntityBuilder:
         planner = Planner(self._questions, Pools(chosen), self._templates, self._config, self._left_out)
         planned = [question for c in chosen for question in planner.plan(c, facts[c.image.sha256])]
         return planner.deal(planned, facts)
+
+    def for_people(self, items: list[Item]) -> list[Item]:
+        config = self._config
+        if not config.human_questions:
+            return items
+        return mark_for_people(items, config.human_questions, config.human_most_per_type, config.seed)
 
     def complete(self, manifest: Manifest) -> Manifest:
         return manifest

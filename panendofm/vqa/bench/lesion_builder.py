@@ -71,6 +71,8 @@ class LesionBuilder:
     """Builds a benchmark whose types are all `LesionQuestion`."""
 
     def __init__(self, benchmark: Benchmark, config: BuildConfig, left_out: Counter[str]) -> None:
+        if config.human_questions:
+            raise UserError("human_questions: here people answer whole images; set lesions.human_per_class instead.")
         if not config.lesions.classes:
             raise UserError("lesions.classes is empty; start from configs/vqa/gi_bench.en.yaml.")
         questions = [question for question in benchmark.questions if isinstance(question, LesionQuestion)]
@@ -136,6 +138,10 @@ class LesionBuilder:
         if self._references:
             say(f"references: {referenced} of {len(self._references)} belong to a chosen image")
         return sorted(items, key=lambda item: (item.task, item.id))
+
+    def for_people(self, items: list[Item]) -> list[Item]:
+        """Whole images: they are marked where the questions are made."""
+        return items
 
     def complete(self, manifest: Manifest) -> Manifest:
         texts = self._lesions.texts

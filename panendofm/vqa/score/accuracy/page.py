@@ -13,10 +13,12 @@ from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.keys import keyed
 from panendofm.vqa.drawn_images import drawn_image, lettered_options
-from panendofm.vqa.score.accuracy.results import AccuracyResults
+from panendofm.vqa.score.accuracy.results import AccuracyResults, HumanStudy
 from panendofm.vqa.score.accuracy.tables import (
+    against_table,
     axis_table,
     contamination_table,
+    human_table,
     leaderboard_table,
     pair_table,
     perturbed_table,
@@ -38,6 +40,9 @@ def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], conte
         title=f"{results.bench}: leaderboard",
         results=results,
         leaderboard=leaderboard_table(results),
+        people=human_table(results.human, results.bootstrap.confidence) if results.human else None,
+        against=against_table(results.human) if results.human else None,
+        people_forest=_people_forest(results.human) if results.human else "",
         forest=_forest(results),
         radar=_radar(results),
         heatmap=_heatmap(results),
@@ -65,6 +70,19 @@ def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], conte
         published_on="questions",
         published_tables=published_tables(results.published),
     )
+
+
+def _people_forest(study: HumanStudy) -> Markup:
+    """Groups of readers are hollow."""
+    rows = []
+    for name, own in study.ranked:
+        low, high = own.all.interval or (None, None)
+        rows.append(ForestRow(name, own.all.accuracy, low, high))
+    for name, group in study.groups.items():
+        low, high = group.all.interval or (None, None)
+        rows.append(ForestRow(f"{name} (mean)", group.all.accuracy, low, high, hollow=True))
+    chance = study.ranked[0][1].all.chance
+    return forest_chart("accuracy", rows, x_label="accuracy; the line is chance", reference=chance)
 
 
 def _forest(results: AccuracyResults) -> Markup:

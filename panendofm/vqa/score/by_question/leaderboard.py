@@ -9,15 +9,12 @@ from pathlib import Path
 
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.csv_files import csv_text
-from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, write_text
 from panendofm.scoring.answers.choices import common_answers
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.benchmark import Benchmark
-from panendofm.vqa.client.answers import read_answer_set
 from panendofm.vqa.people.ratings import read_ratings
-from panendofm.vqa.people.readers import read_people
 from panendofm.vqa.reply_kinds import CHOICE
 from panendofm.vqa.score.by_question.estimates import columns_of
 from panendofm.vqa.score.by_question.page import page_of
@@ -27,7 +24,8 @@ from panendofm.vqa.score.by_question.rows import chain_of, row_of
 from panendofm.vqa.score.by_question.tables import Tables
 from panendofm.vqa.score.by_question.texts import TextCheck, add_ratings, agreement_of, consistency
 from panendofm.vqa.score.config import ScoreConfig
-from panendofm.vqa.score.sheets import Contestant, read_contestant, write_parsed
+from panendofm.vqa.score.contestants import read_contestants
+from panendofm.vqa.score.sheets import Contestant, write_parsed
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class QuestionLeaderboard:
         self, benchmark: Benchmark, bench: Bench, answers: Sequence[Path], config: ScoreConfig
     ) -> QuestionResults:
         config.refuse(benchmark.title, "contamination")
-        contestants = _contestants(bench, answers, config)
+        contestants = read_contestants(bench, answers, config)
         models = [contestant for contestant in contestants if not contestant.group]
         sheets = [sheet for contestant in contestants for sheet in contestant.sheets.values()]
         ratings = read_ratings(Path(config.ratings), benchmark.rubric) if config.ratings else []
@@ -74,22 +72,6 @@ class QuestionLeaderboard:
         write_text(out / "index.html", page_of(benchmark, bench, results, tables, [c.plain for c in contestants]))
         _say(results, tables, out)
         return results
-
-
-def _contestants(bench: Bench, answers: Sequence[Path], config: ScoreConfig) -> list[Contestant]:
-    """Models first, then readers."""
-    found = []
-    for path in answers:
-        own = read_answer_set(path, bench, config.allow_partial)
-        found.append(read_contestant(bench, own, config.parser))
-    if config.people:
-        for group, own in read_people(Path(config.people), bench, config.allow_partial):
-            found.append(read_contestant(bench, own, config.parser, group))
-    names = [contestant.name for contestant in found]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise UserError(f"two contestants are called {twice[0]}; give one another api.name.")
-    return found
 
 
 @dataclass(frozen=True)
