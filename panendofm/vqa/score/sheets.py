@@ -36,6 +36,7 @@ class Sheet:
     parser: Parser = field(default_factory=Parser)
     readings: dict[str, Reading] = field(default_factory=dict)  # by question
     ratings: dict[str, float] = field(default_factory=dict)  # of texts, by question
+    dimensions: dict[str, dict[str, float]] = field(default_factory=dict)  # the same by dimension of the rubric
     text_keys: dict[str, str] = field(default_factory=dict)  # key of a text → question
 
     def asked(self, item: Item) -> bool:

@@ -13,6 +13,7 @@ from panendofm.reports.charts.svg import color_of
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.benchmark import Benchmark
 from panendofm.vqa.reply_kinds import BOX
+from panendofm.vqa.score.by_question.dimension_tables import dimension_views
 from panendofm.vqa.score.by_question.examples import example_cards, overlays, said
 from panendofm.vqa.score.by_question.readers import MARKS
 from panendofm.vqa.score.by_question.results import Part, QuestionResults
@@ -73,6 +74,8 @@ def page_of(
         chained=any(row.chain for row in results.full.rows),
         chains=tables.chains(results.full),
         cost=_cost(best, tables),
+        dimensions=dimension_views(best, tables),
+        contrasts=benchmark.rubric.contrasts,
         agreement=agreement_table(results.agreement),
         overlays=overlays(benchmark, bench, sheets),
         cards=cards,
