@@ -54,8 +54,9 @@ def violin_chart(title: str, violins: Sequence[Violin], low: float, high: float,
 
 def _violin(violin: Violin, center: float, y: Scale, color: str) -> list[Markup]:
     values = np.asarray(violin.values, np.float64)
-    grid = np.linspace(y.low, y.high, _STEPS)
-    density = _density(values, grid)
+    width = _bandwidth(values)
+    grid = np.linspace(max(y.low, values.min() - 2 * width), min(y.high, values.max() + 2 * width), _STEPS)
+    density = _density(values, grid, width)
     half = 0.45 * _COLUMN_PX * density / density.max()
     right = [(center + w, y(v)) for w, v in zip(half, grid, strict=True)]
     left = [(center - w, y(v)) for w, v in zip(half, grid, strict=True)]
@@ -75,9 +76,13 @@ def _violin(violin: Violin, center: float, y: Scale, color: str) -> list[Markup]
     ]
 
 
-def _density(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A Gaussian kernel of Silverman's width at the points of the grid."""
+def _bandwidth(values: NDArray[np.float64]) -> float:
+    """Silverman's rule."""
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    width = max(0.9 * spread * len(values) ** -0.2, _LEAST_BANDWIDTH)
+    return max(0.9 * spread * len(values) ** -0.2, _LEAST_BANDWIDTH)
+
+
+def _density(values: NDArray[np.float64], grid: NDArray[np.float64], width: float) -> NDArray[np.float64]:
+    """A Gaussian kernel at the points of the grid."""
     away = (grid[:, None] - values[None, :]) / width  # [steps, N]
     return np.asarray(np.exp(-0.5 * away**2).sum(axis=1) / (len(values) * width * math.sqrt(2 * math.pi)), np.float64)

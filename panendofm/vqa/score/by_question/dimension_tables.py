@@ -93,7 +93,7 @@ def _radar(code: str, rows: list[Row], rubric: Rubric) -> Markup:
         values = [row.dimensions[code].get(name) for name in names]
         shares = [None if own is None else (own.mean - LOWEST) / (HIGHEST - LOWEST) for own in values]
         lines.append((name_of(row), shares))
-    return radar_chart(f"{code}: center {LOWEST}, rim {HIGHEST}", names, lines)
+    return radar_chart(f"{code}: center {LOWEST}, rim {HIGHEST}", names, lines, rings=("2", "3", "4", "5"))
 
 
 def _violins(code: str, rows: list[Row], rubric: Rubric) -> list[Markup]:
