@@ -79,7 +79,7 @@ def _violin(violin: Violin, center: float, y: Scale, color: str) -> list[Markup]
 def _bandwidth(values: NDArray[np.float64]) -> float:
     """Silverman's rule."""
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return max(0.9 * spread * len(values) ** -0.2, _LEAST_BANDWIDTH)
+    return max(0.9 * spread / math.pow(len(values), 0.2), _LEAST_BANDWIDTH)
 
 
 def _density(values: NDArray[np.float64], grid: NDArray[np.float64], width: float) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ from panendofm.vqa.score.accuracy.tables import (
     shortcut_table,
     status_table,
 )
-from panendofm.vqa.score.published import published_tables
+from panendofm.vqa.score.published import published_views
 from panendofm.vqa.score.sheets import Contestant
 
 _EXAMPLES = 6  # of each question type
@@ -68,7 +68,7 @@ def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], conte
         },
         published=results.published,
         published_on="questions",
-        published_tables=published_tables(results.published),
+        published_views=published_views(results.published),
     )
 
 

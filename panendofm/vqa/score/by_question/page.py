@@ -18,7 +18,7 @@ from panendofm.vqa.score.by_question.examples import example_cards, overlays, sa
 from panendofm.vqa.score.by_question.readers import MARKS
 from panendofm.vqa.score.by_question.results import Part, QuestionResults
 from panendofm.vqa.score.by_question.tables import Tables, agreement_table, name_of
-from panendofm.vqa.score.published import published_tables
+from panendofm.vqa.score.published import published_views
 from panendofm.vqa.score.sheets import Sheet
 
 _RULE = " (sign flips over classes, Holm over all models and groups of a column, 0.05)."
@@ -86,7 +86,7 @@ def page_of(
         filters={"site": sorted({card.site for card in cards}), "class": sorted({card.lesion for card in cards})},
         published=results.published,
         published_on="images",
-        published_tables=published_tables(results.published),
+        published_views=published_views(results.published),
     )
 
 
