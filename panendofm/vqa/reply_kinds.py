@@ -17,10 +17,12 @@ from panendofm.scoring.answers.localization import iou_with_truth
 from panendofm.scoring.answers.replies import LETTERS, STATUSES, read_choice, read_first_letter
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.client.answers import Answer, Variant
+from panendofm.vqa.published_prompts import OPEN
 
 FIRST_LETTER = "first_letter"
 _TEXT_TOKENS = 256  # one or two sentences, or four numbers
-_CHOICE_TOKENS = {"letter": 16, "direct": 1024, "cot": 1024}
+_CHOICE_TOKENS = {"letter": 16}
+_MOST_CHOICE_TOKENS = 1024
 _ENDINGS = {
     "direct": "Choose the right answer from the options above.",
     "letter": "Choose the right answer from the options above. Reply with its letter alone.",
@@ -72,7 +74,7 @@ class ReplyKind:
         return question
 
     def max_tokens(self, prompt: str) -> int:
-        return _TEXT_TOKENS
+        return _MOST_CHOICE_TOKENS if prompt == OPEN else _TEXT_TOKENS
 
     def read(self, item: Item, answer: Answer | None, parser: Parser) -> Reading:
         """No answer, and one that failed, is worth nothing."""
@@ -115,7 +117,7 @@ class ChoiceKind(ReplyKind):
         return "\n".join([question, *lines, _ENDINGS[variant.prompt]])
 
     def max_tokens(self, prompt: str) -> int:
-        return _CHOICE_TOKENS[prompt]
+        return _CHOICE_TOKENS.get(prompt, _MOST_CHOICE_TOKENS)
 
     def parse(self, item: Item, answer: Answer, parser: Parser) -> Reading:
         rotation = answer.variant.rotation

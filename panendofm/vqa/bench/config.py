@@ -61,6 +61,7 @@ class LesionConfig:
         "closing line that texts are asked for; it is cut off before they are rated).",
         {},
     )
+    language: str = option("Language of the texts; the paper's prompts are stored in it too.", "en")
     per_class: int = option("Most images of a class.", 50)
     considered_per_class: int = option("Images of a class, drawn by hash, among which they are chosen.", 1000)
     negatives: int = option("Most images without a lesion, for specificity.", 50)

@@ -63,6 +63,8 @@ class Item:
     dataset: str = ""
     source: str = ""
     question_original: str = ""
+    published: str = ""  # the whole prompt in the paper's words, with places for the options
+    open_ended: str = ""  # the same without options to choose from
     template: str = ""
     regions: tuple[MarkedRegion, ...] = ()
     reference: str = ""

@@ -23,6 +23,7 @@ from panendofm.vqa.bench.lesion_builder import (
 )
 from panendofm.vqa.benchmark import Benchmark
 from panendofm.vqa.people.rubric import HIGHEST, Contrast, Dimension, Rubric
+from panendofm.vqa.published_prompts import read_prompts
 from panendofm.vqa.reply_kinds import BOX, TEXT
 from panendofm.vqa.score.by_question.leaderboard import QuestionLeaderboard
 from panendofm.vqa.score.by_question.texts import TextCheck
@@ -144,5 +145,6 @@ BENCHMARK = Benchmark(
         rank_by="q3", chain=("Q1", "Q2", "Q3"), text_check=TextCheck(text="Q4", site="Q1", diagnosis="Q3")
     ),
     published=read_published("gi_bench"),
+    prompts={"en": read_prompts("gi_bench_en"), "zh": read_prompts("gi_bench_zh")},
     rubric=Rubric(_DIMENSIONS, (_FLUENCY_GAP,)),
 )

@@ -153,6 +153,11 @@ class AnswerSet:
     folder: Path
     run: Run
     answers: dict[tuple[str, Variant], Answer]
+    model: str = ""  # whose texts these are, where `name` tells several runs apart
+
+    @property
+    def author(self) -> str:
+        return self.model or self.name
 
     @property
     def prompt(self) -> str:
@@ -203,9 +208,16 @@ def _by_question(path: Path, bench: Bench) -> dict[tuple[str, Variant], Answer]:
 
 
 def unique_names(sets: Sequence[AnswerSet]) -> list[AnswerSet]:
-    """Two runs of one model are told apart by their folders."""
+    """Runs of one model are told apart by their prompts, else by their folders."""
     names = [one.name for one in sets]
-    return [replace(one, name=f"{one.name} [{one.folder.name}]") if names.count(one.name) > 1 else one for one in sets]
+    prompts = [(one.name, one.prompt) for one in sets]
+    found = []
+    for one in sets:
+        if names.count(one.name) > 1:
+            told_by = one.prompt if prompts.count((one.name, one.prompt)) == 1 else one.folder.name
+            one = replace(one, name=f"{one.name} [{told_by}]", model=one.name)
+        found.append(one)
+    return found
 
 
 def cost_of(answers: Sequence[Answer], prices: Prices) -> float | None:

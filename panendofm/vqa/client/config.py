@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 from panendofm.runtime.config import option, required
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.answers.box_replies import CONVENTIONS
+from panendofm.vqa.published_prompts import PROFILES
 
 # Names of endings and of perturbed images; reply_kinds.py and prompts.py say what each of them is.
-PROMPTS = ("direct", "letter", "cot")
+PROMPTS = ("direct", "letter", "cot", *PROFILES)
 BOXED = "boxed"
 ORIGINAL_WORDING = "original_wording"
 PERTURBATIONS = ("jpeg20", "blur2", "dark", "bright", "half", BOXED, ORIGINAL_WORDING)
@@ -79,7 +80,10 @@ class ApiConfig:
 class AskConfig:
     """Which questions are asked, and in which variants."""
 
-    prompt: str = option("direct, letter (the letter alone) or cot (chain of thought).", "direct")
+    prompt: str = option(
+        "direct, letter (alone), cot (chain of thought), or the paper's own words: published, open.",
+        "direct",
+    )
     rotations: Literal["none", "all"] = option("all: every question in each rotation of its options.", "none")
     blind: bool = option("Ask every question a second time without its image.", False)
     perturbations: list[str] = option(f"Ask again with perturbed images: {', '.join(PERTURBATIONS)}.", [])

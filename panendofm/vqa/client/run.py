@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from panendofm.vqa.client.answers import (
 from panendofm.vqa.client.chat import ChatClient, Message, Reply
 from panendofm.vqa.client.config import RunConfig
 from panendofm.vqa.client.prompts import PROMPT_VERSION, messages_of, request_checksum, variants_of
+from panendofm.vqa.published_prompts import PROFILES, PUBLISHED
 from panendofm.vqa.reply_kinds import kind_of
 
 EXIT_UNANSWERED = 1
@@ -83,9 +84,22 @@ def requests_of(bench: Bench, config: RunConfig) -> Iterator[tuple[Item, Variant
         items = [item for item in items if item.id in chosen]
     if not items:
         raise UserError("ask.tasks, ask.limit and ask.human_subset leave not one question; widen them.")
+    _refuse_missing_words(bench, items, ask.prompt)
     for item in items:
         for variant in variants_of(item, ask):
             yield item, variant
+
+
+def _refuse_missing_words(bench: Bench, items: Sequence[Item], prompt: str) -> None:
+    if prompt not in PROFILES:
+        return
+    missing = [item for item in items if not (item.published if prompt == PUBLISHED else item.open_ended)]
+    if missing:
+        types = ", ".join(sorted({item.subtask for item in missing}))
+        raise UserError(
+            f"ask.prompt={prompt}: {bench.folder} has no such wording of {len(missing)} questions ({types}); build it "
+            "anew, ask other ones with ask.tasks, or take another prompt."
+        )
 
 
 def _open_model(config: RunConfig) -> Model:
@@ -147,6 +161,9 @@ def _take(queue: Iterator[tuple[Item, Variant]], count: int) -> Iterable[tuple[I
 def _ask_one(bench: Bench, config: RunConfig, model: Model, item: Item, variant: Variant) -> tuple[Answer, str | None]:
     """The answer to one question, and the id of the model that gave it."""
     kind = kind_of(item)
+    prompts = bench.manifest.published_prompts
+    if variant.prompt in PROFILES and prompts is not None:
+        item = replace(item, system=prompts.system)
     image = bench.image(item) if item.image and not variant.blind else None
     room = config.api.max_tokens or kind.max_tokens(variant.prompt)
     body = model.body(messages_of(item, variant, image, config.ask.system), room)

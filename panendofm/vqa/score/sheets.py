@@ -109,7 +109,7 @@ def read_contestant(bench: Bench, answers: AnswerSet, mode: str, group: str = ""
         sheet = sheets.setdefault(variant, Sheet(answers.name, answers.run.kind, variant, parser))
         sheet.readings[id_] = kind_of(item).read(item, answer, parser)
         if kind_of(item).rated:
-            sheet.text_keys[answer_key(answers.name, answer)] = id_
+            sheet.text_keys[answer_key(answers.author, answer)] = id_
     return Contestant(answers, sheets, group)
 
 

@@ -21,7 +21,7 @@ from panendofm.vqa.score.by_question.estimates import columns_of
 from panendofm.vqa.score.by_question.page import page_of
 from panendofm.vqa.score.by_question.readers import compare_with_groups, group_row
 from panendofm.vqa.score.by_question.results import Difference, Part, QuestionResults, Row, write_results
-from panendofm.vqa.score.by_question.rows import chain_of, row_of
+from panendofm.vqa.score.by_question.rows import chain_of, prompt_pairs, row_of
 from panendofm.vqa.score.by_question.tables import Tables
 from panendofm.vqa.score.by_question.texts import TextCheck, add_ratings, agreement_of, consistency
 from panendofm.vqa.score.config import ScoreConfig
@@ -109,7 +109,8 @@ class _Scoring:
         contestants_of_rows = [(row, contestant.plain) for row, contestant in zip(rows, contestants, strict=True)]
         with_readers = [(row, readers[row.name]) for row in groups]
         add_dimensions(contestants_of_rows, with_readers, models, self.benchmark.rubric, columns)
-        return Part(len({item.sha256 for item in items}), len(items), rows, groups)
+        pairs = prompt_pairs([own for own in contestants if not own.group], columns)
+        return Part(len({item.sha256 for item in items}), len(items), rows, groups, pairs)
 
     def complete_cases(self, models: Sequence[Contestant]) -> Part:
         """Only images whose choices every model answered. Adding a model changes everybody's metrics."""

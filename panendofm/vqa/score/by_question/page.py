@@ -66,6 +66,7 @@ def page_of(
         forests=_forests(best, tables),
         radar=_radar(best, tables, benchmark),
         differences=tables.differences(best),
+        prompts=tables.prompts(best),
         blind=tables.blind(best),
         repeats=tables.repeats(best),
         replies=tables.replies(best),

@@ -153,6 +153,16 @@ class Row:
 
 
 @dataclass(frozen=True)
+class PromptPair:
+    """One model that was asked with two prompts: the first run less the second, by metric."""
+
+    model: str
+    first: str  # prompts
+    second: str
+    differences: dict[str, Difference]
+
+
+@dataclass(frozen=True)
 class Part:
     """The table of one set of questions."""
 
@@ -160,6 +170,7 @@ class Part:
     questions: int = 0
     rows: list[Row] = field(default_factory=list)
     groups: list[Row] = field(default_factory=list)
+    prompt_pairs: list[PromptPair] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

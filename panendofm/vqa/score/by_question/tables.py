@@ -128,6 +128,15 @@ class Tables:
                 rows.append([f"{row.name} − {group}", *cells])
         return Table(["difference", *(self.titles[metric] for metric in shown)], rows)
 
+    def prompts(self, part: Part) -> Table:
+        """What another wording of the prompt changes."""
+        shown = [m for m in self.titles if any(m in pair.differences for pair in part.prompt_pairs)]
+        rows = []
+        for pair in part.prompt_pairs:
+            cells = [difference_cell(pair.differences.get(metric), "") for metric in shown]
+            rows.append([f"{pair.model}: {pair.first} − {pair.second}", *cells])
+        return Table(["prompts", *(self.titles[metric] for metric in shown)], rows)
+
     def blind(self, part: Part) -> Table:
         asked = [row for row in part.rows if row.blind]
         shown = {m: title for m, title in self.own.items() if any(m in row.blind for row in asked)}
