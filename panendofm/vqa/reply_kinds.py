@@ -44,6 +44,7 @@ class Reading:
     rule: str = ""  # of the parser that decided
     boxes: tuple[Box, ...] = ()
     text: str = ""  # the reply
+    log_probabilities: tuple[float, ...] = ()  # of the options, in the bench's own order
 
     @property
     def right(self) -> bool:
@@ -130,7 +131,13 @@ class ChoiceKind(ReplyKind):
             return Reading(choice.status, rule=choice.rule, text=answer.response)
         chosen = letter_before_rotation(choice.letter, rotation, len(options))
         value = float(chosen == item.answer)
-        return Reading(choice.status, value, choice.letter, chosen, choice.rule, text=answer.response)
+        weights: tuple[float, ...] = ()
+        if len(answer.log_probabilities) == len(options):
+            back = len(options) - rotation
+            weights = tuple(rotated(answer.log_probabilities, back % len(options)))
+        return Reading(
+            choice.status, value, choice.letter, chosen, choice.rule, text=answer.response, log_probabilities=weights
+        )
 
     def accepts(self, item: Item, response: str) -> bool:
         return response in LETTERS[: len(item.options)]

@@ -35,17 +35,21 @@ from panendofm.vqa.client.answers import (
 )
 from panendofm.vqa.client.chat import ChatClient, Message, Reply
 from panendofm.vqa.client.config import RunConfig
+from panendofm.vqa.client.likelihood import answer_by_likelihood
 from panendofm.vqa.client.prompts import PROMPT_VERSION, messages_of, request_checksum, variants_of
 from panendofm.vqa.published_prompts import PROFILES, PUBLISHED
-from panendofm.vqa.reply_kinds import kind_of
+from panendofm.vqa.reply_kinds import CHOICE, kind_of
 
 EXIT_UNANSWERED = 1
+NO_LIKELIHOOD = "none"
 
 
 class Model(Protocol):
     def body(self, messages: list[Message], max_tokens: int) -> Message: ...
 
     def ask(self, body: Message) -> Reply: ...
+
+    def log_probabilities(self, messages: list[Message], continuations: Sequence[str]) -> list[float]: ...
 
     def close(self) -> None: ...
 
@@ -78,6 +82,7 @@ def requests_of(bench: Bench, config: RunConfig) -> Iterator[tuple[Item, Variant
         for item in bench.items
         if (not ask.tasks or item.task in ask.tasks or item.subtask in ask.tasks)
         and (item.human or not ask.human_subset)
+        and (item.kind == CHOICE.name or ask.likelihood == NO_LIKELIHOOD)  # boxes and texts have no options to weigh
     ]
     if ask.limit is not None:
         chosen = {item.id for item in sorted(items, key=lambda item: keyed("limit", item.id))[: ask.limit]}
@@ -167,6 +172,9 @@ def _ask_one(bench: Bench, config: RunConfig, model: Model, item: Item, variant:
     image = bench.image(item) if item.image and not variant.blind else None
     room = config.api.max_tokens or kind.max_tokens(variant.prompt)
     body = model.body(messages_of(item, variant, image, config.ask.system), room)
+    if config.ask.likelihood != NO_LIKELIHOOD:
+        chat = messages_of(item, variant, image, config.ask.system)
+        return answer_by_likelihood(model, item, variant, chat, config.ask.likelihood, config.api.title), None
     usage: Counter[str] = Counter()
     for tries in range(config.ask.format_retries + 1):
         reply = model.ask(body)
@@ -196,7 +204,7 @@ def time_now() -> str:
 
 # ------------------------------------------------------------------------------------------ what the run was
 
-_MUST_AGREE = ("bench_sha256", "endpoint", "model", "decoding", "prompt", "prompt_version", "system")
+_MUST_AGREE = ("likelihood", "bench_sha256", "endpoint", "model", "decoding", "prompt", "prompt_version", "system")
 
 
 def _describe(bench: Bench, config: RunConfig, before: Run | None) -> Run:
@@ -216,6 +224,7 @@ def _describe(bench: Bench, config: RunConfig, before: Run | None) -> Run:
         prompt=config.ask.prompt,
         prompt_version=PROMPT_VERSION,
         format_retries=config.ask.format_retries,
+        likelihood=config.ask.likelihood,
         system=config.ask.system,
         box_convention=api.box_convention,
         prices_per_million=Prices(api.price_input, api.price_output),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from panendofm.reports import render_page
+from panendofm.reports import Table, render_page
 from panendofm.reports.charts import ForestRow, forest_chart, heatmap_chart, radar_chart
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
@@ -22,6 +22,7 @@ from panendofm.vqa.score.accuracy.tables import (
     leaderboard_table,
     pair_table,
     perturbed_table,
+    reading_table,
     shortcut_table,
     status_table,
 )
@@ -30,6 +31,7 @@ from panendofm.vqa.score.sheets import Contestant
 
 _EXAMPLES = 6  # of each question type
 _RADAR_LINES = 7
+_LONGEST_QUOTE = 300
 
 
 def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], contestants: Sequence[Contestant]) -> str:
@@ -53,6 +55,8 @@ def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], conte
             "By kind of visual prompt": axis_table(results, "prompt_kind"),
         },
         statuses=status_table(results),
+        readings=reading_table(results),
+        extracted=_extracted(results, items, contestants),
         pairs=pair_table(results),
         perturbed=perturbed_table(results),
         shortcuts=shortcut_table(results.shortcuts),
@@ -70,6 +74,20 @@ def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], conte
         published_on="questions",
         published_views=published_views(results.published),
     )
+
+
+def _extracted(results: AccuracyResults, items: Sequence[Item], contestants: Sequence[Contestant]) -> Table:
+    """Every reply that extraction changed."""
+    by_id = {item.id: item for item in items}
+    rows = []
+    for contestant in contestants:
+        found = results.contestants[contestant.name].extraction
+        for id_ in found.changed if found is not None else ():
+            reading = contestant.plain.reading(by_id[id_])
+            letter = contestant.answers.extracted.letters[id_] or ""
+            verdict = "right" if letter == by_id[id_].answer else "wrong"
+            rows.append([contestant.name, id_, reading.status, reading.text[:_LONGEST_QUOTE], letter, verdict])
+    return Table(["contestant", "question", "strict", "reply", "read as", ""], rows, numeric=False)
 
 
 def _people_forest(study: HumanStudy) -> Markup:

@@ -42,6 +42,30 @@ class Repeats:
 
 
 @dataclass(frozen=True)
+class LikelihoodResult:
+    """Options chosen by their mean log-probability over all orders, beside the first order alone."""
+
+    mode: str  # letters or texts
+    n: int
+    first_order: float
+    over_rotations: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """Replies that the strict parser could not read, as a model read them; reported beside, never instead."""
+
+    by: str
+    tried: int
+    changed: list[str]  # ids of questions with a letter that strict reading had not
+    now_right: int
+    strict: float
+    extracted: float
+    interval: Interval | None  # of the accuracy with extracted letters
+
+
+@dataclass(frozen=True)
 class ContestantResult:
     """Everything about one contestant that needs no other."""
 
@@ -58,6 +82,8 @@ class ContestantResult:
     perturbed: dict[str, Perturbed]
     repeats: Repeats | None
     accounting: Accounting
+    likelihood: LikelihoodResult | None = None
+    extraction: Extraction | None = None
 
     @property
     def unreadable(self) -> int:

@@ -87,6 +87,31 @@ def against_table(study: HumanStudy) -> Table:
     return Table(["difference", "accuracy", "interval", "p", "p (Holm)"], rows)
 
 
+def reading_table(results: AccuracyResults) -> Table:
+    """Other ways to read: letters that a model extracted, options by their likelihood. Strict stands beside."""
+    rows = []
+    for name, own in results.ranked:
+        if own.extraction is not None:
+            found = own.extraction
+            low, high = found.interval or (None, None)
+            rows.append(
+                [
+                    *(name, f"read by {found.by}", str(len(found.changed)), str(found.now_right)),
+                    *(number(found.strict), estimate(found.extracted, low, high)),
+                ]
+            )
+        if own.likelihood is not None:
+            weighed = own.likelihood
+            low, high = weighed.interval or (None, None)
+            rows.append(
+                [
+                    *(name, f"likelihood of {weighed.mode} over all orders", "–", "–"),
+                    *(number(weighed.first_order), estimate(weighed.over_rotations, low, high)),
+                ]
+            )
+    return Table(["contestant", "reading", "replies changed", "now right", "strict, or first order", "so read"], rows)
+
+
 def status_table(results: AccuracyResults) -> Table:
     ranked = results.ranked
     names = [status for status in ranked[0][1].statuses if any(own.statuses[status] for _, own in ranked)]
