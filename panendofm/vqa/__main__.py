@@ -15,6 +15,7 @@ _VERBS = (
     ("review", "Write a page for physicians' review.", _BENCH, "bench.config:ReviewConfig"),
     ("rephrase", "Word the questions anew by a model.", _BENCH, "bench.config:RephraseConfig"),
     ("ask", "Ask a model the questions of a bench.", _BENCH, "client.config:RunConfig"),
+    ("extract", "Let a model read unreadable replies.", ("BENCH", "ANSWERS"), "client.config:ExtractConfig"),
     ("encoder", "Answer a bench with a frozen encoder.", _BENCH, "score.config:EncoderConfig"),
     ("synthesize", "Make up contestants and readers.", _BENCH, "score.config:SynthesizeConfig"),
     ("score", "Score answers: tables and a page.", _ANSWERS, "score.config:ScoreConfig"),

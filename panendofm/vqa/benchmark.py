@@ -23,6 +23,7 @@ from panendofm.vqa.bench.images.sources import SourceImage
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.questions.candidates import Candidate
 from panendofm.vqa.people.rubric import Rubric
+from panendofm.vqa.published_prompts import PromptsNote, PublishedPrompts
 from panendofm.vqa.reply_kinds import CHOICE, ReplyKind
 from panendofm.vqa.score.config import ScoreConfig
 from panendofm.vqa.score.metric import Metric, PlainMetric
@@ -108,6 +109,9 @@ class Builder(Protocol):
     def items(self, chosen: Sequence[Candidate], facts: dict[str, Prepared]) -> list[Item]:
         """The questions, in the bench's order."""
 
+    def for_people(self, items: list[Item]) -> list[Item]:
+        """The questions after a review, those marked that people answer too."""
+
     def complete(self, manifest: Manifest) -> Manifest:
         """The manifest with what only this kind of bench has."""
 
@@ -131,11 +135,19 @@ class Benchmark:
     examples: Callable[[Benchmark, Bench, Sequence[SourceImage]], list[Example]]
     leaderboard: Leaderboard
     published: Published = field(default_factory=Published)
+    prompts: dict[str, PublishedPrompts] = field(default_factory=dict)  # of the paper, by language
     rubric: Rubric = field(default_factory=Rubric)  # by which texts are rated
 
     def question(self, code: str) -> QuestionType:
         """The type of this code; of a code that was imported from elsewhere, a multiple-choice question."""
         return next((question for question in self.questions if question.code == code), QuestionType(code, code))
+
+    def prompts_in(self, language: str) -> PublishedPrompts | None:
+        return self.prompts.get(language)
+
+    def prompts_note(self, language: str) -> PromptsNote | None:
+        own = self.prompts.get(language)
+        return None if own is None else PromptsNote(own.source, own.system, own.translated)
 
     def type_of(self, item: Item) -> QuestionType:
         return self.question(item.subtask)

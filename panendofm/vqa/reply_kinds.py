@@ -17,10 +17,12 @@ from panendofm.scoring.answers.localization import iou_with_truth
 from panendofm.scoring.answers.replies import LETTERS, STATUSES, read_choice, read_first_letter
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.client.answers import Answer, Variant
+from panendofm.vqa.published_prompts import OPEN
 
 FIRST_LETTER = "first_letter"
 _TEXT_TOKENS = 256  # one or two sentences, or four numbers
-_CHOICE_TOKENS = {"letter": 16, "direct": 1024, "cot": 1024}
+_CHOICE_TOKENS = {"letter": 16}
+_MOST_CHOICE_TOKENS = 1024
 _ENDINGS = {
     "direct": "Choose the right answer from the options above.",
     "letter": "Choose the right answer from the options above. Reply with its letter alone.",
@@ -42,6 +44,7 @@ class Reading:
     rule: str = ""  # of the parser that decided
     boxes: tuple[Box, ...] = ()
     text: str = ""  # the reply
+    log_probabilities: tuple[float, ...] = ()  # of the options, in the bench's own order
 
     @property
     def right(self) -> bool:
@@ -72,7 +75,7 @@ class ReplyKind:
         return question
 
     def max_tokens(self, prompt: str) -> int:
-        return _TEXT_TOKENS
+        return _MOST_CHOICE_TOKENS if prompt == OPEN else _TEXT_TOKENS
 
     def read(self, item: Item, answer: Answer | None, parser: Parser) -> Reading:
         """No answer, and one that failed, is worth nothing."""
@@ -115,7 +118,7 @@ class ChoiceKind(ReplyKind):
         return "\n".join([question, *lines, _ENDINGS[variant.prompt]])
 
     def max_tokens(self, prompt: str) -> int:
-        return _CHOICE_TOKENS[prompt]
+        return _CHOICE_TOKENS.get(prompt, _MOST_CHOICE_TOKENS)
 
     def parse(self, item: Item, answer: Answer, parser: Parser) -> Reading:
         rotation = answer.variant.rotation
@@ -128,7 +131,13 @@ class ChoiceKind(ReplyKind):
             return Reading(choice.status, rule=choice.rule, text=answer.response)
         chosen = letter_before_rotation(choice.letter, rotation, len(options))
         value = float(chosen == item.answer)
-        return Reading(choice.status, value, choice.letter, chosen, choice.rule, text=answer.response)
+        weights: tuple[float, ...] = ()
+        if len(answer.log_probabilities) == len(options):
+            back = len(options) - rotation
+            weights = tuple(rotated(answer.log_probabilities, back % len(options)))
+        return Reading(
+            choice.status, value, choice.letter, chosen, choice.rule, text=answer.response, log_probabilities=weights
+        )
 
     def accepts(self, item: Item, response: str) -> bool:
         return response in LETTERS[: len(item.options)]

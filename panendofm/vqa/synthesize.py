@@ -50,7 +50,7 @@ def _write_exam(bench: Bench, file: ReaderFile, group: str, share: float) -> Non
     file.open(group, bench)
     if file.locked:
         return
-    items = [item for item in bench.items if item.human]
+    items = bench.for_people
     done = {row.id for row in file.rows(bench)}
     for order, item in enumerate(items):
         random = generator("made-up reader", file.reader, item.id)

@@ -12,6 +12,7 @@ from panendofm.reports.charts import (
     ForestRow,
     Point,
     Series,
+    Violin,
     bar_chart,
     confusion_chart,
     forest_chart,
@@ -20,6 +21,7 @@ from panendofm.reports.charts import (
     line_chart,
     radar_chart,
     scatter_chart,
+    violin_chart,
 )
 from panendofm.reports.charts.axes import Scale, scale_of
 
@@ -45,6 +47,7 @@ CHARTS = {
         x_marks=(30, 64),
         y_levels=[(NAME, 0.9)],
     ),
+    "violin": violin_chart(NAME, [Violin(NAME, [1, 2, 2, 5]), Violin("b", [3.0], hollow=True)], 0.5, 5.5),
     "bars": bar_chart(NAME, [(NAME, 1200), ("b", 0)], unit="images"),
     "histogram": histogram(NAME, [0, 0.5, 1], [3, 0], marked_x=0.4),
     "confusion": confusion_chart([NAME, "b"], [NAME, "b"], [[3, 1], [0, 0]]),

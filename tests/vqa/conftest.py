@@ -5,9 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browser import Browser, browser, is_there
+from page_server import PageServer
 from vqa_benches import build_settings
 
 from panendofm.atlas.build import build_atlas, load_atlas, save_atlas
@@ -15,6 +18,24 @@ from panendofm.runtime.config import load_config
 from panendofm.vqa.bench.bench_folder import Bench, read_bench
 from panendofm.vqa.bench.build import build_bench
 from panendofm.vqa.bench.config import BuildConfig
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if not is_there():
+        pytest.skip("chromium and chromedriver are not installed")
+    with browser(tmp_path_factory.mktemp("browser") / "driver.log") as opened:
+        yield opened
+
+
+@pytest.fixture
+def servers() -> Iterator[list[PageServer]]:
+    """Those that are started, so that none outlives a test that fails."""
+    started: list[PageServer] = []
+    yield started
+    for server in started:
+        if server.process.poll() is None:
+            server.kill()
 
 
 @pytest.fixture(scope="session")

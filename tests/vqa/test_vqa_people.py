@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import httpx
-import pytest
-from browser import Browser, browser, is_there
+from browser import Browser
 from page_server import PageServer
 from vqa_answers import write_contestant
 from vqa_scores import score_choices, score_questions
@@ -34,24 +32,6 @@ from panendofm.vqa.score.by_question.results import read_question_results
 ENTER = "\ue007"
 RUBRIC = find_benchmark("gi_bench").rubric
 DIMENSIONS = RUBRIC.names
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if not is_there():
-        pytest.skip("chromium and chromedriver are not installed")
-    with browser(tmp_path_factory.mktemp("browser") / "driver.log") as opened:
-        yield opened
-
-
-@pytest.fixture
-def servers() -> Iterator[list[PageServer]]:
-    """Those that are started, so that none outlives a test that fails."""
-    started: list[PageServer] = []
-    yield started
-    for server in started:
-        if server.process.poll() is None:
-            server.kill()
 
 
 def answer_in_page(page: Browser, field: str, item: Item) -> None:

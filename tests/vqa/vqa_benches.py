@@ -56,3 +56,39 @@ def disc_bench(folder: Path, per_color: int = 4) -> Bench:
         )
     write_bench(folder, items, Manifest("discs"))
     return read_bench(folder)
+
+
+def write_text_bench(folder: Path, classes: int = 4, codes: tuple[str, ...] = ("Q4",)) -> Bench:
+    """One image a class and a text asked about each; people answer all."""
+    random = np.random.default_rng(11)
+    (folder / "images").mkdir(parents=True)
+    items = []
+    for number in range(classes):
+        name = f"images/text{number:02d}.png"
+        disc(list(COLORS)[number % 4], random).save(folder / name)
+        digest = sha256_of(folder / name)
+        for code in codes:
+            items.append(
+                Item(
+                    id=question_id(digest, code, str(number)),
+                    task=code,
+                    subtask=code,
+                    category="lesion",
+                    scene="colorectum",
+                    prompt_kind="image",
+                    kind="text",
+                    sha256=digest,
+                    group=f"g{number}",
+                    image=name,
+                    width=64,
+                    height=64,
+                    question="What is seen?",
+                    entity=f"class {number}",
+                    benchmark="texts",
+                    dataset="discs",
+                    reference="A disc.",
+                    human=True,
+                )
+            )
+    write_bench(folder, items, Manifest("texts", "gi_bench"))
+    return read_bench(folder)

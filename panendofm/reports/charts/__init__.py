@@ -7,11 +7,13 @@ from panendofm.reports.charts.lines import Series, line_chart
 from panendofm.reports.charts.radar import radar_chart
 from panendofm.reports.charts.scatter import Point, scatter_chart
 from panendofm.reports.charts.svg import color_of
+from panendofm.reports.charts.violin import Violin, violin_chart
 
 __all__ = [
     "ForestRow",
     "Point",
     "Series",
+    "Violin",
     "bar_chart",
     "color_of",
     "confusion_chart",
@@ -21,4 +23,5 @@ __all__ = [
     "line_chart",
     "radar_chart",
     "scatter_chart",
+    "violin_chart",
 ]

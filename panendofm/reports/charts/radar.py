@@ -13,16 +13,25 @@ _SIDE_PX = 440
 _RIM_PX = _SIDE_PX / 2 - 60
 
 
-def radar_chart(title: str, axes: Sequence[str], lines: Sequence[tuple[str, Sequence[float | None]]]) -> Markup:
-    """Shares from 0 (center) to 1 (rim); nothing for fewer than three axes. What is missing is drawn at the center."""
+def radar_chart(
+    title: str,
+    axes: Sequence[str],
+    lines: Sequence[tuple[str, Sequence[float | None]]],
+    *,
+    rings: Sequence[str] = ("0.25", "0.5", "0.75", "1"),
+) -> Markup:
+    """Shares from 0 (center) to 1 (rim); nothing for fewer than three axes. What is missing is drawn at the center.
+
+    `rings` are the words at a quarter, a half, three quarters and the rim.
+    """
     if len(axes) < 3:
         return Markup("")
     parts = []
-    for share in (0.25, 0.5, 0.75, 1.0):
+    for share, label in zip((0.25, 0.5, 0.75, 1.0), rings, strict=True):
         rim = points([_place(number, len(axes), share) for number in range(len(axes))])
         parts.append(element("polygon", points=rim, fill="none", stroke=GRID))
         x, y = _place(0, len(axes), share)
-        parts.append(text(f"{share:g}", x + 3, y + 4, 9, fill=MUTED))
+        parts.append(text(label, x + 3, y + 4, 9, fill=MUTED))
     for number, name in enumerate(axes):
         x, y = _place(number, len(axes), 1.13)
         parts.append(text(name, x, y + 4, text_anchor="middle"))

@@ -19,6 +19,7 @@ from panendofm.scoring.statistics.paired_tests import mcnemar
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Name = TypeVar("Name", str, tuple[str, str])
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def macro_average(correct: Floats, names: Sequence[str]) -> float:
 # ------------------------------------------------------------------------------------------ rotation of the options
 
 
-def rotated(options: Sequence[str], rotation: int) -> list[str]:
+def rotated(options: Sequence[T], rotation: int) -> list[T]:
     """The options as rotation r shows them: options[r:] + options[:r]."""
     return [*options[rotation:], *options[:rotation]]
 

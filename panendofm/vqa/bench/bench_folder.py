@@ -13,6 +13,7 @@ from panendofm.runtime.errors import UserError, naming_path
 from panendofm.runtime.files import failed_checksums, read_json_object, sha256_of, write_checksums
 from panendofm.vqa.bench.config import BuildConfig, LesionClass
 from panendofm.vqa.bench.items import Item, read_items, write_items
+from panendofm.vqa.published_prompts import PromptsNote
 
 FORMAT = 2
 DEFAULT_BENCHMARK = "endobench"
@@ -87,6 +88,7 @@ class Manifest:
     disclaimer: str = ""  # closing line that texts are asked for
     questions_for_people: dict[str, str] = field(default_factory=dict)  # by code of the question type
     lesions: LesionNote | None = None
+    published_prompts: PromptsNote | None = None
     format: int = FORMAT
 
 
@@ -102,6 +104,11 @@ class Bench:
     @cached_property
     def by_id(self) -> dict[str, Item]:
         return {item.id: item for item in self.items}
+
+    @property
+    def for_people(self) -> list[Item]:
+        """The questions that people answer too."""
+        return [item for item in self.items if item.human]
 
     def image(self, item: Item) -> bytes:
         path = self.folder / item.image

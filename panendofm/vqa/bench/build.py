@@ -51,6 +51,7 @@ def build_bench(config: BuildConfig) -> None:
     selection = select(candidates, features, builder.cap, config.questions_per_subtask, config.seed)
     items = _unique(builder.items(selection.chosen, facts), left_out)
     items, review = apply_review(items, read_review(Path(config.review)) if config.review else [])
+    items = builder.for_people(items)
     builder.report(items)
     for reason, count in sorted(left_out.items()):
         say(f"left out: {count} × {reason}")
@@ -71,8 +72,9 @@ def build_bench(config: BuildConfig) -> None:
         )
         write_bench(folder, [replace(item, benchmark=config.name) for item in items], builder.complete(manifest))
     images = len({item.sha256 for item in items})
-    people = len({item.sha256 for item in items if item.human})
-    for_people = f", {people} of them for people" if people else ""
+    people = [item for item in items if item.human]
+    shown = len({item.sha256 for item in people})
+    for_people = f", {len(people)} about {shown} images for people" if people else ""
     say(f"{len(items)} questions about {images} images{for_people} → {config.out}; reviewed: {review.reviewed}")
 
 

@@ -61,6 +61,7 @@ class LesionConfig:
         "closing line that texts are asked for; it is cut off before they are rated).",
         {},
     )
+    language: str = option("Language of the texts; the paper's prompts are stored in it too.", "en")
     per_class: int = option("Most images of a class.", 50)
     considered_per_class: int = option("Images of a class, drawn by hash, among which they are chosen.", 1000)
     negatives: int = option("Most images without a lesion, for specificity.", 50)
@@ -102,6 +103,10 @@ class BuildConfig:
     tasks: list[str] = option("Tasks or question types to build; empty for all.", [])
     cap: int = option("Most questions of one entity in a question type.", 50, low=1)
     caps: dict[str, int] = option("The same for single question types.", {"LS": 40}, low=1)
+    human_questions: int = option(
+        "Questions that people answer too, drawn from all types without coordinates; the paper has 255.", 0, low=0
+    )
+    human_most_per_type: int = option("Most of these of one question type.", 15, low=5)
     questions_per_subtask: int | None = option("Most questions of a type; null: as many as the caps allow.", None)
     state_size: bool = option("Questions with coordinates say how large the image is.", True)
     templates: str = option("YAML file with other wordings.", "")
@@ -145,6 +150,9 @@ class ImportConfig:
 
     out: str = required("Folder of the new bench; it must not exist.")
     name: str = option("What the bench is called; empty: the file's name.", "")
+    human_questions: int = option("Questions that people answer too; the paper has 255.", 0, low=0)
+    human_most_per_type: int = option("Most of these of one question type.", 15, low=5)
+    seed: int = option("Another seed draws other questions for people.", 0)
     columns: ColumnsConfig = field(default_factory=ColumnsConfig)
 
 

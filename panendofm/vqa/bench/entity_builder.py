@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from panendofm.runtime.console import table
 from panendofm.vqa.bench.bench_folder import Manifest
@@ -12,6 +13,7 @@ from panendofm.vqa.bench.images.prepare import Prepared
 from panendofm.vqa.bench.images.sources import SourceImage, with_one_annotator
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.questions.candidates import Candidate
+from panendofm.vqa.bench.questions.for_people import mark_for_people
 from panendofm.vqa.bench.questions.options import Pools
 from panendofm.vqa.bench.questions.planner import Planner
 from panendofm.vqa.bench.questions.templates import Templates, read_templates
@@ -27,6 +29,8 @@ class EntityBuilder:
         questions = [question for question in benchmark.questions if isinstance(question, ChoiceQuestion)]
         wanted = config.tasks
         self._questions = [q for q in questions if not wanted or q.code in wanted or q.task in wanted]
+        self._prompts = benchmark.prompts_in("en")
+        self._prompts_note = benchmark.prompts_note("en")
         self._templates = declared_templates(benchmark)
         if config.templates:
             self._templates = read_templates(config.templates)
@@ -56,12 +60,18 @@ class EntityBuilder:
         return self._config.caps.get(pool, self._config.cap)
 
     def items(self, chosen: Sequence[Candidate], facts: dict[str, Prepared]) -> list[Item]:
-        planner = Planner(self._questions, Pools(chosen), self._templates, self._config, self._left_out)
+        planner = Planner(self._questions, Pools(chosen), self._templates, self._config, self._left_out, self._prompts)
         planned = [question for c in chosen for question in planner.plan(c, facts[c.image.sha256])]
         return planner.deal(planned, facts)
 
+    def for_people(self, items: list[Item]) -> list[Item]:
+        config = self._config
+        if not config.human_questions:
+            return items
+        return mark_for_people(items, config.human_questions, config.human_most_per_type, config.seed)
+
     def complete(self, manifest: Manifest) -> Manifest:
-        return manifest
+        return replace(manifest, published_prompts=self._prompts_note)
 
     def report(self, items: Sequence[Item]) -> None:
         rows = Counter((item.task, item.subtask, item.scene) for item in items)

@@ -27,6 +27,7 @@ from panendofm.scoring.answers.replies import LETTERS
 from panendofm.vqa.bench.bench_folder import DEFAULT_BENCHMARK, IMAGES, Manifest, write_bench
 from panendofm.vqa.bench.config import ImportConfig
 from panendofm.vqa.bench.items import Item, question_id
+from panendofm.vqa.bench.questions.for_people import mark_for_people
 from panendofm.vqa.benchmark import QuestionType, find_benchmark
 
 _NEAR_DUPLICATE_BITS = 48
@@ -49,8 +50,12 @@ def import_tsv(path: Path, config: ImportConfig) -> None:
             items[item.id] = item
         name = config.name or path.stem
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        write_bench(folder, list(items.values()), Manifest(name, imported_from=digest))
-    say(f"{len(items)} questions from {path} → {config.out}")
+        chosen = list(items.values())
+        if config.human_questions:
+            chosen = mark_for_people(chosen, config.human_questions, config.human_most_per_type, config.seed)
+        write_bench(folder, chosen, Manifest(name, imported_from=digest))
+    people = sum(item.human for item in chosen)
+    say(f"{len(items)} questions from {path}{f', {people} for people' if people else ''} → {config.out}")
 
 
 def _read(path: Path) -> list[dict[str, str]]:

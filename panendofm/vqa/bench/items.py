@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -23,6 +24,7 @@ Box = tuple[int, int, int, int]
 # The entity of images that show nothing of what is asked for.
 NEGATIVE = "none"
 _FORMAT = 1
+_COORDINATES = re.compile(r"\[\s*\d+(?:\.\d+)?(?:\s*,\s*\d+(?:\.\d+)?){3}\s*\]")
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Item:
     dataset: str = ""
     source: str = ""
     question_original: str = ""
+    published: str = ""  # the whole prompt in the paper's words, with places for the options
+    open_ended: str = ""  # the same without options to choose from
     template: str = ""
     regions: tuple[MarkedRegion, ...] = ()
     reference: str = ""
@@ -77,6 +81,12 @@ class Item:
     @property
     def target_boxes(self) -> list[Box]:
         return [region.box for region in self.targets]
+
+    @property
+    def speaks_of_coordinates(self) -> bool:
+        """Whether question or options hold coordinates: nobody reads these off an image."""
+        texts = (self.question, *self.options)
+        return self.prompt_kind == "coordinate" or any(_COORDINATES.search(text) for text in texts)
 
     @property
     def answer_text(self) -> str:

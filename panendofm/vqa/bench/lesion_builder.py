@@ -23,6 +23,7 @@ from panendofm.vqa.bench.items import NEGATIVE, Item, MarkedRegion, question_id
 from panendofm.vqa.bench.keys import keyed
 from panendofm.vqa.bench.questions.candidates import Candidate
 from panendofm.vqa.benchmark import Benchmark, Example, QuestionType
+from panendofm.vqa.published_prompts import PublishedPrompts
 
 # Annotators whose boxes overlap less mark different places.
 _SAME_PLACE = 0.5
@@ -37,6 +38,7 @@ class Case:
     prepared: Prepared
     config: BuildConfig
     classes: Sequence[LesionClass]  # those with images
+    prompts: PublishedPrompts | None
     references: dict[str, str]  # text by code of the question type
     left_out: Counter[str]
 
@@ -71,6 +73,8 @@ class LesionBuilder:
     """Builds a benchmark whose types are all `LesionQuestion`."""
 
     def __init__(self, benchmark: Benchmark, config: BuildConfig, left_out: Counter[str]) -> None:
+        if config.human_questions:
+            raise UserError("human_questions: here people answer whole images; set lesions.human_per_class instead.")
         if not config.lesions.classes:
             raise UserError("lesions.classes is empty; start from configs/vqa/gi_bench.en.yaml.")
         questions = [question for question in benchmark.questions if isinstance(question, LesionQuestion)]
@@ -78,6 +82,8 @@ class LesionBuilder:
         self._questions = [q for q in questions if not wanted or q.code in wanted or q.task in wanted]
         self._config = config
         self._lesions = config.lesions
+        self._prompts = benchmark.prompts_in(config.lesions.language)
+        self._prompts_note = benchmark.prompts_note(config.lesions.language)
         self._left_out = left_out
         self._references = _read_references(Path(config.references), questions) if config.references else {}
         self._shown: list[LesionClass] = []  # classes with images
@@ -128,7 +134,9 @@ class LesionBuilder:
             image = candidate.image
             references = self._references.get(image.sha256) or self._references.get(image.source) or {}
             referenced += bool(references)
-            case = Case(candidate, facts[image.sha256], self._config, self._shown, references, self._left_out)
+            case = Case(
+                candidate, facts[image.sha256], self._config, self._shown, self._prompts, references, self._left_out
+            )
             for question in self._questions:
                 item = question.make(case, _item(case, question))
                 if item is not None:
@@ -137,6 +145,10 @@ class LesionBuilder:
             say(f"references: {referenced} of {len(self._references)} belong to a chosen image")
         return sorted(items, key=lambda item: (item.task, item.id))
 
+    def for_people(self, items: list[Item]) -> list[Item]:
+        """Whole images: they are marked where the questions are made."""
+        return items
+
     def complete(self, manifest: Manifest) -> Manifest:
         texts = self._lesions.texts
         wordings = {q.code: texts.get(f"{q.code.lower()}_people") or q.for_people for q in self._questions}
@@ -144,6 +156,7 @@ class LesionBuilder:
             manifest,
             disclaimer=texts.get("disclaimer", ""),
             questions_for_people={code: wording for code, wording in wordings.items() if wording},
+            published_prompts=self._prompts_note,
             lesions=LesionNote(self._lesions.sites, self._shown, self._lesions.diagnosis_options),
         )
 
@@ -161,6 +174,10 @@ def _item(case: Case, question: LesionQuestion) -> Item:
     text = question.wording(case.lesions).replace("{width}", str(width)).replace("{height}", str(height))
     id_ = question_id(case.candidate.image.sha256, question.code, case.config.name)
     item = question.draft(case.candidate, case.prepared, id_, text, question.code)
+    prompts = case.prompts
+    if prompts is not None:
+        published = prompts.text(question.code, id_, case.config.seed, {})
+        item = replace(item, published=published, open_ended=prompts.open_text(question.code))
     return replace(item, system=case.lesions.texts.get("system", ""), natural_order=True)
 
 

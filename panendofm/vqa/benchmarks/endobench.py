@@ -28,6 +28,7 @@ from panendofm.vqa.bench.questions.candidates import (
 from panendofm.vqa.bench.questions.options import DISTRACTORS, Alike, Pools, grades_of
 from panendofm.vqa.bench.questions.types import ChoiceQuestion, RegionQuestion, examples_of_entities
 from panendofm.vqa.benchmark import Benchmark, QuestionType
+from panendofm.vqa.published_prompts import read_prompts
 from panendofm.vqa.score.accuracy.leaderboard import AccuracyLeaderboard
 from panendofm.vqa.score.published import read_published
 
@@ -319,4 +320,5 @@ BENCHMARK = Benchmark(
     examples=examples_of_entities,
     leaderboard=AccuracyLeaderboard(),
     published=read_published("endobench"),
+    prompts={"en": read_prompts("endobench")},
 )

@@ -22,7 +22,8 @@ from panendofm.vqa.bench.lesion_builder import (
     learn_site,
 )
 from panendofm.vqa.benchmark import Benchmark
-from panendofm.vqa.people.rubric import HIGHEST, Dimension, Rubric
+from panendofm.vqa.people.rubric import HIGHEST, Contrast, Dimension, Rubric
+from panendofm.vqa.published_prompts import read_prompts
 from panendofm.vqa.reply_kinds import BOX, TEXT
 from panendofm.vqa.score.by_question.leaderboard import QuestionLeaderboard
 from panendofm.vqa.score.by_question.texts import TextCheck
@@ -125,6 +126,15 @@ _DIMENSIONS = (
     ),
 )
 
+# The paper's main finding: models write better than they see.
+_FLUENCY_GAP = Contrast(
+    "fluency_gap",
+    "language − accuracy",
+    of="language",
+    less="accuracy",
+    meaning="how much better a text reads than it is right, the fluency–accuracy paradox",
+)
+
 BENCHMARK = Benchmark(
     name="gi_bench",
     title="GI-Bench",
@@ -135,5 +145,6 @@ BENCHMARK = Benchmark(
         rank_by="q3", chain=("Q1", "Q2", "Q3"), text_check=TextCheck(text="Q4", site="Q1", diagnosis="Q3")
     ),
     published=read_published("gi_bench"),
-    rubric=Rubric(_DIMENSIONS),
+    prompts={"en": read_prompts("gi_bench_en"), "zh": read_prompts("gi_bench_zh")},
+    rubric=Rubric(_DIMENSIONS, (_FLUENCY_GAP,)),
 )

@@ -16,7 +16,7 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, read_json_lines, write_text
 from panendofm.vqa.bench.bench_folder import Bench
 
-ANSWERS, RUN = "answers.jsonl", "run.json"
+ANSWERS, RUN, EXTRACTED = "answers.jsonl", "run.json", "extracted.jsonl"
 ENCODER, PEOPLE, MADE_UP = "encoder", "people", "made up"
 TOKEN_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
@@ -51,6 +51,7 @@ class Answer:
     request_sha256: str = ""
     time: str = ""
     format_retries: Count = 0  # how often it was asked again because the reply could not be read
+    log_probabilities: list[float] = field(default_factory=list)  # of the options as shown, in likelihood mode
 
     def to_line(self) -> str:
         values = {**vars(self), "variant": vars(self.variant)}
@@ -119,6 +120,7 @@ class Run:
     prompt: str = "direct"
     prompt_version: int = 0
     format_retries: int = 0
+    likelihood: str = "none"
     system: str = ""
     box_convention: str = "pixel"
     prices_per_million: Prices = Prices()
@@ -146,6 +148,41 @@ def write_answers(folder: Path, run: Run, answers: Sequence[Answer]) -> None:
 
 
 @dataclass(frozen=True)
+class ExtractedLine:
+    """What a model made of one reply that the strict parser could not read; no letter: nothing."""
+
+    id: str
+    by: str
+    letter: str | None = None
+    reply: str = ""
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The letters that a model read, by question."""
+
+    by: str = ""
+    letters: dict[str, str | None] = field(default_factory=dict)
+
+
+def read_extracted(folder: Path, bench: Bench) -> Extracted:
+    """Nothing where no extraction was made."""
+    path = folder / EXTRACTED
+    if not path.is_file():
+        return Extracted()
+    letters: dict[str, str | None] = {}
+    by = ""
+    for number, line in enumerate(read_json_lines(path), 1):
+        where = f"{path}, line {number}"
+        own = parse_document(ExtractedLine, line, where, "an extracted answer")
+        if own.id not in bench.by_id or (by and own.by != by):
+            raise UserError(f"{where}: it belongs to another bench or model; remove {path.name} and extract anew.")
+        by = own.by
+        letters[own.id] = own.letter
+    return Extracted(by, letters)
+
+
+@dataclass(frozen=True)
 class AnswerSet:
     """The answers of one run that were checked against their bench: one for each question and variant."""
 
@@ -153,6 +190,12 @@ class AnswerSet:
     folder: Path
     run: Run
     answers: dict[tuple[str, Variant], Answer]
+    model: str = ""  # whose texts these are, where `name` tells several runs apart
+    extracted: Extracted = field(default_factory=lambda: Extracted())
+
+    @property
+    def author(self) -> str:
+        return self.model or self.name
 
     @property
     def prompt(self) -> str:
@@ -183,7 +226,8 @@ def read_answer_set(folder: Path, bench: Bench, allow_partial: bool = False) -> 
     prompts = {variant.prompt for _, variant in found}
     if len(prompts) > 1:
         raise UserError(f"{path}: it mixes the prompts {', '.join(sorted(prompts))}; keep one run a folder.")
-    return AnswerSet(run.name or next(iter(found.values())).model, folder, run, found)
+    extracted = read_extracted(path.parent, bench)
+    return AnswerSet(run.name or next(iter(found.values())).model, folder, run, found, extracted=extracted)
 
 
 def _by_question(path: Path, bench: Bench) -> dict[tuple[str, Variant], Answer]:
@@ -203,9 +247,16 @@ def _by_question(path: Path, bench: Bench) -> dict[tuple[str, Variant], Answer]:
 
 
 def unique_names(sets: Sequence[AnswerSet]) -> list[AnswerSet]:
-    """Two runs of one model are told apart by their folders."""
+    """Runs of one model are told apart by their prompts, else by their folders."""
     names = [one.name for one in sets]
-    return [replace(one, name=f"{one.name} [{one.folder.name}]") if names.count(one.name) > 1 else one for one in sets]
+    prompts = [(one.name, one.prompt) for one in sets]
+    found = []
+    for one in sets:
+        if names.count(one.name) > 1:
+            told_by = one.prompt if prompts.count((one.name, one.prompt)) == 1 else one.folder.name
+            one = replace(one, name=f"{one.name} [{told_by}]", model=one.name)
+        found.append(one)
+    return found
 
 
 def cost_of(answers: Sequence[Answer], prices: Prices) -> float | None:

@@ -7,6 +7,7 @@ import json
 import random
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +79,9 @@ class ChatClient:
         if self._config.temperature is not None:
             body["temperature"] = self._config.temperature
         return body
+
+    def log_probabilities(self, messages: list[Message], continuations: Sequence[str]) -> list[float]:
+        raise UserError("an endpoint gives no log-probabilities of options; use api.local.")
 
     def ask(self, body: Message) -> Reply:
         """The reply to one chat. Raises `UserError` when no other request would fare better."""

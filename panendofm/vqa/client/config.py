@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 from panendofm.runtime.config import option, required
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.answers.box_replies import CONVENTIONS
+from panendofm.vqa.published_prompts import PROFILES
 
 # Names of endings and of perturbed images; reply_kinds.py and prompts.py say what each of them is.
-PROMPTS = ("direct", "letter", "cot")
+PROMPTS = ("direct", "letter", "cot", *PROFILES)
 BOXED = "boxed"
 ORIGINAL_WORDING = "original_wording"
 PERTURBATIONS = ("jpeg20", "blur2", "dark", "bright", "half", BOXED, ORIGINAL_WORDING)
@@ -79,7 +80,13 @@ class ApiConfig:
 class AskConfig:
     """Which questions are asked, and in which variants."""
 
-    prompt: str = option("direct, letter (the letter alone) or cot (chain of thought).", "direct")
+    prompt: str = option(
+        "direct, letter (alone), cot (chain of thought), or the paper's own words: published, open.",
+        "direct",
+    )
+    likelihood: Literal["none", "letters", "texts"] = option(
+        "With api.local: choose the likeliest letter or option text instead of reading a reply.", "none"
+    )
     rotations: Literal["none", "all"] = option("all: every question in each rotation of its options.", "none")
     blind: bool = option("Ask every question a second time without its image.", False)
     perturbations: list[str] = option(f"Ask again with perturbed images: {', '.join(PERTURBATIONS)}.", [])
@@ -113,3 +120,18 @@ class RunConfig:
             raise UserError("name one of api.url (an endpoint) and api.local (a folder of a model).")
         if self.api.url and not self.api.model:
             raise UserError("api.model has no value; name the model as the endpoint knows it.")
+        if self.ask.likelihood != "none" and not self.api.local:
+            raise UserError("ask.likelihood needs a model on this machine; name its folder by api.local.")
+
+
+@dataclass
+class ExtractConfig:
+    """A model that reads replies which the strict parser can't."""
+
+    max_tokens: int = option("Room for a letter.", 16)
+    allow_self: bool = option("Let the model that replied read its own replies.", False)
+    api: ApiConfig = field(default_factory=ApiConfig)
+
+    def check(self) -> None:
+        if not self.api.url or not self.api.model:
+            raise UserError("api.url and api.model name the model that reads the replies; set both.")

@@ -6,7 +6,9 @@ import base64
 import io
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from PIL import Image
@@ -16,6 +18,9 @@ from panendofm.backbone.networks import load_pretrained
 from panendofm.runtime.errors import UserError
 from panendofm.vqa.client.chat import Message, Reply
 from panendofm.vqa.client.config import ApiConfig
+
+if TYPE_CHECKING:
+    from transformers import BatchFeature  # slow to import
 
 
 class LocalModel:
@@ -44,12 +49,39 @@ class LocalModel:
     def body(self, messages: list[Message], max_tokens: int) -> Message:
         return {"model": self._config.title, "messages": messages, "max_tokens": max_tokens}
 
+    def _inputs(self, chat: list[Message]) -> BatchFeature:
+        messages, images = _for_processor(chat)
+        prompt = self._processor.apply_chat_template(messages, add_generation_prompt=True)
+        return self._processor(text=[prompt], images=images or None, return_tensors="pt").to(self._device)
+
+    def log_probabilities(self, messages: list[Message], continuations: Sequence[str]) -> list[float]:
+        """Mean log-probability per token of each continuation of the chat."""
+        with self._lock, torch.no_grad():
+            inputs = dict(self._inputs(messages))
+            return [self._log_probability(inputs, continuation) for continuation in continuations]
+
+    def _log_probability(self, inputs: dict[str, torch.Tensor], continuation: str) -> float:
+        tokens = self._processor.tokenizer(continuation, add_special_tokens=False, return_tensors="pt")
+        added = tokens["input_ids"].to(self._device)  # [1, C]
+        if not added.numel():
+            raise UserError(
+                f"api.local: the option «{continuation}» has no token in this model; leave its question out."
+            )
+        length = inputs["input_ids"].shape[1]
+        longer = dict(inputs)
+        for name, values in inputs.items():
+            # Masks and types of tokens grow with the tokens; pixels do not.
+            if values.dim() == 2 and values.shape[1] == length:
+                fill = added if name == "input_ids" else torch.full_like(added, int(name == "attention_mask"))
+                longer[name] = torch.cat([values, fill.to(values.dtype)], dim=1)
+        logits = self._model(**longer).logits[0, length - 1 : -1].float()  # [C, V]: each token is predicted before it
+        chosen = torch.log_softmax(logits, -1).gather(1, added[0, :, None])  # [C, 1]
+        return float(chosen.mean())
+
     def ask(self, body: Message) -> Reply:
         began = time.monotonic()
-        messages, images = _for_processor(body["messages"])
-        prompt = self._processor.apply_chat_template(messages, add_generation_prompt=True)
         with self._lock, torch.no_grad():
-            inputs = self._processor(text=[prompt], images=images or None, return_tensors="pt").to(self._device)
+            inputs = self._inputs(body["messages"])
             length = inputs["input_ids"].shape[1]
             sampling: Message = {"do_sample": False}
             if self._config.temperature:

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from panendofm.imaging.images import UnreadableImageError, decode_image
 from panendofm.runtime.errors import UserError
+from panendofm.scoring.answers.choices import rotated
 from panendofm.vqa.bench.images.draw import SINGLE, draw_marks, encode_jpeg, encode_png
 from panendofm.vqa.bench.items import Item, MarkedRegion
 from panendofm.vqa.client.answers import Variant
 from panendofm.vqa.client.chat import Message
 from panendofm.vqa.client.config import BOXED, ORIGINAL_WORDING, AskConfig
+from panendofm.vqa.published_prompts import PROFILES, PUBLISHED, with_options
 from panendofm.vqa.reply_kinds import kind_of
 
 PROMPT_VERSION = 1
@@ -36,6 +38,9 @@ def variants_of(item: Item, ask: AskConfig) -> Iterator[Variant]:
 
 
 def question_text(item: Item, variant: Variant) -> str:
+    if variant.prompt in PROFILES:
+        text = item.published if variant.prompt == PUBLISHED else item.open_ended
+        return with_options(text, rotated(item.options, variant.rotation))
     question = item.question_original if variant.perturb == ORIGINAL_WORDING else item.question
     return kind_of(item).prompt(item, question, variant)
 

@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -35,16 +35,21 @@ from panendofm.vqa.client.answers import (
 )
 from panendofm.vqa.client.chat import ChatClient, Message, Reply
 from panendofm.vqa.client.config import RunConfig
+from panendofm.vqa.client.likelihood import answer_by_likelihood
 from panendofm.vqa.client.prompts import PROMPT_VERSION, messages_of, request_checksum, variants_of
-from panendofm.vqa.reply_kinds import kind_of
+from panendofm.vqa.published_prompts import PROFILES, PUBLISHED
+from panendofm.vqa.reply_kinds import CHOICE, kind_of
 
 EXIT_UNANSWERED = 1
+NO_LIKELIHOOD = "none"
 
 
 class Model(Protocol):
     def body(self, messages: list[Message], max_tokens: int) -> Message: ...
 
     def ask(self, body: Message) -> Reply: ...
+
+    def log_probabilities(self, messages: list[Message], continuations: Sequence[str]) -> list[float]: ...
 
     def close(self) -> None: ...
 
@@ -77,15 +82,29 @@ def requests_of(bench: Bench, config: RunConfig) -> Iterator[tuple[Item, Variant
         for item in bench.items
         if (not ask.tasks or item.task in ask.tasks or item.subtask in ask.tasks)
         and (item.human or not ask.human_subset)
+        and (item.kind == CHOICE.name or ask.likelihood == NO_LIKELIHOOD)  # boxes and texts have no options to weigh
     ]
     if ask.limit is not None:
         chosen = {item.id for item in sorted(items, key=lambda item: keyed("limit", item.id))[: ask.limit]}
         items = [item for item in items if item.id in chosen]
     if not items:
         raise UserError("ask.tasks, ask.limit and ask.human_subset leave not one question; widen them.")
+    _refuse_missing_words(bench, items, ask.prompt)
     for item in items:
         for variant in variants_of(item, ask):
             yield item, variant
+
+
+def _refuse_missing_words(bench: Bench, items: Sequence[Item], prompt: str) -> None:
+    if prompt not in PROFILES:
+        return
+    missing = [item for item in items if not (item.published if prompt == PUBLISHED else item.open_ended)]
+    if missing:
+        types = ", ".join(sorted({item.subtask for item in missing}))
+        raise UserError(
+            f"ask.prompt={prompt}: {bench.folder} has no such wording of {len(missing)} questions ({types}); build it "
+            "anew, ask other ones with ask.tasks, or take another prompt."
+        )
 
 
 def _open_model(config: RunConfig) -> Model:
@@ -147,9 +166,15 @@ def _take(queue: Iterator[tuple[Item, Variant]], count: int) -> Iterable[tuple[I
 def _ask_one(bench: Bench, config: RunConfig, model: Model, item: Item, variant: Variant) -> tuple[Answer, str | None]:
     """The answer to one question, and the id of the model that gave it."""
     kind = kind_of(item)
+    prompts = bench.manifest.published_prompts
+    if variant.prompt in PROFILES and prompts is not None:
+        item = replace(item, system=prompts.system)
     image = bench.image(item) if item.image and not variant.blind else None
     room = config.api.max_tokens or kind.max_tokens(variant.prompt)
     body = model.body(messages_of(item, variant, image, config.ask.system), room)
+    if config.ask.likelihood != NO_LIKELIHOOD:
+        chat = messages_of(item, variant, image, config.ask.system)
+        return answer_by_likelihood(model, item, variant, chat, config.ask.likelihood, config.api.title), None
     usage: Counter[str] = Counter()
     for tries in range(config.ask.format_retries + 1):
         reply = model.ask(body)
@@ -179,7 +204,7 @@ def time_now() -> str:
 
 # ------------------------------------------------------------------------------------------ what the run was
 
-_MUST_AGREE = ("bench_sha256", "endpoint", "model", "decoding", "prompt", "prompt_version", "system")
+_MUST_AGREE = ("likelihood", "bench_sha256", "endpoint", "model", "decoding", "prompt", "prompt_version", "system")
 
 
 def _describe(bench: Bench, config: RunConfig, before: Run | None) -> Run:
@@ -199,6 +224,7 @@ def _describe(bench: Bench, config: RunConfig, before: Run | None) -> Run:
         prompt=config.ask.prompt,
         prompt_version=PROMPT_VERSION,
         format_retries=config.ask.format_retries,
+        likelihood=config.ask.likelihood,
         system=config.ask.system,
         box_convention=api.box_convention,
         prices_per_million=Prices(api.price_input, api.price_output),

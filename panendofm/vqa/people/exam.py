@@ -64,23 +64,25 @@ class Exam:
     file: ReaderFile
 
     def __post_init__(self) -> None:
-        self.items = {i.id: i for i in self.bench.items if i.human and not _only_for_models(i)}
+        self.items = {item.id: item for item in self.bench.for_people}
         if not self.items:
             raise UserError(
-                f"{self.bench.folder}: no question is meant for people; build with lesions.human_per_class."
+                f"{self.bench.folder}: no question is meant for people; build it with human_questions, or, for "
+                "questions about lesions, with lesions.human_per_class."
             )
-        images = {item.sha256 for item in self.items.values()}
-        self.order = sorted(images, key=lambda sha256: keyed("exam", self.reader, sha256))
+        # By the image as it is shown: one original may be marked in several ways.
+        images = {item.image for item in self.items.values()}
+        self.order = sorted(images, key=lambda image: keyed("exam", self.reader, image))
         self.answered = {row.id for row in self.file.rows(self.bench)}
 
-    def questions(self, sha256: str) -> list[Item]:
-        ids = [item.id for item in self.items.values() if item.sha256 == sha256]
+    def questions(self, image: str) -> list[Item]:
+        ids = [item.id for item in self.items.values() if item.image == image]
         return [self.items[id_] for id_ in shuffled(ids, "exam order", self.reader)]
 
     def state(self) -> ExamState:
         done = len(self.answered)
-        for number, sha256 in enumerate(self.order, 1):
-            questions = self.questions(sha256)
+        for number, image in enumerate(self.order, 1):
+            questions = self.questions(image)
             missing = [item for item in questions if item.id not in self.answered]
             if missing:
                 return ExamState(
@@ -130,11 +132,6 @@ class Exam:
         if id_ not in self.items:
             raise UserError("there is no such question.")
         return self.items[id_]
-
-
-def _only_for_models(item: Item) -> bool:
-    """Nobody reads coordinates off an image."""
-    return item.prompt_kind == "coordinate"
 
 
 def serve_exam(bench: Bench, config: ExamConfig) -> None:

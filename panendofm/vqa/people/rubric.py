@@ -18,13 +18,34 @@ class Dimension:
     needs_reference: bool = False
 
 
+TOTAL = "total"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One dimension less another one of the same text."""
+
+    name: str
+    title: str
+    of: str
+    less: str
+    meaning: str = ""
+
+
 @dataclass(frozen=True)
 class Rubric:
     dimensions: tuple[Dimension, ...] = ()
+    contrasts: tuple[Contrast, ...] = ()
 
     @property
     def names(self) -> list[str]:
         return [dimension.name for dimension in self.dimensions]
+
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """Names and titles of what tables show: the dimensions, their mean, the contrasts."""
+        shown = [(dimension.name, dimension.name) for dimension in self.dimensions]
+        return [*shown, (TOTAL, TOTAL), *((contrast.name, contrast.title) for contrast in self.contrasts)]
 
     def without_reference(self) -> Rubric:
         return Rubric(tuple(dimension for dimension in self.dimensions if not dimension.needs_reference))

@@ -36,6 +36,7 @@ class Sheet:
     parser: Parser = field(default_factory=Parser)
     readings: dict[str, Reading] = field(default_factory=dict)  # by question
     ratings: dict[str, float] = field(default_factory=dict)  # of texts, by question
+    dimensions: dict[str, dict[str, float]] = field(default_factory=dict)  # the same by dimension of the rubric
     text_keys: dict[str, str] = field(default_factory=dict)  # key of a text → question
 
     def asked(self, item: Item) -> bool:
@@ -108,7 +109,7 @@ def read_contestant(bench: Bench, answers: AnswerSet, mode: str, group: str = ""
         sheet = sheets.setdefault(variant, Sheet(answers.name, answers.run.kind, variant, parser))
         sheet.readings[id_] = kind_of(item).read(item, answer, parser)
         if kind_of(item).rated:
-            sheet.text_keys[answer_key(answers.name, answer)] = id_
+            sheet.text_keys[answer_key(answers.author, answer)] = id_
     return Contestant(answers, sheets, group)
 
 

@@ -20,10 +20,13 @@ from panendofm.vqa.bench.questions.options import DISTRACTORS, Pools, wrong_opti
 from panendofm.vqa.bench.questions.templates import Templates
 from panendofm.vqa.bench.questions.types import ChoiceQuestion, RegionQuestion
 from panendofm.vqa.bench.questions.vocabulary import load_vocabulary
+from panendofm.vqa.published_prompts import PublishedPrompts
 
 _COLORS = list(COLORS)
 _MOST_MARKED = 4
 _MIN_IN_VIEW = 0.5
+# The category of regions that show a tool.
+INSTRUMENTS = "surgical-instruments"
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Planner:
     templates: Templates
     config: BuildConfig
     left_out: Counter[str] = field(default_factory=Counter)
+    prompts: PublishedPrompts | None = None
 
     def plan(self, candidate: Candidate, prepared: Prepared) -> list[Planned]:
         """All questions that a candidate gives."""
@@ -197,6 +201,7 @@ class Planner:
             answer=LETTERS[place],
             regions=tuple(regions),
             natural_order=bool(planned.answer),
+            published=self._published(planned, regions),
         )
 
     def _regions(self, planned: Planned, color: int) -> list[MarkedRegion]:
@@ -211,6 +216,26 @@ class Planner:
         rest = shuffled([c for c in _COLORS if c != own], self.config.seed, "colours", planned.key)
         others = [replace(region, color=c) for region, c in zip(planned.others, rest, strict=False)]
         return [replace(planned.target, color=own), *others]
+
+    def _published(self, planned: Planned, regions: Sequence[MarkedRegion]) -> str:
+        """The question in the paper's words. What a source does not tell is named as loosely as can be."""
+        if self.prompts is None:
+            return ""
+        candidate = planned.candidate
+        annotation = candidate.image.annotation
+        used = annotation.instruments if annotation is not None else None
+        values: dict[str, object] = {
+            "lesion_type": _inside_a_sentence(planned.question.option_name(candidate.entity)),
+            "instrument": candidate.detail or (used[0] if used is not None and len(used) == 1 else "instrument"),
+            "phase": (annotation.phase if annotation is not None else "") or "this phase",
+        }
+        if regions:
+            values |= {"color": regions[0].color, **dict(zip(("x1", "y1", "x2", "y2"), regions[0].box, strict=True))}
+        code = planned.question.code
+        of_instruments = f"{code}_instrument"
+        if candidate.category == INSTRUMENTS and of_instruments in self.prompts.wordings:
+            code = of_instruments
+        return self.prompts.text(code, planned.key, self.config.seed, values)
 
     def _text(self, planned: Planned, regions: Sequence[MarkedRegion], prepared: Prepared) -> tuple[str, str]:
         candidate = planned.candidate

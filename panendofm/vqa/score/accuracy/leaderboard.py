@@ -14,16 +14,29 @@ from panendofm.runtime.files import make_directory, write_text
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.benchmark import Benchmark
-from panendofm.vqa.client.answers import read_answer_set, unique_names
 from panendofm.vqa.reply_kinds import CHOICE
 from panendofm.vqa.score.accuracy.metrics import contestant_result, pair_tests, right_of
 from panendofm.vqa.score.accuracy.page import page_of
-from panendofm.vqa.score.accuracy.results import AccuracyResults, ContaminationResult, write_results
+from panendofm.vqa.score.accuracy.people import human_study
+from panendofm.vqa.score.accuracy.results import (
+    AccuracyResults,
+    ContaminationResult,
+    HumanStudy,
+    write_results,
+)
 from panendofm.vqa.score.accuracy.shortcuts import TOLERATED, find_shortcuts
-from panendofm.vqa.score.accuracy.tables import axis_table, leaderboard_table, shortcut_table, summary_csv
+from panendofm.vqa.score.accuracy.tables import (
+    against_table,
+    axis_table,
+    human_table,
+    leaderboard_table,
+    shortcut_table,
+    summary_csv,
+)
 from panendofm.vqa.score.config import CheckConfig, ScoreConfig
 from panendofm.vqa.score.contamination import read_contamination
-from panendofm.vqa.score.sheets import Contestant, QuestionSet, read_contestant, write_parsed
+from panendofm.vqa.score.contestants import read_contestants
+from panendofm.vqa.score.sheets import Contestant, QuestionSet, write_parsed
 
 
 @dataclass(frozen=True)
@@ -33,15 +46,20 @@ class AccuracyLeaderboard:
     def score(
         self, benchmark: Benchmark, bench: Bench, answers: Sequence[Path], config: ScoreConfig
     ) -> AccuracyResults:
-        config.refuse(benchmark.title, "people", "ratings", "complete_cases")
-        sets = unique_names([read_answer_set(path, bench, config.allow_partial) for path in answers])
-        contestants = [read_contestant(bench, own, config.parser) for own in sets]
+        config.refuse(benchmark.title, "ratings", "complete_cases")
+        everybody = read_contestants(bench, answers, config)
+        contestants = [contestant for contestant in everybody if not contestant.group]
         choices = _choices(bench)
         items = common_items(choices, contestants) if config.allow_partial else choices
         questions = QuestionSet(items, config.bootstrap)
         seen = None
         if config.contamination:
             seen = _contamination(bench, questions, contestants, Path(config.contamination))
+        human = None
+        if config.people:
+            asked = [item for item in choices if item.human]
+            asked = common_items(asked, everybody) if config.allow_partial else asked
+            human = human_study(choices, everybody, QuestionSet(asked, config.bootstrap))
         results = AccuracyResults(
             bench=bench.manifest.name,
             bench_sha256=bench.checksum,
@@ -57,9 +75,10 @@ class AccuracyLeaderboard:
             shortcuts=find_shortcuts(questions),
             published=benchmark.published,
             contamination=seen,
+            human=human,
         )
         out = make_directory(config.out)
-        _write(bench, results, contestants, out)
+        _write(bench, results, everybody, out)
         write_text(out / "index.html", page_of(bench, results, items, contestants))
         _say(results, out)
         return results
@@ -104,7 +123,11 @@ def _write(bench: Bench, results: AccuracyResults, contestants: Sequence[Contest
     write_results(out, results)
     main = leaderboard_table(results)
     caption = _caption(results)
-    write_text(out / "table.md", f"{caption}\n\n{markdown(main)}\n\n{markdown(axis_table(results, 'task'))}\n")
+    parts = [caption, markdown(main), markdown(axis_table(results, "task"))]
+    if results.human is not None:
+        parts += [_human_caption(results.human), markdown(human_table(results.human, results.bootstrap.confidence))]
+        parts += [markdown(against_table(results.human))] if results.human.against else []
+    write_text(out / "table.md", "\n\n".join(parts) + "\n")
     write_text(out / "table.tex", latex(main, caption))
     write_text(out / "summary.csv", summary_csv(results))
     write_parsed(out, bench, contestants)
@@ -117,9 +140,16 @@ def _caption(results: AccuracyResults) -> str:
     )
 
 
+def _human_caption(study: HumanStudy) -> str:
+    return f"Questions that people answered: {study.questions} of {study.questions_for_people}"
+
+
 def _say(results: AccuracyResults, out: Path) -> None:
     main = leaderboard_table(results)
     table(_caption(results), main.columns, main.rows)
+    if results.human is not None:
+        people = human_table(results.human, results.bootstrap.confidence)
+        table(_human_caption(results.human), people.columns, people.rows)
     for row in results.shortcuts:
         if row.flagged:
             own = row.accuracy

@@ -18,11 +18,20 @@ from panendofm.scoring.answers.choices import (
     robustness,
     rotation_metrics,
 )
-from panendofm.scoring.answers.replies import STATUSES
+from panendofm.scoring.answers.replies import LETTERS, STATUSES
+from panendofm.scoring.classification.rates import ratio
 from panendofm.scoring.statistics.binomial import wilson
 from panendofm.scoring.statistics.intervals import Interval
 from panendofm.scoring.statistics.paired_tests import benjamini_hochberg, group_sums, holm, mcnemar, sign_flip
-from panendofm.vqa.score.accuracy.results import BlindAccuracy, ContestantResult, PairTest, Perturbed, Repeats
+from panendofm.vqa.score.accuracy.results import (
+    BlindAccuracy,
+    ContestantResult,
+    Extraction,
+    LikelihoodResult,
+    PairTest,
+    Perturbed,
+    Repeats,
+)
 from panendofm.vqa.score.sheets import Contestant, Floats, QuestionSet, Sheet, accounting
 
 AXES = ("category", "task", "subtask", "scene", "prompt_kind", "dataset")
@@ -59,6 +68,51 @@ def contestant_result(questions: QuestionSet, contestant: Contestant) -> Contest
         perturbed=_perturbed(questions, contestant, right),
         repeats=_repeats(questions, contestant),
         accounting=accounting(contestant.answers),
+        likelihood=_likelihood(questions, contestant),
+        extraction=_extraction(questions, contestant, right),
+    )
+
+
+def _likelihood(questions: QuestionSet, contestant: Contestant) -> LikelihoodResult | None:
+    """The option with the highest mean log-probability over all orders of the options."""
+    mode = contestant.answers.run.likelihood
+    if mode == "none":
+        return None
+    first, over = [], []
+    where = []
+    for item in questions.items:
+        sheets = [contestant.variant(rotation=r) for r in range(len(item.options))]
+        turned = [sheet.reading(item) for sheet in sheets if sheet is not None and sheet.asked(item)]
+        if len(turned) != len(item.options) or not all(reading.log_probabilities for reading in turned):
+            where.append(False)
+            continue
+        where.append(True)
+        means = np.mean([reading.log_probabilities for reading in turned], axis=0)
+        first.append(float(turned[0].right))
+        over.append(float(LETTERS[int(np.argmax(means))] == item.answer))
+    if not first:
+        return None
+    weights = questions.weights[:, np.array(where, bool)]
+    interval = questions.interval(ratio(weights @ np.array(over), weights.sum(axis=1)))
+    return LikelihoodResult(mode, len(first), float(np.mean(first)), float(np.mean(over)), interval)
+
+
+def _extraction(questions: QuestionSet, contestant: Contestant, right: Floats) -> Extraction | None:
+    found = contestant.answers.extracted
+    if not found.by:
+        return None
+    letters = [found.letters.get(item.id) for item in questions.items]
+    changed = [item.id for item, letter in zip(questions.items, letters, strict=True) if letter is not None]
+    gained = np.array([letter == item.answer for item, letter in zip(questions.items, letters, strict=True)], float)
+    after = np.maximum(right, gained)
+    return Extraction(
+        by=found.by,
+        tried=sum(item.id in found.letters for item in questions.items),
+        changed=changed,
+        now_right=int(after.sum() - right.sum()),
+        strict=float(right.mean()),
+        extracted=float(after.mean()),
+        interval=questions.interval(ratio(questions.weights @ after, questions.weights.sum(axis=1))),
     )
 
 

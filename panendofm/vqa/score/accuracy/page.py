@@ -7,27 +7,31 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from panendofm.reports import render_page
+from panendofm.reports import Table, render_page
 from panendofm.reports.charts import ForestRow, forest_chart, heatmap_chart, radar_chart
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.keys import keyed
 from panendofm.vqa.drawn_images import drawn_image, lettered_options
-from panendofm.vqa.score.accuracy.results import AccuracyResults
+from panendofm.vqa.score.accuracy.results import AccuracyResults, HumanStudy
 from panendofm.vqa.score.accuracy.tables import (
+    against_table,
     axis_table,
     contamination_table,
+    human_table,
     leaderboard_table,
     pair_table,
     perturbed_table,
+    reading_table,
     shortcut_table,
     status_table,
 )
-from panendofm.vqa.score.published import published_tables
+from panendofm.vqa.score.published import published_views
 from panendofm.vqa.score.sheets import Contestant
 
 _EXAMPLES = 6  # of each question type
 _RADAR_LINES = 7
+_LONGEST_QUOTE = 300
 
 
 def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], contestants: Sequence[Contestant]) -> str:
@@ -38,6 +42,9 @@ def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], conte
         title=f"{results.bench}: leaderboard",
         results=results,
         leaderboard=leaderboard_table(results),
+        people=human_table(results.human, results.bootstrap.confidence) if results.human else None,
+        against=against_table(results.human) if results.human else None,
+        people_forest=_people_forest(results.human) if results.human else "",
         forest=_forest(results),
         radar=_radar(results),
         heatmap=_heatmap(results),
@@ -48,6 +55,8 @@ def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], conte
             "By kind of visual prompt": axis_table(results, "prompt_kind"),
         },
         statuses=status_table(results),
+        readings=reading_table(results),
+        extracted=_extracted(results, items, contestants),
         pairs=pair_table(results),
         perturbed=perturbed_table(results),
         shortcuts=shortcut_table(results.shortcuts),
@@ -63,8 +72,35 @@ def page_of(bench: Bench, results: AccuracyResults, items: Sequence[Item], conte
         },
         published=results.published,
         published_on="questions",
-        published_tables=published_tables(results.published),
+        published_views=published_views(results.published),
     )
+
+
+def _extracted(results: AccuracyResults, items: Sequence[Item], contestants: Sequence[Contestant]) -> Table:
+    """Every reply that extraction changed."""
+    by_id = {item.id: item for item in items}
+    rows = []
+    for contestant in contestants:
+        found = results.contestants[contestant.name].extraction
+        for id_ in found.changed if found is not None else ():
+            reading = contestant.plain.reading(by_id[id_])
+            letter = contestant.answers.extracted.letters[id_] or ""
+            verdict = "right" if letter == by_id[id_].answer else "wrong"
+            rows.append([contestant.name, id_, reading.status, reading.text[:_LONGEST_QUOTE], letter, verdict])
+    return Table(["contestant", "question", "strict", "reply", "read as", ""], rows, numeric=False)
+
+
+def _people_forest(study: HumanStudy) -> Markup:
+    """Groups of readers are hollow."""
+    rows = []
+    for name, own in study.ranked:
+        low, high = own.all.interval or (None, None)
+        rows.append(ForestRow(name, own.all.accuracy, low, high))
+    for name, group in study.groups.items():
+        low, high = group.all.interval or (None, None)
+        rows.append(ForestRow(f"{name} (mean)", group.all.accuracy, low, high, hollow=True))
+    chance = study.ranked[0][1].all.chance
+    return forest_chart("accuracy", rows, x_label="accuracy; the line is chance", reference=chance)
 
 
 def _forest(results: AccuracyResults) -> Markup:

@@ -42,6 +42,30 @@ class Repeats:
 
 
 @dataclass(frozen=True)
+class LikelihoodResult:
+    """Options chosen by their mean log-probability over all orders, beside the first order alone."""
+
+    mode: str  # letters or texts
+    n: int
+    first_order: float
+    over_rotations: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """Replies that the strict parser could not read, as a model read them; reported beside, never instead."""
+
+    by: str
+    tried: int
+    changed: list[str]  # ids of questions with a letter that strict reading had not
+    now_right: int
+    strict: float
+    extracted: float
+    interval: Interval | None  # of the accuracy with extracted letters
+
+
+@dataclass(frozen=True)
 class ContestantResult:
     """Everything about one contestant that needs no other."""
 
@@ -58,6 +82,8 @@ class ContestantResult:
     perturbed: dict[str, Perturbed]
     repeats: Repeats | None
     accounting: Accounting
+    likelihood: LikelihoodResult | None = None
+    extraction: Extraction | None = None
 
     @property
     def unreadable(self) -> int:
@@ -98,6 +124,54 @@ class ContaminationResult:
 
 
 @dataclass(frozen=True)
+class GroupAccuracy:
+    """The mean of several readers; the interval is over images and readers (over images alone for one reader)."""
+
+    n: int
+    accuracy: float
+    interval: Interval | None
+    by_reader: list[float]
+
+
+@dataclass(frozen=True)
+class ReaderGroup:
+    readers: list[str]
+    all: GroupAccuracy
+    axes: dict[str, dict[str, GroupAccuracy]]  # by task, scene, …
+    macro_over_tasks: float
+    median_seconds: float | None
+
+
+@dataclass(frozen=True)
+class GroupTest:
+    """A model less a group of readers; p of sign flips over groups of images, and after Holm over all pairs."""
+
+    model: str
+    group: str
+    difference: float
+    interval: Interval | None
+    p: float
+    p_holm: float
+
+
+@dataclass(frozen=True)
+class HumanStudy:
+    """Models, readers and groups of readers on the questions that people answered."""
+
+    questions: int
+    questions_for_people: int  # in the bench
+    groups_of_images: int
+    contestants: dict[str, ContestantResult]
+    groups: dict[str, ReaderGroup]
+    against: list[GroupTest]
+
+    @property
+    def ranked(self) -> list[tuple[str, ContestantResult]]:
+        """Best first."""
+        return sorted(self.contestants.items(), key=lambda pair: (-pair[1].all.accuracy, pair[0]))
+
+
+@dataclass(frozen=True)
 class AccuracyResults:
     bench: str
     bench_sha256: str
@@ -113,6 +187,7 @@ class AccuracyResults:
     shortcuts: list[ShortcutResult]
     published: Published
     contamination: ContaminationResult | None = None
+    human: HumanStudy | None = None
     format: Literal[2] = 2
 
     @property

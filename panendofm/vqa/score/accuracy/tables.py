@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from panendofm.reports import Table
-from panendofm.reports.numbers import estimate, number
+from panendofm.reports.numbers import estimate, number, signed
 from panendofm.runtime.csv_files import csv_text
 from panendofm.scoring.statistics.intervals import Interval
 from panendofm.vqa.score.accuracy.metrics import AXES
-from panendofm.vqa.score.accuracy.results import AccuracyResults, ShortcutResult
+from panendofm.vqa.score.accuracy.results import AccuracyResults, ContestantResult, HumanStudy, ShortcutResult
+
+LEVEL = 0.05
 
 
 def leaderboard_table(results: AccuracyResults) -> Table:
@@ -52,6 +54,62 @@ def axis_table(results: AccuracyResults, axis: str) -> Table:
                 best.add((len(rows), column))
         rows.append([contestant, *(number(own.axes[axis][name].accuracy) for name in names)])
     return Table(["contestant", *names], rows, best=frozenset(best))
+
+
+def human_table(study: HumanStudy, confidence: float) -> Table:
+    """Contestants and groups of readers, and each task beside."""
+    tasks = sorted(study.ranked[0][1].axes["task"])
+    rows = []
+    for name, own in study.ranked:
+        low, high = own.all.interval or (None, None)
+        cells = [number(own.axes["task"][task].accuracy) for task in tasks]
+        seconds = number(own.accounting.median_latency_s or None, 1)
+        overall = [estimate(own.all.accuracy, low, high), number(own.macro_over_tasks)]
+        rows.append([name, own.kind, str(own.all.n), *overall, *cells, seconds])
+    for name, group in study.groups.items():
+        low, high = group.all.interval or (None, None)
+        cells = [number(group.axes["task"][task].accuracy) for task in tasks]
+        kind = f"mean of {len(group.readers)}" if len(group.readers) > 1 else "one reader"
+        overall = [estimate(group.all.accuracy, low, high), number(group.macro_over_tasks)]
+        rows.append([name, kind, str(group.all.n), *overall, *cells, number(group.median_seconds or None, 1)])
+    first = study.ranked[0][1]
+    rows.append(["chance", "", "", number(first.all.chance), ""])
+    rows[-1] += [*(number(first.axes["task"][task].chance) for task in tasks), ""]
+    return Table(["contestant", "kind", "n", f"accuracy ({confidence:.0%})", "macro", *tasks, "seconds"], rows)
+
+
+def against_table(study: HumanStudy) -> Table:
+    rows = []
+    for own in study.against:
+        limits = "–" if own.interval is None else f"{signed(own.interval.low)} to {signed(own.interval.high)}"
+        mark = " *" if own.p_holm < LEVEL else ""
+        rows.append([f"{own.model} − {own.group}", signed(own.difference) + mark, limits, _p(own.p), _p(own.p_holm)])
+    return Table(["difference", "accuracy", "interval", "p", "p (Holm)"], rows)
+
+
+def reading_table(results: AccuracyResults) -> Table:
+    """Other ways to read: letters that a model extracted, options by their likelihood. Strict stands beside."""
+    rows = []
+    for name, own in results.ranked:
+        if own.extraction is not None:
+            found = own.extraction
+            low, high = found.interval or (None, None)
+            rows.append(
+                [
+                    *(name, f"read by {found.by}", str(len(found.changed)), str(found.now_right)),
+                    *(number(found.strict), estimate(found.extracted, low, high)),
+                ]
+            )
+        if own.likelihood is not None:
+            weighed = own.likelihood
+            low, high = weighed.interval or (None, None)
+            rows.append(
+                [
+                    *(name, f"likelihood of {weighed.mode} over all orders", "–", "–"),
+                    *(number(weighed.first_order), estimate(weighed.over_rotations, low, high)),
+                ]
+            )
+    return Table(["contestant", "reading", "replies changed", "now right", "strict, or first order", "so read"], rows)
 
 
 def status_table(results: AccuracyResults) -> Table:
@@ -121,13 +179,26 @@ def contamination_table(results: AccuracyResults) -> Table:
 
 def summary_csv(results: AccuracyResults) -> str:
     """One line for each contestant and part of the bench."""
-    head = ["contestant", "axis", "value", "n", "accuracy", "low", "high", "chance", "chance_corrected"]
+    head = ["part", "contestant", "kind", "axis", "value", "n", "accuracy", "low", "high", "chance", "chance_corrected"]
+    rows = _summary_rows("full", results.contestants)
+    if results.human is not None:
+        rows += _summary_rows("human", results.human.contestants)
+        for name, group in results.human.groups.items():
+            means = [("all", "all", group.all)]
+            means += [(axis, value, found) for axis in AXES for value, found in group.axes[axis].items()]
+            for axis, value, mean in means:
+                limits = mean.interval or ("", "")
+                rows.append(["human", name, "group of readers", axis, value, mean.n, mean.accuracy, *limits, "", ""])
+    return csv_text(head, rows)
+
+
+def _summary_rows(part: str, contestants: dict[str, ContestantResult]) -> list[list[object]]:
     rows: list[list[object]] = []
-    for contestant, own in results.contestants.items():
+    for contestant, own in contestants.items():
         parts = [("all", "all", own.all)]
         parts += [(axis, value, found) for axis in AXES for value, found in own.axes[axis].items()]
         for axis, value, found in parts:
             low, high = found.interval or ("", "")
             shares = [found.accuracy, low, high, found.chance, found.chance_corrected]
-            rows.append([contestant, axis, value, found.n, *shares])
-    return csv_text(head, rows)
+            rows.append([part, contestant, own.kind, axis, value, found.n, *shares])
+    return rows

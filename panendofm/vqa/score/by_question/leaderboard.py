@@ -9,25 +9,24 @@ from pathlib import Path
 
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.csv_files import csv_text
-from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, write_text
 from panendofm.scoring.answers.choices import common_answers
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.benchmark import Benchmark
-from panendofm.vqa.client.answers import read_answer_set
 from panendofm.vqa.people.ratings import read_ratings
-from panendofm.vqa.people.readers import read_people
 from panendofm.vqa.reply_kinds import CHOICE
+from panendofm.vqa.score.by_question.dimensions import add_dimensions
 from panendofm.vqa.score.by_question.estimates import columns_of
 from panendofm.vqa.score.by_question.page import page_of
 from panendofm.vqa.score.by_question.readers import compare_with_groups, group_row
-from panendofm.vqa.score.by_question.results import Part, QuestionResults, Row, write_results
-from panendofm.vqa.score.by_question.rows import chain_of, row_of
+from panendofm.vqa.score.by_question.results import Difference, Part, QuestionResults, Row, write_results
+from panendofm.vqa.score.by_question.rows import chain_of, prompt_pairs, row_of
 from panendofm.vqa.score.by_question.tables import Tables
 from panendofm.vqa.score.by_question.texts import TextCheck, add_ratings, agreement_of, consistency
 from panendofm.vqa.score.config import ScoreConfig
-from panendofm.vqa.score.sheets import Contestant, read_contestant, write_parsed
+from panendofm.vqa.score.contestants import read_contestants
+from panendofm.vqa.score.sheets import Contestant, write_parsed
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,11 @@ class QuestionLeaderboard:
         self, benchmark: Benchmark, bench: Bench, answers: Sequence[Path], config: ScoreConfig
     ) -> QuestionResults:
         config.refuse(benchmark.title, "contamination")
-        contestants = _contestants(bench, answers, config)
+        contestants = read_contestants(bench, answers, config)
         models = [contestant for contestant in contestants if not contestant.group]
         sheets = [sheet for contestant in contestants for sheet in contestant.sheets.values()]
         ratings = read_ratings(Path(config.ratings), benchmark.rubric) if config.ratings else []
-        rated_by = add_ratings(sheets, ratings)
+        rated_by = add_ratings(sheets, ratings, benchmark.rubric)
         scoring = _Scoring(self, benchmark, bench, config)
         human = None
         if len(models) < len(contestants):
@@ -74,22 +73,6 @@ class QuestionLeaderboard:
         write_text(out / "index.html", page_of(benchmark, bench, results, tables, [c.plain for c in contestants]))
         _say(results, tables, out)
         return results
-
-
-def _contestants(bench: Bench, answers: Sequence[Path], config: ScoreConfig) -> list[Contestant]:
-    """Models first, then readers."""
-    found = []
-    for path in answers:
-        own = read_answer_set(path, bench, config.allow_partial)
-        found.append(read_contestant(bench, own, config.parser))
-    if config.people:
-        for group, own in read_people(Path(config.people), bench, config.allow_partial):
-            found.append(read_contestant(bench, own, config.parser, group))
-    names = [contestant.name for contestant in found]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise UserError(f"two contestants are called {twice[0]}; give one another api.name.")
-    return found
 
 
 @dataclass(frozen=True)
@@ -123,7 +106,11 @@ class _Scoring:
             group_row(group, sheets, [row for row, _ in by_group[group]], columns) for group, sheets in readers.items()
         ]
         compare_with_groups(models, readers, columns)
-        return Part(len({item.sha256 for item in items}), len(items), rows, groups)
+        contestants_of_rows = [(row, contestant.plain) for row, contestant in zip(rows, contestants, strict=True)]
+        with_readers = [(row, readers[row.name]) for row in groups]
+        add_dimensions(contestants_of_rows, with_readers, models, self.benchmark.rubric, columns)
+        pairs = prompt_pairs([own for own in contestants if not own.group], columns)
+        return Part(len({item.sha256 for item in items}), len(items), rows, groups, pairs)
 
     def complete_cases(self, models: Sequence[Contestant]) -> Part:
         """Only images whose choices every model answered. Adding a model changes everybody's metrics."""
@@ -154,13 +141,26 @@ def _summary(results: QuestionResults, benchmark: Benchmark) -> str:
                     continue
                 own = row.metrics[name]
                 start = [title, row.name, row.kind, name, own.n, own.value, *(own.interval or ("", ""))]
-                gaps = [(group, found[name]) for group, found in row.against.items() if name in found]
-                for group, gap in gaps:
-                    tested = ["" if p is None else p for p in (gap.p, gap.p_holm)]
-                    lines.append([*start, group, gap.difference, *(gap.interval or ("", "")), *tested])
-                if not gaps:
-                    lines.append([*start, *[""] * 6])
+                gaps = {group: found[name] for group, found in row.against.items() if name in found}
+                lines += _lines(start, gaps)
+            for code, dimensions in row.dimensions.items():
+                for name, value in dimensions.items():
+                    limits = value.interval or ("", "")
+                    start = [title, row.name, row.kind, f"{code}_{name}".lower(), value.n, value.mean, *limits]
+                    known = {group: by.get(code, {}) for group, by in row.dimensions_against.items()}
+                    lines += _lines(start, {group: found[name] for group, found in known.items() if name in found})
     return csv_text(head, lines)
+
+
+def _lines(start: list[object], gaps: dict[str, Difference]) -> list[list[object]]:
+    """One for each group that the row is compared with, or one alone."""
+    if not gaps:
+        return [[*start, *[""] * 6]]
+    lines = []
+    for group, gap in gaps.items():
+        tested = ["" if p is None else p for p in (gap.p, gap.p_holm)]
+        lines.append([*start, group, gap.difference, *(gap.interval or ("", "")), *tested])
+    return lines
 
 
 def _say(results: QuestionResults, tables: Tables, out: Path) -> None:

@@ -13,11 +13,12 @@ from panendofm.reports.charts.svg import color_of
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.benchmark import Benchmark
 from panendofm.vqa.reply_kinds import BOX
+from panendofm.vqa.score.by_question.dimension_tables import dimension_views
 from panendofm.vqa.score.by_question.examples import example_cards, overlays, said
 from panendofm.vqa.score.by_question.readers import MARKS
 from panendofm.vqa.score.by_question.results import Part, QuestionResults
 from panendofm.vqa.score.by_question.tables import Tables, agreement_table, name_of
-from panendofm.vqa.score.published import published_tables
+from panendofm.vqa.score.published import published_views
 from panendofm.vqa.score.sheets import Sheet
 
 _RULE = " (sign flips over classes, Holm over all models and groups of a column, 0.05)."
@@ -65,6 +66,7 @@ def page_of(
         forests=_forests(best, tables),
         radar=_radar(best, tables, benchmark),
         differences=tables.differences(best),
+        prompts=tables.prompts(best),
         blind=tables.blind(best),
         repeats=tables.repeats(best),
         replies=tables.replies(best),
@@ -73,6 +75,8 @@ def page_of(
         chained=any(row.chain for row in results.full.rows),
         chains=tables.chains(results.full),
         cost=_cost(best, tables),
+        dimensions=dimension_views(best, tables),
+        contrasts=benchmark.rubric.contrasts,
         agreement=agreement_table(results.agreement),
         overlays=overlays(benchmark, bench, sheets),
         cards=cards,
@@ -83,7 +87,7 @@ def page_of(
         filters={"site": sorted({card.site for card in cards}), "class": sorted({card.lesion for card in cards})},
         published=results.published,
         published_on="images",
-        published_tables=published_tables(results.published),
+        published_views=published_views(results.published),
     )
 
 

@@ -71,31 +71,42 @@ def compare_with_groups(
     Holm's correction is over all models and groups of a metric.
     """
     for code, metric in columns.metrics:
-        found: dict[tuple[int, str], Difference] = {}  # by number of the model and group
-        raw: dict[tuple[int, str], float] = {}
-        for group, readers in groups.items():
-            theirs = _class_means(readers, code, metric, columns)
-            for number, (_, sheet) in enumerate(models):
-                gap = difference(sheet, readers, code, metric, columns)
-                if gap is None:
-                    continue
-                found[number, group] = gap
-                mine = _class_means([sheet], code, metric, columns)
-                common = sorted(set(mine) & set(theirs))
-                if len(common) >= 2:
-                    raw[number, group] = sign_flip([mine[name] - theirs[name] for name in common])
-        corrected = holm({f"{number}\n{group}": p for (number, group), p in raw.items()})
-        for (number, group), gap in found.items():
-            if (number, group) in raw:
-                gap = replace(gap, p=raw[number, group], p_holm=corrected[f"{number}\n{group}"])
+        compared = compare_column([sheet for _, sheet in models], groups, code, metric, columns)
+        for (number, group), gap in compared.items():
             models[number][0].against.setdefault(group, {})[metric.name] = gap
 
 
-def marks_of(row: Row, metric: str, groups: Sequence[str]) -> str:
-    """A mark for each group that the row differs from in this metric."""
+def compare_column(
+    models: Sequence[Sheet], groups: Mapping[str, Sequence[Sheet]], code: str, metric: Metric, columns: Columns
+) -> dict[tuple[int, str], Difference]:
+    """One metric of every model (by number) less that of every group, corrected over all of these pairs."""
+    found: dict[tuple[int, str], Difference] = {}
+    raw: dict[tuple[int, str], float] = {}
+    for group, readers in groups.items():
+        theirs = _class_means(readers, code, metric, columns)
+        for number, sheet in enumerate(models):
+            gap = difference(sheet, readers, code, metric, columns)
+            if gap is None:
+                continue
+            found[number, group] = gap
+            mine = _class_means([sheet], code, metric, columns)
+            common = sorted(set(mine) & set(theirs))
+            if len(common) >= 2:
+                raw[number, group] = sign_flip([mine[name] - theirs[name] for name in common])
+    corrected = holm({f"{number}\n{group}": p for (number, group), p in raw.items()})
+    return {
+        (number, group): replace(gap, p=raw[number, group], p_holm=corrected[f"{number}\n{group}"])
+        if (number, group) in raw
+        else gap
+        for (number, group), gap in found.items()
+    }
+
+
+def marks_of(gaps: Mapping[str, Difference | None], groups: Sequence[str]) -> str:
+    """A mark for each group that a row differs from, by its difference from each."""
     marks = ""
     for mark, group in zip(MARKS, groups, strict=False):
-        gap = row.against.get(group, {}).get(metric)
+        gap = gaps.get(group)
         if gap is not None and gap.p_holm is not None and gap.p_holm < LEVEL:
             marks += mark
     return marks

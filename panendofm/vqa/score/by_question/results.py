@@ -83,6 +83,19 @@ class BoxMetrics:
 
 
 @dataclass(frozen=True)
+class DimensionValue:
+    """Ratings in one dimension. A contestant's `sd` is over texts, that of a group over its readers' means."""
+
+    n: int
+    mean: float
+    sd: float | None
+    interval: Pair | None
+    counts: dict[str, int] = field(default_factory=dict)  # how often each rating was given
+    by_reader: list[float] = field(default_factory=list)
+    sd_over_texts: float | None = None  # of a group: over all texts of its readers
+
+
+@dataclass(frozen=True)
 class TextLengths:
     n: int
     median_characters: float
@@ -124,6 +137,8 @@ class Row:
     answer_rate: dict[str, float] = field(default_factory=dict)
     boxes: dict[str, BoxMetrics] = field(default_factory=dict)
     texts: dict[str, TextLengths] = field(default_factory=dict)
+    dimensions: dict[str, dict[str, DimensionValue]] = field(default_factory=dict)  # by code and dimension
+    dimensions_against: dict[str, dict[str, dict[str, Difference]]] = field(default_factory=dict)  # by group before
     chain: list[ChainStep] = field(default_factory=list)
     consistency: Consistency | None = None
     repeats: dict[str, Repeats] = field(default_factory=dict)
@@ -138,6 +153,16 @@ class Row:
 
 
 @dataclass(frozen=True)
+class PromptPair:
+    """One model that was asked with two prompts: the first run less the second, by metric."""
+
+    model: str
+    first: str  # prompts
+    second: str
+    differences: dict[str, Difference]
+
+
+@dataclass(frozen=True)
 class Part:
     """The table of one set of questions."""
 
@@ -145,6 +170,7 @@ class Part:
     questions: int = 0
     rows: list[Row] = field(default_factory=list)
     groups: list[Row] = field(default_factory=list)
+    prompt_pairs: list[PromptPair] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -13,7 +14,16 @@ from panendofm.vqa.people.ratings import without_disclaimer
 from panendofm.vqa.reply_kinds import BOX
 from panendofm.vqa.score.by_question.boxes import box_metrics
 from panendofm.vqa.score.by_question.estimates import Columns, difference, estimate, known_items
-from panendofm.vqa.score.by_question.results import Blind, ChainStep, MetricValue, PlainValue, Repeats, Row, TextLengths
+from panendofm.vqa.score.by_question.results import (
+    Blind,
+    ChainStep,
+    MetricValue,
+    PlainValue,
+    PromptPair,
+    Repeats,
+    Row,
+    TextLengths,
+)
 from panendofm.vqa.score.by_question.texts import is_chinese
 from panendofm.vqa.score.sheets import Contestant, Sheet, accounting
 
@@ -95,6 +105,21 @@ def _blind(contestant: Contestant, columns: Columns) -> dict[str, Blind]:
         if gain is not None and without is not None:
             result[metric.name] = Blind(gain.n, without.value, gain.difference, gain.interval)
     return result
+
+
+def prompt_pairs(models: Sequence[Contestant], columns: Columns) -> list[PromptPair]:
+    """What the wording of the prompt changes: runs of one model on the same questions."""
+    found = []
+    for one, other in combinations(models, 2):
+        if one.answers.author != other.answers.author or one.answers.prompt == other.answers.prompt:
+            continue
+        gaps = {}
+        for code, metric in columns.metrics:
+            gap = difference(one.plain, [other.plain], code, metric, columns)
+            if gap is not None:
+                gaps[metric.name] = gap
+        found.append(PromptPair(one.answers.author, one.answers.prompt, other.answers.prompt, gaps))
+    return found
 
 
 def chain_of(sheet: Sheet, codes: Sequence[str], columns: Columns) -> list[ChainStep]:

@@ -26,7 +26,11 @@ def _cell(row: Row, metric: str, groups: Sequence[str], between: str = "\n") -> 
     own = row.metrics[metric]
     low, high = own.interval or (None, None)
     shown, _, limits = estimate(own.value, low, high).partition(" ")
-    return f"{shown}{marks_of(row, metric, groups)}{between}{limits}".rstrip()
+    return f"{shown}{_marks(row, metric, groups)}{between}{limits}".rstrip()
+
+
+def _marks(row: Row, metric: str, groups: Sequence[str]) -> str:
+    return marks_of({group: own.get(metric) for group, own in row.against.items()}, groups)
 
 
 def name_of(row: Row) -> str:
@@ -120,9 +124,18 @@ class Tables:
         for row in models:
             for group in groups:
                 own = row.against.get(group, {})
-                cells = [_difference(own.get(metric), marks_of(row, metric, [group])) for metric in shown]
+                cells = [difference_cell(own.get(metric), _marks(row, metric, [group])) for metric in shown]
                 rows.append([f"{row.name} − {group}", *cells])
         return Table(["difference", *(self.titles[metric] for metric in shown)], rows)
+
+    def prompts(self, part: Part) -> Table:
+        """What another wording of the prompt changes."""
+        shown = [m for m in self.titles if any(m in pair.differences for pair in part.prompt_pairs)]
+        rows = []
+        for pair in part.prompt_pairs:
+            cells = [difference_cell(pair.differences.get(metric), "") for metric in shown]
+            rows.append([f"{pair.model}: {pair.first} − {pair.second}", *cells])
+        return Table(["prompts", *(self.titles[metric] for metric in shown)], rows)
 
     def blind(self, part: Part) -> Table:
         asked = [row for row in part.rows if row.blind]
@@ -192,7 +205,7 @@ def _cost_cells(row: Row) -> list[str]:
     return [*(_shown(count, 0) for count in tokens), _shown(money.cost_per_1000), _shown(money.cost)]
 
 
-def _difference(gap: Difference | None, mark: str) -> str:
+def difference_cell(gap: Difference | None, mark: str) -> str:
     return MISSING if gap is None else _gap(gap.difference, gap.interval, mark, gap.p_holm)
 
 

@@ -14,6 +14,7 @@ from panendofm.scoring.answers.replies import LETTERS
 from panendofm.scoring.statistics.agreement import intraclass, pair_agreement
 from panendofm.vqa.bench.bench_folder import LesionNote
 from panendofm.vqa.people.ratings import Rating
+from panendofm.vqa.people.rubric import TOTAL, Rubric
 from panendofm.vqa.score.by_question.estimates import Columns
 from panendofm.vqa.score.by_question.results import Agreement, Consistency
 from panendofm.vqa.score.sheets import Sheet
@@ -21,17 +22,25 @@ from panendofm.vqa.score.sheets import Sheet
 JUDGE = "judge:"
 
 
-def add_ratings(sheets: Sequence[Sheet], ratings: Sequence[Rating]) -> str:
+def add_ratings(sheets: Sequence[Sheet], ratings: Sequence[Rating], rubric: Rubric) -> str:
     """Give every text its mean rating: by experts where there are any, else by the judge. Says whose it is."""
     experts = [rating for rating in ratings if not rating.rater.startswith(JUDGE)]
-    totals: dict[str, list[float]] = defaultdict(list)
+    given: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))  # by answer and column
     for rating in experts or ratings:
-        if rating.total is not None:
-            totals[rating.answer].append(rating.total)
+        values: dict[str, float | None] = {**rating.values, TOTAL: rating.total}
+        for name, value in values.items():
+            if value is not None:
+                given[rating.answer][name].append(value)
     for sheet in sheets:
         for key, item_id in sheet.text_keys.items():
-            if totals[key]:
-                sheet.ratings[item_id] = float(np.mean(totals[key]))
+            means = {name: float(np.mean(own)) for name, own in given[key].items()}
+            for contrast in rubric.contrasts:
+                if contrast.of in means and contrast.less in means:
+                    means[contrast.name] = means[contrast.of] - means[contrast.less]
+            if TOTAL in means:
+                sheet.ratings[item_id] = means[TOTAL]
+            for name, value in means.items():
+                sheet.dimensions.setdefault(name, {})[item_id] = value
     return "experts" if experts else "judge" if ratings else "nobody"
 
 
