@@ -6,9 +6,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from panendofm.runtime.config import option, required
+from panendofm.runtime.errors import UserError
 from panendofm.scoring.statistics.config import BootstrapConfig
 
 TimeUnit = Literal["ms", "s"]
+
+
+@dataclass
+class SubgroupConfig:
+    """How images are parted by what the truth says of them (device, hospital, sex, age, organ, size_mm)."""
+
+    age_limits: list[float] = option("Where age bands begin, in years.", [50.0, 60.0, 70.0, 80.0])
+    size_limits_mm: list[float] = option("Where size bands begin: 6 and 10 part diminutive, small, large.", [6.0, 10.0])
+    small: int = option("Subgroups of fewer patients (or groups) are marked as small.", 10, low=1)
+
+    def check(self) -> None:
+        for name, limits in (("age_limits", self.age_limits), ("size_limits_mm", self.size_limits_mm)):
+            if not limits or limits != sorted(set(limits)) or limits[0] <= 0:
+                raise UserError(f"subgroups.{name}={limits}: write rising numbers above 0.")
 
 
 @dataclass
@@ -37,6 +52,7 @@ class ScoreConfig:
     unseen_center: str | None = option("Center that was not in training: how much worse it is than the others.", None)
     training_images: int | None = option("How many the system was trained on; decides ties.", None, low=0)
     organizer: bool = option("Show the row without a rank.", False)
+    subgroups: SubgroupConfig = option("", SubgroupConfig())
     bootstrap: BootstrapConfig = option("", BootstrapConfig())
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -17,14 +17,16 @@ from panendofm.challenge.config import RecordConfig
 from panendofm.challenge.files.text_table import read_utf8
 from panendofm.challenge.merge import GoldDocument, read_gold
 from panendofm.challenge.profile import BoxProfile, find_profile
+from panendofm.challenge.score.page_subgroups import subgroup_table, subset_title
 from panendofm.challenge.score.results import BoxScores, LabelScores, MaskScores, Results, Scores, read_results
+from panendofm.challenge.score.subsets import Case
 from panendofm.challenge.shown import plain_text, shown
 from panendofm.records.documents import write_document
 from panendofm.records.shards import Certificate, ShardFolder
 from panendofm.reports import Table, markdown, render_text
 from panendofm.runtime.console import say, warn
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import make_directory, sha256_of, write_text
+from panendofm.runtime.files import make_directory, sha256_of, write_bytes, write_text
 from panendofm.runtime.names import hint
 from panendofm.runtime.yaml_files import parse_yaml
 
@@ -46,6 +48,7 @@ PLAN = {
     "funding": ("Funding and interests", "TRIPOD+AI 18a; CLAIM 42"),
 }
 _RENAMED_FIELDS = {"anonymisation": "anonymization"}
+_PICTURES = "pictures"
 _PACKAGES = ("numpy", "scipy", "pillow", "opencv-python-headless")
 
 
@@ -60,10 +63,14 @@ class Independence:
 
 @dataclass(frozen=True)
 class RecordedResult:
-    """A scored submission. `does_well_and_badly`: its classes, centers, sizes and patients, as text."""
+    """A scored submission. `by_part`: its classes, centers, sizes and patients, as text.
+
+    The subsets that it answers best and worst stand in its scores; `pictures` are the files with images of them.
+    """
 
     results: Results
-    does_well_and_badly: dict[str, str]
+    by_part: dict[str, str]
+    pictures: list[str]
 
 
 @dataclass(frozen=True)
@@ -85,16 +92,17 @@ def main(arguments: argparse.Namespace, config: RecordConfig) -> None:
 
 
 def record(folders: list[Path], config: RecordConfig) -> Record:
+    out = Path(config.out)
     document = Record(
         plan=_plan(config.plan),
         independence=_independence(config.shards),
         data_check=_data_check(config.data_check),
         gold_standard=read_gold(Path(config.gold)) if config.gold is not None else None,
-        results=[RecordedResult(found, _subgroups(found.scores)) for found in map(read_results, folders)],
+        results=[_recorded(number, folder, out) for number, folder in enumerate(folders, 1)],
         evidence={Path(path).name: sha256_of(path) for path in config.evidence},
         software={"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
     )
-    out = make_directory(Path(config.out))
+    make_directory(out)
     write_document(out / "record.json", document)
     write_text(out / "record.md", _markdown(document))
     missing = sum(value is None for value in document.plan.values())
@@ -134,7 +142,7 @@ def _data_check(path: str | None) -> dict[str, int] | None:
     return {"files": report.files, "errors": report.errors, "remarks": report.remarks}
 
 
-def _subgroups(scores: Scores) -> dict[str, str]:
+def _by_part(scores: Scores) -> dict[str, str]:
     found: dict[str, object] = {}
     if isinstance(scores, LabelScores):
         recalls = {name: row.rates["recall"] for name, row in scores.per_class.items()}
@@ -151,6 +159,34 @@ def _subgroups(scores: Scores) -> dict[str, str]:
     if isinstance(scores, BoxScores):
         found |= {"by size": scores.by_size, "patients": scores.patients}
     return {name: plain_text(value) for name, value in found.items() if value}
+
+
+def _recorded(number: int, folder: Path, out: Path) -> RecordedResult:
+    """With copies of its pictures, so that the record needs no other folder."""
+    results = read_results(folder)
+    scores = results.scores
+    own_folder = folder if folder.is_dir() else folder.parent
+    pictures: dict[str, str] = {}
+
+    def copied(case: Case) -> Case:
+        if case.image is None:
+            return case
+        if case.image not in pictures:
+            source = own_folder / case.image
+            if not source.is_file():
+                raise UserError(f"cannot read {source}, a picture of {folder}; score again with images=….")
+            pictures[case.image] = f"{_PICTURES}/{number}/{source.name}"
+            target = out / pictures[case.image]
+            make_directory(target.parent)
+            write_bytes(target, source.read_bytes())
+        return replace(case, image=pictures[case.image])
+
+    well, badly = (
+        [replace(subset, cases=[copied(case) for case in subset.cases]) for subset in side]
+        for side in (scores.does_well, scores.does_badly)
+    )
+    results = replace(results, scores=replace(scores, does_well=well, does_badly=badly))
+    return RecordedResult(results, _by_part(scores), sorted(pictures.values()))
 
 
 def _metrics(results: Results) -> str:
@@ -172,4 +208,6 @@ def _markdown(document: Record) -> str:
         plan=markdown(Table(["field", "content", "asked for by"], rows)),
         metrics=_metrics,
         plain_text=plain_text,
+        subset_title=subset_title,
+        subgroups=lambda scores: markdown(subgroup_table(scores)),
     )

@@ -102,11 +102,27 @@ def test_dicom_tags(tmp_path: Path) -> None:
         meta.MediaStorageSOPClassUID = pydicom.uid.generate_uid()
         meta.MediaStorageSOPInstanceUID = pydicom.uid.generate_uid()
         dataset = FileDataset(None, {}, file_meta=meta, preamble=b"\0" * 128)
-        dataset.PatientName, dataset.Rows = patient, 1 if patient else 2
+        dataset.PatientName, dataset.NumberOfFrames = patient, 3
+        dataset.Rows, dataset.Columns, dataset.SamplesPerPixel, dataset.PlanarConfiguration = 120, 160, 3, 0
+        dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit, dataset.PixelRepresentation = 8, 8, 7, 0
+        dataset.PhotometricInterpretation = "RGB"
+        frames = [texture(i + 3 * bool(patient)) for i in range(2)]
+        # The last frame of the named one is dark.
+        frames.append(np.full((120, 160, 3), 9, np.uint8) if patient else texture(9))
+        dataset.PixelData = b"".join(frame.tobytes() for frame in frames)
+        dataset["PixelData"].VR = "OB"
         dataset.save_as(folder / f"{name}.dcm", enforce_file_format=True)
     (folder / "broken.dcm").write_bytes(b"no DICOM")
     code, found, document = findings(folder, tmp_path / "r.json", "text=false")
-    assert code == 1 and found == {("error", "dicom", "named.dcm"), ("error", "dicom", "broken.dcm")}
+    whole = (folder / "clean.dcm").read_bytes()
+    assert code == 1 and found == {
+        ("error", "dicom", "named.dcm"),
+        ("error", "dicom", "broken.dcm"),
+        ("error", "readable", "broken.dcm"),
+    }
+    assert document["videos"] == 2 and [q["file"] for q in document["quality"]] == ["named.dcm"]
+    (folder / "cut.dcm").write_bytes(whole[:-500])
+    assert ("error", "readable", "cut.dcm") in findings(folder, tmp_path / "r2.json", "text=false")[1]
     assert any("PatientName" in f["what"] for f in document["findings"])
 
 

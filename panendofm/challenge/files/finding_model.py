@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from panendofm.challenge.files.names import Key
+from panendofm.challenge.files.traits import Trait
 from panendofm.runtime.errors import UserError
 
 Kind = Literal["detection", "segmentation"]
@@ -28,6 +29,7 @@ class Finding:
     polygon: tuple[float, ...] | None = None
     object: str = ""
     histology: str = ""
+    size_mm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Frame:
     patient: str = ""
     center: str = ""
     time_ms: float | None = None
+    traits: tuple[Trait, ...] = ()
 
 
 @dataclass(frozen=True)

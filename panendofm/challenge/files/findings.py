@@ -10,13 +10,17 @@ from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame
 from panendofm.challenge.files.findings_json import json_task_type, read_json_findings
 from panendofm.challenge.files.names import Key, Match, image_name, resolve, some
 from panendofm.challenge.files.text_table import Row, read_table
+from panendofm.challenge.files.traits import SIZE_COLUMN, TRAIT_COLUMNS, row_size_mm, row_traits
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.names import hint
 
 OUTSIDE_PX = 1.0
 COMMON = ("file", "frame", "category", "confidence", "time_ms")
 PLACES: dict[Kind, tuple[str, ...]] = {"detection": ("x", "y", "w", "h"), "segmentation": ("mask", "polygon")}
-OF_TRUTH = ("group", "patient", "center", "object", "histology", "width", "height")
+OF_TRUTH = (
+    *("group", "patient", "center", "object", "histology", "width", "height"),
+    *(*TRAIT_COLUMNS, SIZE_COLUMN),
+)
 
 
 def kind_of(path: Path, separator: str = ",") -> TaskKind:
@@ -77,6 +81,7 @@ def _frame(row: Row, match: Match) -> tuple[Key, Frame]:
         patient=row.text("patient"),
         center=row.text("center"),
         time_ms=row.milliseconds("ms") if row.text("time_ms") else None,
+        traits=row_traits(row),
     )
     return (image_name(file, match), frame.frame), frame
 
@@ -88,7 +93,7 @@ def _check_repeated(row: Row, before: Frame, now: Frame, finding: Finding | None
             f"{now.file}, frame {now.frame}, has a row without a finding and other rows (line {before.line}); "
             "keep one or the other.",
         )
-    for name in ("group", "patient", "center", "size", "file", "time_ms"):
+    for name in ("group", "patient", "center", "size", "file", "time_ms", "traits"):
         if getattr(before, name) != getattr(now, name):
             raise row.fail(f"the {name} of {now.file} differs from line {before.line}; give it one.")
 
@@ -96,11 +101,17 @@ def _check_repeated(row: Row, before: Frame, now: Frame, finding: Finding | None
 def _finding(row: Row, role: Role, kind: Kind) -> Finding | None:
     category = row.text("category")
     if not category:
-        filled = next((name for name in (*PLACES[kind], "confidence") if row.text(name)), None)
+        filled = next((name for name in (*PLACES[kind], "confidence", SIZE_COLUMN) if row.text(name)), None)
         if filled:
             raise row.fail(f"there is a value in '{filled}' and no category; name the category.")
         return None
-    finding = Finding(row.line, category, object=row.text("object"), histology=row.text("histology"))
+    finding = Finding(
+        row.line,
+        category,
+        object=row.text("object"),
+        histology=row.text("histology"),
+        size_mm=row_size_mm(row),
+    )
     if row.text("confidence") or (role == "prediction" and kind == "detection"):
         finding = replace(finding, confidence=row.confidence())
     if kind == "detection":

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, check_box
 from panendofm.challenge.files.names import Key, Match, image_name
+from panendofm.challenge.files.traits import TRAIT_COLUMNS
 from panendofm.records.documents import read_document
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_json_object
@@ -28,6 +29,7 @@ class _Result:
     mask: str | None = None
     object: _Name = None
     histology: _Name = None
+    size_mm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ class _Entry:
     patient: _Name = None
     center: _Name = None
     centre: _Name = None  # the old name of `center`
+    device: _Name = None
+    hospital: _Name = None
+    sex: _Name = None
+    age: Annotated[float, Field(ge=0, le=120)] | None = None
+    ethnicity: _Name = None
+    organ: _Name = None
 
 
 @dataclass(frozen=True)
@@ -92,8 +100,13 @@ def _frame(file: FindingsFile, position: int, entry: _Entry, role: Role, match: 
         patient=str(entry.patient or ""),
         center=str(entry.center or entry.centre or ""),
         time_ms=entry.time_ms,
+        traits=tuple((name, _text(value)) for name in TRAIT_COLUMNS if (value := getattr(entry, name)) is not None),
     )
     return (image_name(entry.file, match), entry.frame), frame
+
+
+def _text(value: str | float) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _type(suffix: str) -> str:
@@ -120,4 +133,5 @@ def _finding(file: FindingsFile, position: int, result: _Result, role: Role) -> 
         mask=file.path.parent / str(result.mask) if not is_box else None,
         object=str(result.object or ""),
         histology=str(result.histology or ""),
+        size_mm=result.size_mm,
     )

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from panendofm.challenge.beside import BesidePublished, OurRow, beside_published
 from panendofm.challenge.profile import Profile
+from panendofm.challenge.score.page_subgroups import subgroup_parts
 from panendofm.challenge.score.results import BoxClass, BoxScores, LabelClass, LabelScores, MaskScores, Results
 from panendofm.challenge.shown import items_of, plain_text, shown
 from panendofm.reports import PageImage, Table, render_page
@@ -20,7 +21,7 @@ from panendofm.scoring.statistics.speed import REAL_TIME_FPS
 _FRAME_RATES = ("recall", "specificity", "precision", "npv")
 
 
-def score_page(results: Results, profile: Profile, errors: list[PageImage]) -> str:
+def score_page(results: Results, profile: Profile, errors: list[PageImage], pictures: Mapping[str, bytes]) -> str:
     """The profile names the template; what is shown depends on the kind of the scores alone."""
     scores = results.scores
     parts: dict[str, object]
@@ -43,6 +44,7 @@ def score_page(results: Results, profile: Profile, errors: list[PageImage]) -> s
         chart=_metric_chart(f"Profile {profile.name}", results.metrics),
         published=_published(results, profile),
         errors=errors,
+        **subgroup_parts(scores, pictures),
         files=Table(["what", "name", "SHA-256"], files, numeric=False),
         **parts,
     )
