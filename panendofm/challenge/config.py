@@ -92,8 +92,8 @@ class MergeConfig:
 @dataclass
 class ConvertConfig:
     out: str = required("File to write; a folder for yolo.")
-    source_format: Literal["voc", "coco", "yolo", "csv", "json"] = required("What is read.")
-    target_format: Literal["csv", "json", "coco", "yolo"] = option("What is written.", "csv")
+    source_format: Literal["voc", "coco", "yolo", "csv", "json", "xml"] = required("What is read.")
+    target_format: Literal["csv", "json", "xml", "coco", "yolo"] = option("What is written.", "csv")
     images: str | None = option("Folder of the images: yolo holds shares of their size.", None)
     classes: list[str] = option("Classes in their order: yolo holds numbers.", [])
 

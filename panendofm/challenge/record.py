@@ -153,7 +153,7 @@ def _by_part(scores: Scores) -> dict[str, str]:
     elif isinstance(scores, BoxScores):
         coco = scores.profiles[find_profile(BoxProfile, None).name]
         found["average precision 50"] = {name: by.get("0.5") for name, by in coco.ap.items()}
-    else:
+    elif isinstance(scores, MaskScores):
         found["dice by size"] = {name: row.by_size for name, row in scores.per_class.items()}
     found["centers"] = scores.centers
     if isinstance(scores, BoxScores):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, TaskKind, check_box
-from panendofm.challenge.files.findings_json import json_task_type, read_json_findings
+from panendofm.challenge.files.findings_json import document_task_type, read_document_findings
 from panendofm.challenge.files.names import Key, Match, image_name, resolve, some
 from panendofm.challenge.files.text_table import Row, read_table
 from panendofm.challenge.files.traits import SIZE_COLUMN, TRAIT_COLUMNS, row_size_mm, row_traits
@@ -16,7 +16,18 @@ from panendofm.runtime.names import hint
 
 OUTSIDE_PX = 1.0
 COMMON = ("file", "frame", "category", "confidence", "time_ms")
-PLACES: dict[Kind, tuple[str, ...]] = {"detection": ("x", "y", "w", "h"), "segmentation": ("mask", "polygon")}
+PLACES: dict[Kind, tuple[str, ...]] = {
+    "detection": ("x", "y", "w", "h"),
+    "segmentation": ("mask", "polygon"),
+    "localization": ("x", "y"),
+}
+# The columns by which a kind is known, in this order: a point is what has a place and no extent.
+_SIGNS: dict[Kind, tuple[str, ...]] = {
+    "detection": ("w", "h"),
+    "segmentation": ("mask", "polygon"),
+    "localization": ("x", "y"),
+}
+_OF_DOCUMENTS = (".json", ".xml")
 OF_TRUTH = (
     *("group", "patient", "center", "object", "histology", "width", "height"),
     *(*TRAIT_COLUMNS, SIZE_COLUMN),
@@ -24,12 +35,12 @@ OF_TRUTH = (
 
 
 def kind_of(path: Path, separator: str = ",") -> TaskKind:
-    """Boxes, masks or labels: by the header, or by what a JSON file says of its task."""
-    if path.suffix.lower() == ".json":
-        said = json_task_type(path)
+    """Boxes, masks, points or labels: by the header, or by what a JSON or XML file says of its task."""
+    if path.suffix.lower() in _OF_DOCUMENTS:
+        said = document_task_type(path)
         return next((kind for kind in PLACES if kind == said), "classification")
     with_header = read_table(path, separator, ("file",), _EVERYTHING).header or ()
-    for kind, names in PLACES.items():
+    for kind, names in _SIGNS.items():
         if any(name in with_header for name in names):
             return kind
     return "classification"
@@ -39,11 +50,11 @@ _EVERYTHING = (*COMMON, *PLACES["detection"], *PLACES["segmentation"], *OF_TRUTH
 
 
 def read_findings(path: Path, role: Role, kind: Kind, separator: str = ",", match: Match = "stem") -> FindingsFile:
-    if path.suffix.lower() == ".json":
-        return read_json_findings(path, role, kind, match)
+    if path.suffix.lower() in _OF_DOCUMENTS:
+        return read_document_findings(path, role, kind, match)
     known = (*COMMON, *PLACES[kind], *(OF_TRUTH if role == "truth" else ()))
     table = read_table(path, separator, ("file",), known)
-    needed = ("file", "category", *(PLACES[kind] if kind == "detection" else ("mask",)))
+    needed = ("file", "category", *(("mask",) if kind == "segmentation" else PLACES[kind]))
     needed = (*needed, "confidence") if role == "prediction" and kind == "detection" else needed
     for name in needed:
         if not table.has(name):
@@ -114,6 +125,9 @@ def _finding(row: Row, role: Role, kind: Kind) -> Finding | None:
     )
     if row.text("confidence") or (role == "prediction" and kind == "detection"):
         finding = replace(finding, confidence=row.confidence())
+    if kind == "localization":
+        x, y = (row.number(name, f"the point's {name}") for name in PLACES["localization"])
+        return replace(finding, point=(x, y))
     if kind == "detection":
         x, y, w, h = (row.number(name, f"the box's {name}") for name in PLACES["detection"])
         check_box(row.fail, (x, y, w, h))
@@ -174,6 +188,9 @@ def _check_inside(file: FindingsFile, frame: Frame, size: tuple[int, int] | None
     if size is None:
         return
     for finding in frame.findings:
+        x, y = finding.point or (0.0, 0.0)
+        if min(x, y) < -OUTSIDE_PX or x > size[0] + OUTSIDE_PX or y > size[1] + OUTSIDE_PX:
+            raise file.fail(finding.line, f"the point ({x:g}, {y:g}) lies outside the image of {size[0]} × {size[1]}.")
         if finding.box is not None:
             x, y, w, h = finding.box
             if min(x, y) < -OUTSIDE_PX or x + w > size[0] + OUTSIDE_PX or y + h > size[1] + OUTSIDE_PX:

@@ -12,8 +12,8 @@ from PIL import Image, ImageColor, ImageDraw
 
 from panendofm.challenge.files.finding_model import Box, Frame
 from panendofm.challenge.files.frames import FindingPair
+from panendofm.challenge.files.mask_files import mask_of
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
-from panendofm.challenge.score.mask_files import mask_of
 from panendofm.challenge.score.subsets import Case
 from panendofm.imaging.dicom import DICOM_SUFFIXES, read_dicom_frame
 from panendofm.imaging.images import IMAGE_SUFFIXES, UnreadableImageError, open_image, thumbnail

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from panendofm.challenge.config import SubgroupConfig
 from panendofm.challenge.files.finding_model import Frame
 from panendofm.challenge.files.frames import FindingPair, FrameSet
+from panendofm.challenge.files.mask_files import mask_of
 from panendofm.challenge.profile import MaskProfile, Metrics, profiles_of
 from panendofm.challenge.score.centers import center_scores
-from panendofm.challenge.score.mask_files import mask_of
 from panendofm.challenge.score.results import MaskClass, MaskScores, ProfileScores, SizeDice
 from panendofm.challenge.score.subgroups import (
     CLASS,

@@ -10,7 +10,15 @@ from markupsafe import Markup
 from panendofm.challenge.beside import BesidePublished, OurRow, beside_published
 from panendofm.challenge.profile import Profile
 from panendofm.challenge.score.page_subgroups import subgroup_parts
-from panendofm.challenge.score.results import BoxClass, BoxScores, LabelClass, LabelScores, MaskScores, Results
+from panendofm.challenge.score.results import (
+    BoxClass,
+    BoxScores,
+    LabelClass,
+    LabelScores,
+    MaskScores,
+    PointScores,
+    Results,
+)
 from panendofm.challenge.shown import items_of, plain_text, shown
 from panendofm.reports import PageImage, Table, render_page
 from panendofm.reports.charts import ForestRow, confusion_chart, forest_chart
@@ -29,8 +37,10 @@ def score_page(results: Results, profile: Profile, errors: list[PageImage], pict
         parts = _label_parts(results, scores)
     elif isinstance(scores, BoxScores):
         parts = _box_parts(scores)
-    else:
+    elif isinstance(scores, MaskScores):
         parts = _mask_parts(scores)
+    else:
+        parts = _point_parts(scores)
     own = results.submission
     files = [["truth", own.truth, own.truth_sha256], ["submission", own.file, own.file_sha256]]
     return render_page(
@@ -170,6 +180,23 @@ def _mask_parts(scores: MaskScores) -> dict[str, object]:
         ),
         "centers": plain_table("what", scores.centers),
         "mean_iou": plain_table("what", scores.mean_iou_of_classes),
+    }
+
+
+def _point_parts(scores: PointScores) -> dict[str, object]:
+    counted = [
+        [name, what, str(found.tp), str(found.fp), str(found.fn)]
+        + [shown(found.metrics[rate]) for rate in ("recall", "precision", "f1", "f2")]
+        for name, row in scores.per_class.items()
+        for what, found in (("findings and points", row.points), ("frames", row.frames_presence))
+    ]
+    columns = ["class", "counts of", "found", "false", "missed", "recall", "precision", "F1", "F2"]
+    return {
+        "errors_title": "",
+        "profiles": [(name, found, _metric_table(found.metrics)) for name, found in scores.profiles.items()],
+        "classes": Table(columns, counted),
+        "centers": plain_table("what", scores.centers),
+        "latency": plain_table("what", scores.latency),
     }
 
 

@@ -13,7 +13,12 @@ from panendofm.reports.numbers import difference
 from panendofm.scoring.statistics.estimates import Estimate
 
 # What `image_score` is the mean of.
-IMAGE_SCORES = {"classification": "right", "detection": "F1 of a frame's boxes", "segmentation": "Dice"}
+IMAGE_SCORES = {
+    "classification": "right",
+    "detection": "F1 of a frame's boxes",
+    "segmentation": "Dice",
+    "localization": "F1 of a frame's points",
+}
 
 
 def subgroup_parts(scores: Scores, pictures: Mapping[str, bytes]) -> dict[str, object]:

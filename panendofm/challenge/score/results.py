@@ -260,7 +260,27 @@ class MaskScores(_Scores):
     type: Literal["segmentation"] = "segmentation"
 
 
-Scores = LabelScores | BoxScores | MaskScores
+@dataclass(frozen=True)
+class PointClass:
+    """At the confidence threshold: findings with a point, points outside, findings without one; and frames."""
+
+    points: CountedRates
+    frames_presence: CountedRates
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointScores(_Scores):
+    findings: dict[str, int]
+    confidence_threshold: float
+    profiles: dict[str, ProfileScores]
+    per_class: dict[str, PointClass]
+    centers: Centers | None
+    latency: LatencySummary | None
+    mean_latency_seconds: float | None
+    type: Literal["localization"] = "localization"
+
+
+Scores = LabelScores | BoxScores | MaskScores | PointScores
 
 
 @dataclass(frozen=True)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from panendofm.challenge.config import ScoreConfig
-from panendofm.challenge.files.finding_model import Kind
+from panendofm.challenge.files.finding_model import Kind, TaskKind
 from panendofm.challenge.files.findings import kind_of
 from panendofm.challenge.files.frames import FindingPair, read_pair
 from panendofm.challenge.files.names import image_name, resolve
 from panendofm.challenge.files.submissions import Answers, Truth, names_from_file, read_answers, read_truth
 from panendofm.challenge.files.text_table import SEPARATORS, read_utf8
-from panendofm.challenge.profile import BoxProfile, LabelProfile, MaskProfile, Profile, find_profile
+from panendofm.challenge.profile import BoxProfile, LabelProfile, MaskProfile, PointProfile, Profile, find_profile
 from panendofm.challenge.score.boxes import score_boxes
 from panendofm.challenge.score.error_images import box_case, box_errors, label_case, label_errors, mask_case
 from panendofm.challenge.score.labels import score_labels, score_subset
 from panendofm.challenge.score.masks import score_masks
 from panendofm.challenge.score.page import score_page
+from panendofm.challenge.score.points import score_points
 from panendofm.challenge.score.results import (
     LabelScores,
     MaskScores,
@@ -70,9 +72,9 @@ def score(submission: Path, config: ScoreConfig) -> Results:
     separator = _separator(config.separator)
     kind = kind_of(truth, separator)
     own_kind = kind_of(submission, separator)
-    if kind != own_kind:
+    if (kind, own_kind) not in _SCORERS:
         raise UserError(f"{submission}: it holds {own_kind}, the truth {truth} holds {kind}; compare like with like.")
-    scored = _SCORERS[kind](submission, config, separator)
+    scored = _SCORERS[kind, own_kind](submission, config, separator)
     scored, pictures = _with_pictures(scored, _images(config))
     results = Results(_about(submission, config, scored.profile), scored.scores, _warnings(scored.scores))
     rows = _printed_rows(results, config.metric)
@@ -120,7 +122,7 @@ def _about(submission: Path, config: ScoreConfig, profile: Profile) -> Submissio
 
 def _score_labels(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(LabelProfile, config.profile)
-    truth = read_truth(Path(config.truth), separator, config.match, config.classes)
+    truth = read_truth(Path(config.truth), separator, config.match, config.classes or profile.classes)
     answers = read_answers(submission, truth, separator, config.time_unit, config.missing)
     scores = score_labels(truth, answers, config.bootstrap, config.subgroups)
     if config.timing is not None:
@@ -147,8 +149,16 @@ def _without(truth: Truth, answers: Answers, listed: Path) -> SubsetScores:
     return score_subset(truth, answers, keep)
 
 
-def _read_pair(submission: Path, config: ScoreConfig, separator: str, kind: Kind) -> FindingPair:
-    pair = read_pair(Path(config.truth), submission, kind, separator, config.match, config.classes)
+def _read_pair(
+    submission: Path,
+    config: ScoreConfig,
+    separator: str,
+    kind: Kind,
+    profile: Profile,
+    predicted: Kind | None = None,
+) -> FindingPair:
+    classes = config.classes or profile.classes
+    pair = read_pair(Path(config.truth), submission, kind, separator, config.match, classes, predicted)
     unseen = config.unseen_center
     if unseen is not None and unseen not in pair.frames.centers:
         raise UserError(f"unseen_center={unseen}: the truth has no such center; {hint(unseen, pair.frames.centers)}")
@@ -157,7 +167,7 @@ def _read_pair(submission: Path, config: ScoreConfig, separator: str, kind: Kind
 
 def _score_boxes(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(BoxProfile, config.profile)
-    pair = _read_pair(submission, config, separator, "detection")
+    pair = _read_pair(submission, config, separator, "detection", profile)
     scores = score_boxes(
         pair, profile, config.bootstrap, config.confidence, config.fps, config.unseen_center, config.subgroups
     )
@@ -167,12 +177,28 @@ def _score_boxes(submission: Path, config: ScoreConfig, separator: str) -> _Scor
 
 def _score_masks(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(MaskProfile, config.profile)
-    pair = _read_pair(submission, config, separator, "segmentation")
+    pair = _read_pair(submission, config, separator, "segmentation", profile)
     scores = score_masks(pair, profile, config.bootstrap, config.unseen_center, config.subgroups)
     return _Scored(profile, scores, [], lambda images, case: mask_case(pair, images, case))
 
 
-_SCORERS = {"classification": _score_labels, "detection": _score_boxes, "segmentation": _score_masks}
+def _score_points(submission: Path, config: ScoreConfig, separator: str, predicted: Kind = "localization") -> _Scored:
+    profile = find_profile(PointProfile, config.profile)
+    pair = _read_pair(submission, config, separator, "segmentation", profile, predicted)
+    scores = score_points(
+        pair, profile, config.bootstrap, config.confidence, config.fps, config.unseen_center, config.subgroups
+    )
+    return _Scored(profile, scores, [], lambda images, case: mask_case(pair, images, case))
+
+
+# What the truth holds and what the submission holds.
+_SCORERS: dict[tuple[TaskKind, TaskKind], Callable[[Path, ScoreConfig, str], _Scored]] = {
+    ("classification", "classification"): _score_labels,
+    ("detection", "detection"): _score_boxes,
+    ("segmentation", "segmentation"): _score_masks,
+    ("segmentation", "localization"): _score_points,
+    ("segmentation", "detection"): partial(_score_points, predicted="detection"),
+}
 
 
 def _images(config: ScoreConfig) -> Path | None:

@@ -39,16 +39,22 @@ def mask_of(
     for finding in frame.findings:
         if finding.category != category:
             continue
-        mask = read_mask(file, finding) if finding.mask is not None else _polygon(file, finding, size)
-        here = (mask.shape[1], mask.shape[0])
-        if size is not None and here != size:
-            raise file.fail(
-                finding.line,
-                f"the mask is {here[0]} × {here[1]}, the image {size[0]} × {size[1]}; write the original size.",
-            )
-        size = here
+        mask = finding_mask(file, finding, size)
+        size = (mask.shape[1], mask.shape[0])
         union = mask if union is None else union | mask
     return union, size
+
+
+def finding_mask(file: FindingsFile, finding: Finding, size: tuple[int, int] | None) -> Mask:
+    """The mask of one row, in the size of its image where that is known."""
+    mask = read_mask(file, finding) if finding.mask is not None else _polygon(file, finding, size)
+    here = (mask.shape[1], mask.shape[0])
+    if size is not None and here != size:
+        raise file.fail(
+            finding.line,
+            f"the mask is {here[0]} × {here[1]}, the image {size[0]} × {size[1]}; write the original size.",
+        )
+    return mask
 
 
 def _polygon(file: FindingsFile, finding: Finding, size: tuple[int, int] | None) -> Mask:
