@@ -22,7 +22,7 @@ COMMANDS = (
     ),
     _command("merge", "Several doctors' annotations into gold.", "LOG", "merge:main", "MergeConfig"),
     _command("convert", "VOC, COCO and YOLO boxes to and from ours.", "SOURCE", "convert:main", "ConvertConfig"),
-    _command("record", "The record for regulators.", "RESULTS…", "record:main", "RecordConfig"),
+    _command("record", "The record for regulators.", "RESULTS…", "record.run:main", "RecordConfig"),
 )
 STAGE = Stage("panendofm challenge", COMMANDS, extra="eval")
 

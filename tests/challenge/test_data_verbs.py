@@ -346,6 +346,13 @@ def test_the_record_is_filled_and_says_what_is_missing(tmp_path: Path, capsys: p
     mcc = scores(tmp_path / "a")["profiles"]["medico2018"]["metrics"]["mcc"]
     assert f"| mcc | {mcc['value']:.4f} ({mcc['low']:.4f}–{mcc['high']:.4f}) |" in text
     assert str(tmp_path) not in text and str(tmp_path) not in json.dumps(document)
+    items = {item["number"]: item["content"] for item in document["stard_ai"]}
+    assert len(items) == 48 and len({number.rstrip("abcd") for number in items}) == 40
+    assert items["1"] == "A detector" and items["6"] == "waived | by the board" and items["36"] is None
+    assert "kept out of training: medico" in items["29"] and "988 frames" in items["15b"]
+    assert f"mcc {mcc['value']:.4f} ({mcc['low']:.4f}–{mcc['high']:.4f})" in items["31"]
+    assert items["23"] is None  # nobody said who the patients are
+    assert "| 36 | Registration | **missing** |" in text and "STARD-AI" in capsys.readouterr().out
     write(plan, "titel: A detector")
     assert challenge("record", tmp_path / "a", *words) == 2
     assert "did you mean 'title'?" in capsys.readouterr().err

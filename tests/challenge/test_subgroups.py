@@ -202,6 +202,8 @@ def test_mask_subgroups_and_pictures_of_the_best_and_the_worst(tmp_path: Path) -
     text = (tmp_path / "record" / "record.md").read_text()
     for name in recorded["pictures"]:
         assert (tmp_path / "record" / name).is_file() and f"({name})" in text
+    stard = {item["number"]: item["content"] for item in record["stard_ai"]}
+    assert "device: B" in stard["23"] and "device: A 4 images" in stard["25"]
     assert len(recorded["pictures"]) == 8 and "### Where it does badly" in text
 
 
