@@ -21,6 +21,7 @@ COMMANDS = (
         "CheckDataConfig",
     ),
     _command("merge", "Several doctors' annotations into gold.", "LOG", "merge:main", "MergeConfig"),
+    _command("tasks", "Open work of the log as tasks for a tool.", "LOG", "annotate.tasks:main", "TasksConfig"),
     _command("convert", "VOC, COCO and YOLO boxes to and from ours.", "SOURCE", "convert:main", "ConvertConfig"),
     _command("record", "The record for regulators.", "RESULTS…", "record.run:main", "RecordConfig"),
 )

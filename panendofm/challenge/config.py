@@ -87,6 +87,21 @@ class CheckDataConfig:
 class MergeConfig:
     out: str = option("Folder for gold.csv and gold.json.", "gold")
     date: str | None = option("Date of the merging, YYYY-MM-DD; null is today.", None)
+    exports: list[str] = option("Exports of CVAT, Label Studio or LabelMe to add to the log first.", [])
+    step: Literal["independent", "arbitration", "review"] = option("What was done in them.", "independent")
+    annotator: str | None = option("Who annotated, where an export does not say.", None)
+
+
+@dataclass
+class TasksConfig:
+    tool: Literal["cvat", "labelstudio", "labelme"] = required("For which annotation tool.")
+    images: str = required("Folder of the images.")
+    step: Literal["independent", "arbitration", "review"] = option("Which open work of the log.", "independent")
+    out: str = option("Folder for the tasks.", "tasks")
+    candidates: str | None = option("Predictions to draw in beforehand, such as boxes of a system.", None)
+    classes: list[str] = option("Labels beside those of the log and the candidates.", [])
+    image_url: str = option("What stands before an image's name, such as /data/local-files/?d=.", "")
+    confidence: float = option("Candidates from this confidence on.", 0.5, low=0, high=1)
 
 
 @dataclass
