@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
 from typing import Literal
 
 from panendofm.runtime.config import option, required
@@ -111,6 +113,51 @@ class ConvertConfig:
     target_format: Literal["csv", "json", "xml", "coco", "yolo"] = option("What is written.", "csv")
     images: str | None = option("Folder of the images: yolo holds shares of their size.", None)
     classes: list[str] = option("Classes in their order: yolo holds numbers.", [])
+
+
+@dataclass
+class BundleConfig:
+    title: str = required("Name of the challenge.")
+    out: str = option("The bundle to write.", "codabench.zip")
+    description: str = option("One sentence about the challenge.", "")
+    profile: str | None = option("Whose averages rank; null takes the default of the task.", None)
+    classes: list[str] = option("All classes; empty takes those of the truth, or of the profile.", [])
+    match: Literal["stem", "path"] = option("Compare names without folder and ending, or paths.", "stem")
+    missing: Literal["refuse", "wrong"] = option("What a missing answer is.", "refuse")
+    confidence: float = option("Boxes and points from this confidence on are counted.", 0.5, low=0, high=1)
+    start: str = required("First day of the first phase, YYYY-MM-DD.")
+    development_end: str | None = option("Last day of the development phase.", None)
+    end: str | None = option("Last day of the final phase; null leaves it open.", None)
+    development_share: float = option("Share of the groups for a development phase.", 0.0, low=0, below=1)
+    submissions: int = option("Submissions of a team in the development phase.", 50, low=1)
+    final_submissions: int = option("Submissions of a team in the final phase.", 5, low=1)
+    submissions_per_day: int = option("Submissions of a team a day.", 5, low=1)
+    time_limit_seconds: int = option("Most time for scoring a submission.", 1200, low=1)
+    packages: Literal["vendored", "image"] = option(
+        "Copy the installed packages into the bundle, or rely on a Docker image that has them.", "vendored"
+    )
+    docker_image: str | None = option("Image that runs the scoring program; null is this version's python.", None)
+    seed: int = option("Seed of the draw of the development phase.", 0)
+    bootstrap: BootstrapConfig = option("", BootstrapConfig())
+
+    def check(self) -> None:
+        days = [("start", self.start), ("development_end", self.development_end), ("end", self.end)]
+        for name, day in days:
+            if day is not None and not _is_day(day):
+                raise UserError(f"{name}={day}: write a day as YYYY-MM-DD.")
+        if bool(self.development_share) != (self.development_end is not None):
+            raise UserError("a development phase needs both development_share and development_end; give both or none.")
+        known = [(name, day) for name, day in days if day is not None]
+        for (first, a), (second, b) in pairwise(known):
+            if a >= b:
+                raise UserError(f"{second}={b} is not after {first}={a}; put the days in order.")
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 @dataclass
