@@ -21,8 +21,10 @@ COMMANDS = (
         "CheckDataConfig",
     ),
     _command("merge", "Several doctors' annotations into gold.", "LOG", "merge:main", "MergeConfig"),
+    _command("tasks", "Open work of the log as tasks for a tool.", "LOG", "annotate.tasks:main", "TasksConfig"),
     _command("convert", "VOC, COCO and YOLO boxes to and from ours.", "SOURCE", "convert:main", "ConvertConfig"),
-    _command("record", "The record for regulators.", "RESULTS…", "record:main", "RecordConfig"),
+    _command("bundle", "A competition for Codabench.", "TRUTH", "host.codabench:main", "BundleConfig"),
+    _command("record", "The record for regulators.", "RESULTS…", "record.run:main", "RecordConfig"),
 )
 STAGE = Stage("panendofm challenge", COMMANDS, extra="eval")
 

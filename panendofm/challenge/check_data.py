@@ -14,10 +14,12 @@ from typing import Literal
 
 import av
 import numpy as np
+from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
 from panendofm.challenge.config import CheckDataConfig
 from panendofm.challenge.files.dicom import dicom_findings
+from panendofm.imaging.dicom import DICOM_SUFFIXES, dicom_frames
 from panendofm.imaging.frame_filters.config import FieldOfViewConfig, QualityConfig
 from panendofm.imaging.frame_filters.field_of_view import detect_field_of_view
 from panendofm.imaging.frame_filters.quality import drop_reason, measure
@@ -34,7 +36,6 @@ Level = Literal["error", "remark"]
 IMAGES = {".jpg", ".jpeg", ".png", ".bmp"}
 WITH_REMARK = {".tif", ".tiff", ".webp"}
 VIDEOS = {".avi", ".mp4", ".m4v", ".mpeg", ".mpg"}
-DICOM = {".dcm", ".dicom"}
 # Text that belongs to a dataset and not to the images.
 _IGNORED = {".csv", ".json", ".txt", ".md", ".yaml", ".yml", ".xml", ".html", ".pdf", ".parquet"}
 _PERSONAL_TAGS = {
@@ -110,7 +111,7 @@ def check_data(folder: Path, config: CheckDataConfig) -> DataCheck:
         suffix = path.suffix.lower()
         if suffix in _IGNORED:
             continue
-        if suffix not in IMAGES | WITH_REMARK | VIDEOS | DICOM:
+        if suffix not in IMAGES | WITH_REMARK | VIDEOS | DICOM_SUFFIXES:
             report.add("error", "type", relative, f"files that end in '{suffix}' are not allowed; convert or remove it")
             continue
         report.files += 1
@@ -125,6 +126,7 @@ def check_data(folder: Path, config: CheckDataConfig) -> DataCheck:
         else:
             for level, what in dicom_findings(path):
                 report.add(level, "dicom", relative, what)
+            _check_dicom_pixels(report, relative, path, config.text)
     _check_unique(report, by_content, "content", "the same bytes")
     _check_unique(report, by_name, "name", "the same name")
     if not report.files:
@@ -157,6 +159,35 @@ def _check_image(report: DataCheck, relative: str, path: Path, text: bool) -> No
         return
     for name in _personal_tags(path):
         report.add("error", "exif", relative, f"the tag {name} may name a person, a date or a place; remove it")
+    _check_pixels(report, relative, pixels, text)
+
+
+def _check_dicom_pixels(report: DataCheck, relative: str, path: Path, text: bool) -> None:
+    """All frames must be readable and of one size; the first and the last are looked at."""
+    sizes = set()
+    first: NDArray[np.uint8] | None = None
+    last: NDArray[np.uint8] | None = None
+    frames = 0
+    try:
+        for last in dicom_frames(path):
+            first = last if first is None else first
+            sizes.add(last.shape)
+            frames += 1
+    except UnreadableImageError as error:
+        report.add("error", "readable", relative, error.problem)
+        return
+    if first is None or last is None:
+        report.add("error", "readable", relative, "there is no frame in it")
+        return
+    report.videos += frames > 1
+    if len(sizes) > 1:
+        report.add("error", "size", relative, f"its frames have {len(sizes)} sizes; a video must keep one")
+    for pixels in [first, last] if frames > 1 else [first]:
+        _check_pixels(report, relative, pixels, text)
+
+
+def _check_pixels(report: DataCheck, relative: str, pixels: NDArray[np.uint8], text: bool) -> None:
+    """Poor quality is listed; text that may name somebody is found."""
     view = detect_field_of_view([pixels], FieldOfViewConfig())
     inside = view.mask() if view is not None else np.full(pixels.shape[:2], 255, np.uint8)
     quality = measure(pixels, inside)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from panendofm.challenge.config import ConvertConfig
 from panendofm.challenge.files.finding_model import Box, Finding, Frame
 from panendofm.challenge.files.findings import read_findings
 from panendofm.challenge.files.text_table import read_utf8
+from panendofm.challenge.files.xml_document import read_xml, xml_text
 from panendofm.imaging.images import is_image, open_image
 from panendofm.runtime.console import say
 from panendofm.runtime.csv_files import csv_text, exact
@@ -95,12 +95,7 @@ def _read_voc(source: Path, config: ConvertConfig) -> list[Frame]:
 
 
 def _voc_xml(path: Path) -> Frame:
-    try:
-        root = ElementTree.fromstring(read_utf8(path))
-    except ElementTree.ParseError as error:
-        raise UserError(f"{path}: this is not valid XML ({error}); replace the file.") from None
-    if root.tag != "annotation":
-        raise UserError(f"{path}: its root is <{printable(root.tag)}>, not <annotation>; this is no Pascal VOC file.")
+    root = read_xml(path, "annotation")
     size = root.find("size")
     shape = None
     if size is not None:
@@ -233,6 +228,10 @@ def _write_json(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> Non
     write_text(out, json.dumps(_as_json(frames, names), indent=1, ensure_ascii=False) + "\n")
 
 
+def _write_xml(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> None:
+    write_text(out, xml_text(_as_json(frames, names)))
+
+
 def _write_coco(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> None:
     write_json(out, _as_coco(frames, names))
 
@@ -301,5 +300,12 @@ def _as_coco(frames: Sequence[Frame], names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-_READERS = {"voc": _read_voc, "coco": _read_coco, "yolo": _read_yolo, "csv": _read_own, "json": _read_own}
-_WRITERS = {"csv": _write_csv, "json": _write_json, "coco": _write_coco, "yolo": _write_yolo}
+_READERS = {
+    "voc": _read_voc,
+    "coco": _read_coco,
+    "yolo": _read_yolo,
+    "csv": _read_own,
+    "json": _read_own,
+    "xml": _read_own,
+}
+_WRITERS = {"csv": _write_csv, "json": _write_json, "xml": _write_xml, "coco": _write_coco, "yolo": _write_yolo}

@@ -7,6 +7,7 @@ arbitration. Merged and arbitrated candidates become gold by a review row, and o
 from __future__ import annotations
 
 import argparse
+import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +17,13 @@ from typing import Literal
 
 import numpy as np
 
+from panendofm.challenge.annotate.acts import acts_of, read_exports
 from panendofm.challenge.config import MergeConfig
-from panendofm.challenge.files.annotations import Act, Log, append, read_log
+from panendofm.challenge.files.annotations import COLUMNS, Act, Log, append, read_log
 from panendofm.challenge.files.names import Key
+from panendofm.challenge.files.traits import TRAIT_COLUMNS
 from panendofm.challenge.shown import items_of, plain_text
+from panendofm.challenge.waiting import next_step
 from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.csv_files import csv_text, exact
@@ -67,11 +71,15 @@ def read_gold(path: Path) -> GoldDocument:
 
 
 def main(arguments: argparse.Namespace, config: MergeConfig) -> None:
-    merge(Path(arguments.log), Path(config.out), config.date or datetime.now(UTC).date().isoformat())
+    merge(Path(arguments.log), config)
 
 
-def merge(path: Path, out: Path, date: str) -> GoldDocument:
-    """Append the merges that are due, compute gold.csv, and say what waits for whom."""
+def merge(path: Path, config: MergeConfig) -> GoldDocument:
+    """Append what exports hold and the merges that are due, compute gold.csv, and say what waits for whom."""
+    out = Path(config.out)
+    date = config.date or datetime.now(UTC).date().isoformat()
+    if config.exports:
+        _add_exports(path, config, date)
     log = read_log(path)
     new = merges_due(log, date)
     if new:
@@ -88,7 +96,7 @@ def merge(path: Path, out: Path, date: str) -> GoldDocument:
         warnings=warnings,
     )
     make_directory(out)
-    write_text(out / "gold.csv", _gold_table(gold))
+    write_text(out / "gold.csv", _gold_table(gold, log, out))
     write_document(out / "gold.json", document)
     table("waiting for", ["step", "objects"], [[step, str(count)] for step, count in waiting.items()])
     for name, value in items_of(document.agreement).items():
@@ -99,16 +107,38 @@ def merge(path: Path, out: Path, date: str) -> GoldDocument:
     return document
 
 
-def _gold_table(gold: Sequence[Act]) -> str:
-    """In the form that `score truth=…` reads: boxes, masks, or labels where neither was drawn."""
+def _add_exports(path: Path, config: MergeConfig, date: str) -> None:
+    """Into the log, which is begun if there is none."""
+    images = read_exports(Path(export) for export in config.exports)
+    if not path.exists():
+        write_text(path, csv_text(COLUMNS, []))
+    log = read_log(path, may_be_empty=True)
+    new = acts_of(log, images, config.step, config.annotator, date)
+    if new:
+        append(log, new)
+    say(f"{len(images)} annotated images in {len(config.exports)} exports: {len(new)} new acts ({config.step})")
+
+
+def _gold_table(gold: Sequence[Act], log: Log, out: Path) -> str:
+    """In the form that `score truth=…` reads: boxes, masks, or labels where neither was drawn.
+
+    With what the log says of devices, hospitals and patients, from which subgroups are made.
+    """
+    traits = [name for name in TRAIT_COLUMNS if name in log.header]
+    stated = [[act.optional[log.header.index(name) - len(COLUMNS)] for name in traits] for act in gold]
     if any(act.mask for act in gold):
-        rows = [[act.file, act.frame, act.category, act.mask] for act in gold]
-        return csv_text(("file", "frame", "category", "mask"), rows)
-    if any(act.box for act in gold):
-        boxes = [[""] * 4 if act.box is None else [exact(v) for v in act.box] for act in gold]
-        rows = [[act.file, act.frame, act.category, *box] for act, box in zip(gold, boxes, strict=True)]
-        return csv_text(("file", "frame", "category", "x", "y", "w", "h"), rows)
-    return csv_text(("file", "frame", "label"), [[act.file, act.frame, act.category] for act in gold])
+        places = [[os.path.relpath(log.path.parent / act.mask, out) if act.mask else ""] for act in gold]
+        columns = ["category", "mask"]
+    elif any(act.box for act in gold):
+        places = [[""] * 4 if act.box is None else [exact(v) for v in act.box] for act in gold]
+        columns = ["category", *"xywh"]
+    else:
+        places = [[] for _ in gold]
+        columns = ["label"]
+    rows = [
+        [act.file, act.frame, act.category, *place, *own] for act, place, own in zip(gold, places, stated, strict=True)
+    ]
+    return csv_text(("file", "frame", *columns, *traits), rows)
 
 
 def _independent(log: Log, without: Collection[str] = ()) -> Iterable[list[Act]]:
@@ -208,14 +238,8 @@ def gold_of(log: Log) -> tuple[list[Act], dict[str, int], list[str]]:
                 if _annotators(by_serial[source], by_serial) == {act.annotator}:
                     warnings.append(f"line {act.line}: {act.annotator} reviews what {act.annotator} alone annotated.")
         elif act.serial not in used:
-            waiting[_next_step(act)] += 1
+            waiting[next_step(act)] += 1
     return list(gold.values()), waiting, warnings
-
-
-def _next_step(act: Act) -> str:
-    if act.step == "independent" and not act.mask:
-        return "merge"
-    return "arbitration" if act.decision == "arbitrate" else "review"
 
 
 def _annotators(act: Act, by_serial: dict[str, Act]) -> set[str]:

@@ -23,6 +23,7 @@ from typing import ClassVar, TypeVar
 
 from panendofm.challenge.files.finding_model import TaskKind
 from panendofm.challenge.matched_boxes import MatchedBoxes
+from panendofm.challenge.placed_points import PlacedPoints
 from panendofm.challenge.published import PublishedTable
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.classification.rates import Floats
@@ -41,6 +42,7 @@ class Profile:
     template: str  # of the page of a scored submission
     published: tuple[PublishedTable, ...] = ()
     default: bool = False  # counts when nobody names a profile
+    classes: tuple[str, ...] = ()  # of a challenge that has its own; else those of the truth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,15 @@ class MaskProfile(Profile):
     score: Callable[[Metrics], Floats]
     ranking: tuple[str, ...] = ("score",)
     template: str = "masks.html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointProfile(Profile):
+    """Points in the masks of findings."""
+
+    kind: ClassVar[TaskKind] = "localization"
+    metrics: Callable[[PlacedPoints], Metrics]
+    template: str = "points.html"
 
 
 P = TypeVar("P", bound=Profile)

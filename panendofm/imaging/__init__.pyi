@@ -1,6 +1,7 @@
-from . import frame_filters, groups, image_hash, images, leakage, videos
+from . import dicom, frame_filters, groups, image_hash, images, leakage, videos
 
 __all__ = [
+    "dicom",
     "frame_filters",
     "groups",
     "image_hash",

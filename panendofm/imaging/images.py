@@ -1,9 +1,9 @@
 """Images: which files count as one, and how they are read, for every stage alike.
 
 Every stage sees a file as the same pixels: 8-bit RGB, the first frame of an animation, without metadata. Alpha is
-ignored. 16-bit images keep their upper eight bits. The orientation tag is not applied: endoscopes write none, and
-where one is found it was added by hand. What is only partly there, or damaged in a way that its decoder notices, is
-refused and never filled up with gray.
+ignored. 16-bit images keep their upper eight bits. DICOM files are known by their content and need the extra `dicom`.
+The orientation tag is not applied: endoscopes write none, and where one is found it was added by hand. What is only
+partly there, or damaged in a way that its decoder notices, is refused and never filled up with gray.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 RESAMPLING_NUMBERS: dict[Interpolation, int] = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}
 
 _JPEG = b"\xff\xd8\xff"
+_DICOM = b"DICM"  # after 128 bytes that mean nothing
 _TIFF = {b"II*\0": "<", b"MM\0*": ">"}
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _SAMPLES_PER_PIXEL, _PHOTOMETRIC, _BLACK_IS_ZERO, _RGB = 277, 262, 1, 2
@@ -66,6 +67,10 @@ def decode_image(content: bytes, name: str, max_pixels: int = MAX_PIXELS) -> NDA
         raise _unreadable(name, "the file is empty")
     if content.startswith(_LFS_POINTER):
         raise _unreadable(name, "it is a pointer of Git LFS and not the image", "fetch it with git lfs pull")
+    if content[128:132] == _DICOM:
+        from panendofm.imaging.dicom import read_dicom_frame  # it imports this file
+
+        return read_dicom_frame(content, name)
     try:
         if content.startswith(_JPEG):
             pixels = _decode_jpeg(content, name, max_pixels)

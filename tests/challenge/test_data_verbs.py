@@ -102,11 +102,27 @@ def test_dicom_tags(tmp_path: Path) -> None:
         meta.MediaStorageSOPClassUID = pydicom.uid.generate_uid()
         meta.MediaStorageSOPInstanceUID = pydicom.uid.generate_uid()
         dataset = FileDataset(None, {}, file_meta=meta, preamble=b"\0" * 128)
-        dataset.PatientName, dataset.Rows = patient, 1 if patient else 2
+        dataset.PatientName, dataset.NumberOfFrames = patient, 3
+        dataset.Rows, dataset.Columns, dataset.SamplesPerPixel, dataset.PlanarConfiguration = 120, 160, 3, 0
+        dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit, dataset.PixelRepresentation = 8, 8, 7, 0
+        dataset.PhotometricInterpretation = "RGB"
+        frames = [texture(i + 3 * bool(patient)) for i in range(2)]
+        # The last frame of the named one is dark.
+        frames.append(np.full((120, 160, 3), 9, np.uint8) if patient else texture(9))
+        dataset.PixelData = b"".join(frame.tobytes() for frame in frames)
+        dataset["PixelData"].VR = "OB"
         dataset.save_as(folder / f"{name}.dcm", enforce_file_format=True)
     (folder / "broken.dcm").write_bytes(b"no DICOM")
     code, found, document = findings(folder, tmp_path / "r.json", "text=false")
-    assert code == 1 and found == {("error", "dicom", "named.dcm"), ("error", "dicom", "broken.dcm")}
+    whole = (folder / "clean.dcm").read_bytes()
+    assert code == 1 and found == {
+        ("error", "dicom", "named.dcm"),
+        ("error", "dicom", "broken.dcm"),
+        ("error", "readable", "broken.dcm"),
+    }
+    assert document["videos"] == 2 and [q["file"] for q in document["quality"]] == ["named.dcm"]
+    (folder / "cut.dcm").write_bytes(whole[:-500])
+    assert ("error", "readable", "cut.dcm") in findings(folder, tmp_path / "r2.json", "text=false")[1]
     assert any("PatientName" in f["what"] for f in document["findings"])
 
 
@@ -330,6 +346,13 @@ def test_the_record_is_filled_and_says_what_is_missing(tmp_path: Path, capsys: p
     mcc = scores(tmp_path / "a")["profiles"]["medico2018"]["metrics"]["mcc"]
     assert f"| mcc | {mcc['value']:.4f} ({mcc['low']:.4f}–{mcc['high']:.4f}) |" in text
     assert str(tmp_path) not in text and str(tmp_path) not in json.dumps(document)
+    items = {item["number"]: item["content"] for item in document["stard_ai"]}
+    assert len(items) == 48 and len({number.rstrip("abcd") for number in items}) == 40
+    assert items["1"] == "A detector" and items["6"] == "waived | by the board" and items["36"] is None
+    assert "kept out of training: medico" in items["29"] and "988 frames" in items["15b"]
+    assert f"mcc {mcc['value']:.4f} ({mcc['low']:.4f}–{mcc['high']:.4f})" in items["31"]
+    assert items["23"] is None  # nobody said who the patients are
+    assert "| 36 | Registration | **missing** |" in text and "STARD-AI" in capsys.readouterr().out
     write(plan, "titel: A detector")
     assert challenge("record", tmp_path / "a", *words) == 2
     assert "did you mean 'title'?" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from panendofm.challenge.files.finding_model import Box, check_box
 from panendofm.challenge.files.names import Key, image_name
-from panendofm.challenge.files.text_table import Row, read_table
+from panendofm.challenge.files.text_table import Row, read_table, read_utf8
 from panendofm.runtime.csv_files import csv_text, exact
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_text
@@ -64,7 +64,12 @@ class Log:
         return UserError(f"{self.path}, line {act.line}: {what}")
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path, may_be_empty: bool = False) -> Log:
+    """`may_be_empty`: a header alone is a log, too."""
+    if may_be_empty:
+        lines = read_utf8(path).splitlines()
+        if len(lines) == 1 and tuple(lines[0].split(","))[: len(COLUMNS)] == COLUMNS:
+            return Log(path, tuple(lines[0].split(",")), ())
     table = read_table(path, ",", ("serial",), (*COLUMNS, *OPTIONAL))
     if table.header is None or table.header[: len(COLUMNS)] != COLUMNS:
         raise UserError(f"{path}, line 1: the log must start with the columns {','.join(COLUMNS)}.")

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Literal
 
 from panendofm.challenge.files.names import Key
+from panendofm.challenge.files.traits import Trait
 from panendofm.runtime.errors import UserError
 
-Kind = Literal["detection", "segmentation"]
-TaskKind = Literal["classification", "detection", "segmentation"]
+Kind = Literal["detection", "segmentation", "localization"]
+TaskKind = Literal["classification", "detection", "segmentation", "localization"]
 Role = Literal["truth", "prediction"]
 Box = tuple[float, float, float, float]
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something in a frame: a box, or a mask (a file, or a polygon x1 y1 x2 y2 …)."""
+    """Something in a frame: a box, a mask (a file, or a polygon x1 y1 x2 y2 …), or a point."""
 
     line: int
     category: str
@@ -26,8 +28,10 @@ class Finding:
     box: Box | None = None
     mask: Path | None = None
     polygon: tuple[float, ...] | None = None
+    point: Point | None = None
     object: str = ""
     histology: str = ""
+    size_mm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Frame:
     patient: str = ""
     center: str = ""
     time_ms: float | None = None
+    traits: tuple[Trait, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,25 +7,40 @@ from dataclasses import replace
 from pathlib import Path
 
 from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame, Kind, Role, TaskKind, check_box
-from panendofm.challenge.files.findings_json import json_task_type, read_json_findings
+from panendofm.challenge.files.findings_json import document_task_type, read_document_findings
 from panendofm.challenge.files.names import Key, Match, image_name, resolve, some
 from panendofm.challenge.files.text_table import Row, read_table
+from panendofm.challenge.files.traits import SIZE_COLUMN, TRAIT_COLUMNS, row_size_mm, row_traits
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.names import hint
 
 OUTSIDE_PX = 1.0
 COMMON = ("file", "frame", "category", "confidence", "time_ms")
-PLACES: dict[Kind, tuple[str, ...]] = {"detection": ("x", "y", "w", "h"), "segmentation": ("mask", "polygon")}
-OF_TRUTH = ("group", "patient", "center", "object", "histology", "width", "height")
+PLACES: dict[Kind, tuple[str, ...]] = {
+    "detection": ("x", "y", "w", "h"),
+    "segmentation": ("mask", "polygon"),
+    "localization": ("x", "y"),
+}
+# The columns by which a kind is known, in this order: a point is what has a place and no extent.
+_SIGNS: dict[Kind, tuple[str, ...]] = {
+    "detection": ("w", "h"),
+    "segmentation": ("mask", "polygon"),
+    "localization": ("x", "y"),
+}
+_OF_DOCUMENTS = (".json", ".xml")
+OF_TRUTH = (
+    *("group", "patient", "center", "object", "histology", "width", "height"),
+    *(*TRAIT_COLUMNS, SIZE_COLUMN),
+)
 
 
 def kind_of(path: Path, separator: str = ",") -> TaskKind:
-    """Boxes, masks or labels: by the header, or by what a JSON file says of its task."""
-    if path.suffix.lower() == ".json":
-        said = json_task_type(path)
+    """Boxes, masks, points or labels: by the header, or by what a JSON or XML file says of its task."""
+    if path.suffix.lower() in _OF_DOCUMENTS:
+        said = document_task_type(path)
         return next((kind for kind in PLACES if kind == said), "classification")
     with_header = read_table(path, separator, ("file",), _EVERYTHING).header or ()
-    for kind, names in PLACES.items():
+    for kind, names in _SIGNS.items():
         if any(name in with_header for name in names):
             return kind
     return "classification"
@@ -35,11 +50,11 @@ _EVERYTHING = (*COMMON, *PLACES["detection"], *PLACES["segmentation"], *OF_TRUTH
 
 
 def read_findings(path: Path, role: Role, kind: Kind, separator: str = ",", match: Match = "stem") -> FindingsFile:
-    if path.suffix.lower() == ".json":
-        return read_json_findings(path, role, kind, match)
+    if path.suffix.lower() in _OF_DOCUMENTS:
+        return read_document_findings(path, role, kind, match)
     known = (*COMMON, *PLACES[kind], *(OF_TRUTH if role == "truth" else ()))
     table = read_table(path, separator, ("file",), known)
-    needed = ("file", "category", *(PLACES[kind] if kind == "detection" else ("mask",)))
+    needed = ("file", "category", *(("mask",) if kind == "segmentation" else PLACES[kind]))
     needed = (*needed, "confidence") if role == "prediction" and kind == "detection" else needed
     for name in needed:
         if not table.has(name):
@@ -77,6 +92,7 @@ def _frame(row: Row, match: Match) -> tuple[Key, Frame]:
         patient=row.text("patient"),
         center=row.text("center"),
         time_ms=row.milliseconds("ms") if row.text("time_ms") else None,
+        traits=row_traits(row),
     )
     return (image_name(file, match), frame.frame), frame
 
@@ -88,7 +104,7 @@ def _check_repeated(row: Row, before: Frame, now: Frame, finding: Finding | None
             f"{now.file}, frame {now.frame}, has a row without a finding and other rows (line {before.line}); "
             "keep one or the other.",
         )
-    for name in ("group", "patient", "center", "size", "file", "time_ms"):
+    for name in ("group", "patient", "center", "size", "file", "time_ms", "traits"):
         if getattr(before, name) != getattr(now, name):
             raise row.fail(f"the {name} of {now.file} differs from line {before.line}; give it one.")
 
@@ -96,13 +112,22 @@ def _check_repeated(row: Row, before: Frame, now: Frame, finding: Finding | None
 def _finding(row: Row, role: Role, kind: Kind) -> Finding | None:
     category = row.text("category")
     if not category:
-        filled = next((name for name in (*PLACES[kind], "confidence") if row.text(name)), None)
+        filled = next((name for name in (*PLACES[kind], "confidence", SIZE_COLUMN) if row.text(name)), None)
         if filled:
             raise row.fail(f"there is a value in '{filled}' and no category; name the category.")
         return None
-    finding = Finding(row.line, category, object=row.text("object"), histology=row.text("histology"))
+    finding = Finding(
+        row.line,
+        category,
+        object=row.text("object"),
+        histology=row.text("histology"),
+        size_mm=row_size_mm(row),
+    )
     if row.text("confidence") or (role == "prediction" and kind == "detection"):
         finding = replace(finding, confidence=row.confidence())
+    if kind == "localization":
+        x, y = (row.number(name, f"the point's {name}") for name in PLACES["localization"])
+        return replace(finding, point=(x, y))
     if kind == "detection":
         x, y, w, h = (row.number(name, f"the box's {name}") for name in PLACES["detection"])
         check_box(row.fail, (x, y, w, h))
@@ -163,6 +188,9 @@ def _check_inside(file: FindingsFile, frame: Frame, size: tuple[int, int] | None
     if size is None:
         return
     for finding in frame.findings:
+        x, y = finding.point or (0.0, 0.0)
+        if min(x, y) < -OUTSIDE_PX or x > size[0] + OUTSIDE_PX or y > size[1] + OUTSIDE_PX:
+            raise file.fail(finding.line, f"the point ({x:g}, {y:g}) lies outside the image of {size[0]} × {size[1]}.")
         if finding.box is not None:
             x, y, w, h = finding.box
             if min(x, y) < -OUTSIDE_PX or x + w > size[0] + OUTSIDE_PX or y + h > size[1] + OUTSIDE_PX:

@@ -80,9 +80,11 @@ def read_pair(
     separator: str = ",",
     match: Match = "stem",
     classes: Sequence[str] = (),
+    predicted: Kind | None = None,
 ) -> FindingPair:
+    """`predicted`: what the prediction holds where it is not what the truth holds: points for masks."""
     truth = read_findings(truth_path, "truth", kind, separator, match)
-    prediction = read_findings(prediction_path, "prediction", kind, separator, match)
+    prediction = read_findings(prediction_path, "prediction", predicted or kind, separator, match)
     every = classes_of(truth, classes)
     frames = frame_set(truth)
     answers = aligned(truth, prediction, match, every)

@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 
 from panendofm.challenge.files.names import Key, Match, image_name, resolve, some
 from panendofm.challenge.files.text_table import Row, Table, read_table
+from panendofm.challenge.files.traits import SIZE_COLUMN, TRAIT_COLUMNS, Trait, row_size_mm, row_traits
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.names import hint
 
 TimeUnit = Literal["ms", "s"]
 Missing = Literal["refuse", "wrong"]
-TRUTH_COLUMNS = ("file", "frame", "label", "category", "group", "patient", "center", "split", "width", "height")
+TRUTH_COLUMNS = (
+    *("file", "frame", "label", "category", "group", "patient", "center", "split", "width", "height"),
+    *(*TRAIT_COLUMNS, SIZE_COLUMN),
+)
 ANSWER_COLUMNS = ("file", "frame", "category", "label", "confidence", "time_ms", "time_s")
 _FILE_NAME = re.compile(r"(?P<prefix>[^_]+)_(?P<team>.+)_(?P<task>[^_]+)_(?P<run>[^_]+)")
 MISSING = -1
@@ -37,6 +41,8 @@ class Truth:
     group_kind: str
     centers: tuple[str, ...] | None
     match: Match
+    traits: tuple[tuple[Trait, ...], ...]  # [N]
+    sizes_mm: tuple[float | None, ...]  # [N]; of the finding
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -87,6 +93,8 @@ def read_truth(path: Path, separator: str = ",", match: Match = "stem", classes:
         kind,
         centers,
         match,
+        tuple(row_traits(row) for row in table.rows),
+        tuple(row_size_mm(row) for row in table.rows),
     )
 
 

@@ -12,7 +12,7 @@ from panendofm.scoring.detection.average_precision import BoxRules, iou_steps
 from panendofm.scoring.masks import EmptyRules
 
 
-def _box_metrics(boxes: MatchedBoxes) -> Metrics:
+def endocv_box_metrics(boxes: MatchedBoxes) -> Metrics:
     iou = boxes.mean_iou()
     return {
         **coco_metrics(boxes),
@@ -24,24 +24,25 @@ def _box_metrics(boxes: MatchedBoxes) -> Metrics:
     }
 
 
-def _mask_score(means: Metrics) -> Floats:
+def mean_of_overlaps(means: Metrics) -> Floats:
     parts = [np.nan_to_num(means[name]) for name in ("dice", "f2", "precision", "recall")]
     return np.asarray(np.mean(parts, axis=0))
 
 
+# The script adds a pixel to each side and lets a taken box make the next detection wrong.
+ENDOCV2020 = BoxRules(iou_steps(0.25, 0.75), "all points", free_boxes=False, limit=None, extra_px=1.0)
 PROFILES = (
     BoxProfile(
         name="endocv2020",
         about="all points, IoU .25:.05:.75, one pixel more a side; score = 0.6 mAP + 0.4 IoU",
-        # The script adds a pixel to each side and lets a taken box make the next detection wrong.
-        rules=BoxRules(iou_steps(0.25, 0.75), "all points", free_boxes=False, limit=None, extra_px=1.0),
-        metrics=_box_metrics,
+        rules=ENDOCV2020,
+        metrics=endocv_box_metrics,
         ranking=("score", "map", "iou_of_all_boxes"),
     ),
     MaskProfile(
         name="endocv2020",
         about="mean of Dice, F2, precision and recall; empties by our rule",
         empties=EmptyRules(),
-        score=_mask_score,
+        score=mean_of_overlaps,
     ),
 )

@@ -16,7 +16,7 @@ def _box_metrics(boxes: MatchedBoxes) -> Metrics:
     return {**metrics, **by_area, "score_d": mean_of_classes([metrics["map"], *by_area.values()])}
 
 
-def _mask_score(means: Metrics) -> Floats:
+def overlaps_and_distance(means: Metrics) -> Floats:
     parts = [means[name] for name in ("dice", "precision", "recall")]
     return mean_of_classes([*parts, 1 - means["hausdorff_over_diagonal"]])
 
@@ -33,6 +33,6 @@ PROFILES = (
         name="endocv2021",
         about="mean of Dice, precision, recall and 1 − Hausdorff; precision is 1 when nothing is predicted",
         empties=EmptyRules(precision_of_nothing=1.0),
-        score=_mask_score,
+        score=overlaps_and_distance,
     ),
 )

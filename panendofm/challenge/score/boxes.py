@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from panendofm.challenge.config import SubgroupConfig
 from panendofm.challenge.files.finding_model import Frame
 from panendofm.challenge.files.frames import FindingPair
 from panendofm.challenge.matched_boxes import MatchedBoxes
 from panendofm.challenge.profile import BoxProfile, find_profile
+from panendofm.challenge.score.box_subgroups import SIZES, box_subgroups, frame_f1, share_of_image
 from panendofm.challenge.score.centers import center_scores
 from panendofm.challenge.score.results import BoxClass, BoxProfileScores, BoxScores, CountedRates, SizeRecall
 from panendofm.challenge.score.videos import patient_scores, video_scores
@@ -21,8 +23,6 @@ from panendofm.scoring.detection.frames import FROC_POINTS, box_counts, frame_co
 from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.estimates import defined, estimate, value_and_replicate_weights
 
-# Longest side of a box as a share of the image's longer side; what is small to the eye, not to the sensor.
-SIZES = {"small": (0.0, 0.1), "medium": (0.1, 0.3), "large": (0.3, 10.0)}
 _BOX_RATES = ("recall", "precision", "f1", "f2")  # the others need true negatives, which boxes don't have
 _FRAME_RATES = ("recall", "precision", "specificity", "npv", "accuracy", "f1", "f2", "mcc")
 Pairs = dict[str, tuple[Boxes, Boxes]]  # true boxes and detections by class
@@ -35,6 +35,7 @@ def score_boxes(
     confidence: float = 0.5,
     fps: float | None = None,
     unseen_center: str | None = None,
+    subgroups: SubgroupConfig | None = None,
 ) -> BoxScores:
     frames = pair.frames
     boxes = {name: (_boxes_of(frames.frames, name), _boxes_of(pair.told, name)) for name in pair.classes}
@@ -45,6 +46,8 @@ def score_boxes(
     chosen = {coco.name: coco, profile.name: profile}  # one, where they are the same
     matched = {name: MatchedBoxes(p.rules, boxes, weights) for name, p in chosen.items()}
     at_half = {name: matches[0.5] for name, matches in matched[coco.name].matches.items()}
+    own_f1 = frame_f1(at_half, confidence, len(frames))
+    found, well, badly = box_subgroups(pair, profile, boxes, own_f1, weights, level, subgroups)
     return BoxScores(
         n=len(frames),
         classes=list(pair.classes),
@@ -59,6 +62,9 @@ def score_boxes(
         by_size=_by_size(frames.frames, boxes, at_half),
         patients=patient_scores(frames, at_half, confidence, bootstrap),
         videos=video_scores(pair, at_half, confidence, fps),
+        subgroups=found,
+        does_well=well,
+        does_badly=badly,
     )
 
 
@@ -104,12 +110,12 @@ def _by_size(frames: Sequence[Frame], pairs: Pairs, at_half: dict[str, Matches])
     """Share of the true boxes that were found, by size in the image; only where all images' sizes are known."""
     if any(frame.size is None for frame in frames):
         return {}
-    longer = np.array([max(frame.size or (0,)) for frame in frames], np.float64)
+    sizes = [frame.size or (0, 0) for frame in frames]
     result = {}
     for name, (low, high) in SIZES.items():
         total = found = 0
         for category, (truth, _) in pairs.items():
-            share = truth.box[:, 2:].max(axis=1, initial=0) / longer[truth.image]
+            share = np.array([share_of_image(box, sizes[i]) for i, box in zip(truth.image, truth.box, strict=True)])
             inside = (share > low) & (share <= high)
             missed = np.zeros(len(truth), bool)
             missed[at_half[category].missed] = True

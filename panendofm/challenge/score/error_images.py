@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import cv2
 import numpy as np
-from PIL import ImageDraw
+from numpy.typing import NDArray
+from PIL import Image, ImageColor, ImageDraw
 
 from panendofm.challenge.files.finding_model import Box, Frame
 from panendofm.challenge.files.frames import FindingPair
+from panendofm.challenge.files.mask_files import mask_of
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
+from panendofm.challenge.score.subsets import Case
+from panendofm.imaging.dicom import DICOM_SUFFIXES, read_dicom_frame
 from panendofm.imaging.images import IMAGE_SUFFIXES, UnreadableImageError, open_image, thumbnail
 from panendofm.reports import PageImage
 from panendofm.scoring.detection.boxes import box_iou
@@ -27,17 +32,26 @@ def find_image(folder: Path, file: str) -> Path | None:
         if candidate.is_file():
             return candidate
     stem = Path(file).stem
-    return next((p for s in sorted(IMAGE_SUFFIXES) if (p := folder / f"{stem}{s}").is_file()), None)
+    return next((p for s in sorted(IMAGE_SUFFIXES | DICOM_SUFFIXES) if (p := folder / f"{stem}{s}").is_file()), None)
 
 
-def _thumbnail(folder: Path, file: str, boxes: Sequence[tuple[Box, str]] = ()) -> bytes | None:
-    """A small JPEG, with boxes drawn in; None when there is no file or it can't be read."""
+def _image(folder: Path, file: str, frame: int) -> Image.Image | None:
+    """An image, or a frame of a DICOM file."""
     path = find_image(folder, file)
     if path is None:
         return None
     try:
-        image = open_image(path)
+        if path.suffix.lower() in DICOM_SUFFIXES:
+            return Image.fromarray(read_dicom_frame(path, frame=frame))
+        return open_image(path)
     except UnreadableImageError:
+        return None
+
+
+def _thumbnail(folder: Path, file: str, frame: int, boxes: Sequence[tuple[Box, str]] = ()) -> bytes | None:
+    """A small JPEG, with boxes drawn in; None when there is no file or it can't be read."""
+    image = _image(folder, file, frame)
+    if image is None:
         return None
     draw = ImageDraw.Draw(image)
     for (x, y, w, h), color in boxes:
@@ -56,7 +70,7 @@ def label_errors(truth: Truth, answers: Answers, images: Path | None) -> list[Pa
         true = truth.classes[truth.label[i]]
         answer = truth.classes[answers.label[i]]
         caption = f"{true}, answered {answer} ({answers.confidence[i]:.2f}): {Path(truth.files[i]).name}"
-        errors.append(PageImage(_thumbnail(images, truth.files[i]), caption))
+        errors.append(PageImage(_thumbnail(images, truth.files[i], truth.keys[i][1]), caption))
     return errors
 
 
@@ -78,7 +92,7 @@ def box_errors(pair: FindingPair, images: Path | None, confidence: float) -> lis
     errors = []
     for _, caption, true, told in found[:GALLERY]:
         boxes = [*_drawn(true, _TRUE_COLOR), *_drawn(told, _TOLD_COLOR, confidence)]
-        errors.append(PageImage(_thumbnail(images, true.file, boxes), caption))
+        errors.append(PageImage(_thumbnail(images, true.file, true.frame, boxes), caption))
     return errors
 
 
@@ -93,3 +107,41 @@ def _errors(category: str, true: Frame, told: Frame, confidence: float) -> tuple
 
 def _drawn(frame: Frame, color: str, confidence: float = 0.0) -> list[tuple[Box, str]]:
     return [(f.box, color) for f in frame.findings if f.box and f.confidence >= confidence]
+
+
+def label_case(images: Path, case: Case) -> bytes | None:
+    return _thumbnail(images, case.file, case.frame)
+
+
+def box_case(pair: FindingPair, images: Path, confidence: float, case: Case) -> bytes | None:
+    """Truth green, told red."""
+    true, told = _sides(pair, case)
+    boxes = [*_drawn(true, _TRUE_COLOR), *_drawn(told, _TOLD_COLOR, confidence)]
+    return _thumbnail(images, case.file, case.frame, boxes)
+
+
+def mask_case(pair: FindingPair, images: Path, case: Case) -> bytes | None:
+    """The outlines of both sides, truth green, told red."""
+    image = _image(images, case.file, case.frame)
+    if image is None:
+        return None
+    canvas = np.array(image)
+    true, told = _sides(pair, case)
+    for file, frame, color in ((pair.truth, true, _TRUE_COLOR), (pair.prediction, told, _TOLD_COLOR)):
+        for category in pair.classes:
+            mask, _ = mask_of(file, frame, category, image.size)
+            if mask is not None:
+                _draw_outline(canvas, mask, color)
+    return thumbnail(canvas, _SIDE_PX)
+
+
+def _draw_outline(canvas: NDArray[np.uint8], mask: NDArray[np.bool_], color: str) -> None:
+    outlines, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    width = max(2, canvas.shape[1] // 160)
+    cv2.drawContours(canvas, outlines, -1, ImageColor.getrgb(color), width)
+
+
+def _sides(pair: FindingPair, case: Case) -> tuple[Frame, Frame]:
+    frames = pair.frames.frames
+    number = next(i for i, frame in enumerate(frames) if (frame.file, frame.frame) == (case.file, case.frame))
+    return frames[number], pair.told[number]

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.atlas import load_mappings
+from panendofm.challenge.config import SubgroupConfig
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
-from panendofm.challenge.profile import LabelProfile, profiles_of
+from panendofm.challenge.profile import LabelProfile, Metrics, profiles_of
 from panendofm.challenge.score.results import (
     ConfidenceScores,
     HouseScores,
@@ -20,6 +21,8 @@ from panendofm.challenge.score.results import (
     MacroMean,
     SubsetScores,
 )
+from panendofm.challenge.score.subgroups import CLASS, best_and_worst, image_traits, parts_of, subgroup_scores
+from panendofm.challenge.score.subsets import Case, Subgroup, Subset
 from panendofm.scoring.classification import averages
 from panendofm.scoring.classification.confusion import weighted_confusions
 from panendofm.scoring.classification.metrics import expected_calibration_error
@@ -44,10 +47,13 @@ def confusion_of(truth: Truth, answers: Answers, weights: Floats) -> Floats:
     return np.asarray(square[:, :classes, :])
 
 
-def score_labels(truth: Truth, answers: Answers, bootstrap: BootstrapConfig) -> LabelScores:
+def score_labels(
+    truth: Truth, answers: Answers, bootstrap: BootstrapConfig, subgroups: SubgroupConfig | None = None
+) -> LabelScores:
     weights = value_and_replicate_weights(truth.groups, bootstrap)
     confusions = confusion_of(truth, answers, weights)  # [1 + R, C, C]
     level = bootstrap.confidence
+    found, well, badly = _subgroups(truth, answers, weights, level, subgroups or SubgroupConfig())
     speed, fps = _speed(answers, weights, level)
     return LabelScores(
         n=len(truth),
@@ -64,6 +70,9 @@ def score_labels(truth: Truth, answers: Answers, bootstrap: BootstrapConfig) -> 
         fps=fps,
         levels=_levels(truth, answers),
         centers=_centers(truth, answers),
+        subgroups=found,
+        does_well=well,
+        does_badly=badly,
     )
 
 
@@ -151,6 +160,51 @@ def _centers(truth: Truth, answers: Answers) -> dict[str, SubsetScores]:
         inside = np.array([center == name for center in truth.centers or ()])
         result[name or "unnamed"] = score_subset(truth, answers, inside)
     return result
+
+
+def _subgroups(
+    truth: Truth, answers: Answers, weights: Floats, level: float, config: SubgroupConfig
+) -> tuple[list[Subgroup], list[Subset], list[Subset]]:
+    centers = truth.centers or [""] * len(truth)
+    stated = [
+        [*image_traits(own, center, [size], config), (CLASS, truth.classes[label])]
+        for own, center, size, label in zip(truth.traits, centers, truth.sizes_mm, truth.label, strict=True)
+    ]
+
+    def metrics_where(inside: NDArray[np.bool_]) -> tuple[Metrics, Metrics]:
+        present = np.unique(truth.label[inside])
+        whole = np.isin(truth.label, present)
+        own = _of_classes(confusion_of(truth, answers, weights * inside), present)
+        return own, _of_classes(confusion_of(truth, answers, weights * whole), present)
+
+    def case(i: int) -> Case:
+        answer = "(missing)" if answers.label[i] == MISSING else truth.classes[answers.label[i]]
+        caption = f"{truth.classes[truth.label[i]]}, answered {answer} ({answers.confidence[i]:.2f})"
+        return Case(truth.files[i], truth.keys[i][1], float(right[i]), caption)
+
+    right = (answers.label == truth.label).astype(np.float64)
+    parts = parts_of(stated)
+    found = subgroup_scores(parts, metrics_where, right, truth.groups, weights, level, config.small)
+    # The surest right answers are best, the surest wrong ones worst.
+    order = np.where(right > 0, answers.confidence, -answers.confidence)
+    return found, *best_and_worst(found, parts, order, case)
+
+
+def _of_classes(confusions: Floats, present: NDArray[np.int64]) -> Metrics:
+    """Our own averages over some of the classes; answers of other classes are one column more, right for nobody.
+
+    A profile's averages would count a class that the part lacks as 0.
+    """
+    rows = confusions[:, present]
+    inside = rows[:, :, present]
+    other = rows.sum(axis=-1) - inside.sum(axis=-1)
+    confusion = np.concatenate([inside, other[..., None]], axis=-1)
+    means = averages.macro_with_test_images(confusion)
+    told_apart = (confusion.sum(axis=-1) > 0).sum(axis=-1) > 1
+    return {
+        "mcc": np.where(told_apart, averages.square_mcc(confusion), np.nan),
+        **{name: means[name] for name in _MACRO_MEANS},
+    }
 
 
 def score_subset(truth: Truth, answers: Answers, inside: NDArray[np.bool_]) -> SubsetScores:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from panendofm.challenge.files.finding_model import Finding, FindingsFile, Frame
-from panendofm.challenge.files.frames import FindingPair
-from panendofm.challenge.profile import MaskProfile, profiles_of
+from panendofm.challenge.config import SubgroupConfig
+from panendofm.challenge.files.finding_model import Frame
+from panendofm.challenge.files.frames import FindingPair, FrameSet
+from panendofm.challenge.files.mask_files import mask_of
+from panendofm.challenge.profile import MaskProfile, Metrics, profiles_of
 from panendofm.challenge.score.centers import center_scores
 from panendofm.challenge.score.results import MaskClass, MaskScores, ProfileScores, SizeDice
+from panendofm.challenge.score.subgroups import (
+    CLASS,
+    NOTHING,
+    SHARE,
+    best_and_worst,
+    image_traits,
+    parts_of,
+    subgroup_scores,
+)
+from panendofm.challenge.score.subsets import Case, Subgroup, Subset
 from panendofm.runtime.console import track
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.classification import rates
@@ -40,53 +49,6 @@ MEANS = (
 )
 # Longest diameter of a finding as a share of the image's diagonal.
 SIZES = {"small": (0.0, 0.1), "medium": (0.1, 0.3), "large": (0.3, 2.0)}
-# JPEG blurs edges: its masks are cut in the middle. A PNG must say 0 or 255.
-_JPEG = {".jpg", ".jpeg"}
-
-
-def read_mask(file: FindingsFile, finding: Finding) -> Mask:
-    assert finding.mask is not None
-    path: Path = finding.mask
-    try:
-        with Image.open(path) as image:
-            values = np.asarray(image.convert("L"))
-    except FileNotFoundError:
-        raise file.fail(finding.line, f"the mask {path} does not exist; check the path.") from None
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
-        raise file.fail(finding.line, f"the mask {path} cannot be read ({error}); replace it.") from None
-    if path.suffix.lower() not in _JPEG and not np.isin(values, (0, 255)).all():
-        odd = int(values[~np.isin(values, (0, 255))][0])
-        raise file.fail(finding.line, f"the mask {path} holds the value {odd}; a mask has 0 and 255 only.")
-    return np.asarray(values >= 128)
-
-
-def mask_of(
-    file: FindingsFile, frame: Frame, category: str, size: tuple[int, int] | None
-) -> tuple[Mask | None, tuple[int, int] | None]:
-    """The union of a category's masks in a frame and the image's size; None when it has none."""
-    union: Mask | None = None
-    for finding in frame.findings:
-        if finding.category != category:
-            continue
-        mask = read_mask(file, finding) if finding.mask is not None else _polygon(file, finding, size)
-        here = (mask.shape[1], mask.shape[0])
-        if size is not None and here != size:
-            raise file.fail(
-                finding.line,
-                f"the mask is {here[0]} × {here[1]}, the image {size[0]} × {size[1]}; write the original size.",
-            )
-        size = here
-        union = mask if union is None else union | mask
-    return union, size
-
-
-def _polygon(file: FindingsFile, finding: Finding, size: tuple[int, int] | None) -> Mask:
-    if size is None:
-        raise file.fail(finding.line, "a polygon needs the image's size; add width and height to the truth.")
-    canvas = np.zeros((size[1], size[0]), np.uint8)
-    points = np.array(finding.polygon, np.float64).reshape(-1, 2)
-    cv2.fillPoly(canvas, [np.round(points).astype(np.int32)], 1)
-    return canvas.astype(bool)
 
 
 def score_masks(
@@ -94,6 +56,7 @@ def score_masks(
     profile: MaskProfile,
     bootstrap: BootstrapConfig,
     unseen_center: str | None = None,
+    subgroups: SubgroupConfig | None = None,
 ) -> MaskScores:
     frames = pair.frames
     metrics: dict[str, list[MaskMetrics]] = {name: [] for name in pair.classes}
@@ -115,6 +78,8 @@ def score_masks(
     rankings = {name: {n: p.score(of_class) for n, p in profiles.items()} for name, of_class in means.items()}
     overall = {n: mean_of_classes([of_class[n] for of_class in rankings.values()]) for n in profiles}
     dice = np.mean([[m.dice for m in found] for found in metrics.values()], axis=0)
+    parting = subgroups or SubgroupConfig()
+    parted, well, badly = _subgroups(frames, metrics, longest, profile, weights, level, parting)
     return MaskScores(
         n=len(frames),
         classes=list(pair.classes),
@@ -127,7 +92,48 @@ def score_masks(
         },
         mean_iou_of_classes=_mean_iou(confusions),
         centers=center_scores("dice", lambda inside: _mean(dice[inside]), frames, unseen_center),
+        subgroups=parted,
+        does_well=well,
+        does_badly=badly,
     )
+
+
+def _subgroups(
+    frames: FrameSet,
+    metrics: Mapping[str, Sequence[MaskMetrics]],
+    longest: Mapping[str, Sequence[float | None]],
+    profile: MaskProfile,
+    weights: Floats,
+    level: float,
+    config: SubgroupConfig,
+) -> tuple[list[Subgroup], list[Subset], list[Subset]]:
+    """The profile's score, Dice and IoU as means over all classes."""
+
+    def means_where(inside: NDArray[np.bool_]) -> Metrics:
+        by_class = [_means(found, weights, inside) for found in metrics.values()]
+        score = mean_of_classes([profile.score(means) for means in by_class])
+        return {"score": score, **{name: mean_of_classes([m[name] for m in by_class]) for name in ("dice", "iou")}}
+
+    traits = []
+    for i, frame in enumerate(frames.frames):
+        shares = [size for of_class in longest.values() if (size := of_class[i]) is not None]
+        names = [name for name, (low, high) in SIZES.items() if any(low < share <= high for share in shares)]
+        seen = sorted(name for name, found in metrics.items() if found[i].has_finding)
+        stated = image_traits(frame.traits, frame.center, [f.size_mm for f in frame.findings], config)
+        traits.append([*stated, *((SHARE, name) for name in names), *((CLASS, name) for name in seen or [NOTHING])])
+    everywhere = means_where(np.ones(len(frames), bool))
+    dice = np.mean([[m.dice for m in found] for found in metrics.values()], axis=0)
+    parts = parts_of(traits)
+
+    def metrics_where(inside: NDArray[np.bool_]) -> tuple[Metrics, Metrics]:
+        return means_where(inside), everywhere
+
+    def case(i: int) -> Case:
+        frame = frames.frames[i]
+        return Case(frame.file, frame.frame, float(dice[i]), f"Dice {dice[i]:.2f}")
+
+    found = subgroup_scores(parts, metrics_where, dice, frames.groups, weights, level, config.small)
+    return found, *best_and_worst(found, parts, dice, case)
 
 
 def _masks_of(pair: FindingPair, frame: Frame, told: Frame) -> dict[str, tuple[Mask, Mask]]:

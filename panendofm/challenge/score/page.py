@@ -9,7 +9,16 @@ from markupsafe import Markup
 
 from panendofm.challenge.beside import BesidePublished, OurRow, beside_published
 from panendofm.challenge.profile import Profile
-from panendofm.challenge.score.results import BoxClass, BoxScores, LabelClass, LabelScores, MaskScores, Results
+from panendofm.challenge.score.page_subgroups import subgroup_parts
+from panendofm.challenge.score.results import (
+    BoxClass,
+    BoxScores,
+    LabelClass,
+    LabelScores,
+    MaskScores,
+    PointScores,
+    Results,
+)
 from panendofm.challenge.shown import items_of, plain_text, shown
 from panendofm.reports import PageImage, Table, render_page
 from panendofm.reports.charts import ForestRow, confusion_chart, forest_chart
@@ -20,7 +29,7 @@ from panendofm.scoring.statistics.speed import REAL_TIME_FPS
 _FRAME_RATES = ("recall", "specificity", "precision", "npv")
 
 
-def score_page(results: Results, profile: Profile, errors: list[PageImage]) -> str:
+def score_page(results: Results, profile: Profile, errors: list[PageImage], pictures: Mapping[str, bytes]) -> str:
     """The profile names the template; what is shown depends on the kind of the scores alone."""
     scores = results.scores
     parts: dict[str, object]
@@ -28,8 +37,10 @@ def score_page(results: Results, profile: Profile, errors: list[PageImage]) -> s
         parts = _label_parts(results, scores)
     elif isinstance(scores, BoxScores):
         parts = _box_parts(scores)
-    else:
+    elif isinstance(scores, MaskScores):
         parts = _mask_parts(scores)
+    else:
+        parts = _point_parts(scores)
     own = results.submission
     files = [["truth", own.truth, own.truth_sha256], ["submission", own.file, own.file_sha256]]
     return render_page(
@@ -43,6 +54,7 @@ def score_page(results: Results, profile: Profile, errors: list[PageImage]) -> s
         chart=_metric_chart(f"Profile {profile.name}", results.metrics),
         published=_published(results, profile),
         errors=errors,
+        **subgroup_parts(scores, pictures),
         files=Table(["what", "name", "SHA-256"], files, numeric=False),
         **parts,
     )
@@ -168,6 +180,23 @@ def _mask_parts(scores: MaskScores) -> dict[str, object]:
         ),
         "centers": plain_table("what", scores.centers),
         "mean_iou": plain_table("what", scores.mean_iou_of_classes),
+    }
+
+
+def _point_parts(scores: PointScores) -> dict[str, object]:
+    counted = [
+        [name, what, str(found.tp), str(found.fp), str(found.fn)]
+        + [shown(found.metrics[rate]) for rate in ("recall", "precision", "f1", "f2")]
+        for name, row in scores.per_class.items()
+        for what, found in (("findings and points", row.points), ("frames", row.frames_presence))
+    ]
+    columns = ["class", "counts of", "found", "false", "missed", "recall", "precision", "F1", "F2"]
+    return {
+        "errors_title": "",
+        "profiles": [(name, found, _metric_table(found.metrics)) for name, found in scores.profiles.items()],
+        "classes": Table(columns, counted),
+        "centers": plain_table("what", scores.centers),
+        "latency": plain_table("what", scores.latency),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from panendofm.challenge.score.subsets import Estimates, Subgroup, Subset
 from panendofm.challenge.timing import Timing
 from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.errors import UserError
@@ -18,7 +19,6 @@ from panendofm.scoring.statistics.generalization import Generalization
 from panendofm.scoring.statistics.speed import Speed
 
 RESULTS = "results.json"
-Estimates = dict[str, Estimate]
 Interval = tuple[float, float]
 
 
@@ -53,6 +53,9 @@ class _Scores:
     classes: list[str]
     groups: int  # what the bootstrap drew, and of which kind: patients, videos, groups or images
     group_kind: str
+    subgroups: list[Subgroup] = field(default_factory=list)
+    does_well: list[Subset] = field(default_factory=list)
+    does_badly: list[Subset] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -257,7 +260,27 @@ class MaskScores(_Scores):
     type: Literal["segmentation"] = "segmentation"
 
 
-Scores = LabelScores | BoxScores | MaskScores
+@dataclass(frozen=True)
+class PointClass:
+    """At the confidence threshold: findings with a point, points outside, findings without one; and frames."""
+
+    points: CountedRates
+    frames_presence: CountedRates
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointScores(_Scores):
+    findings: dict[str, int]
+    confidence_threshold: float
+    profiles: dict[str, ProfileScores]
+    per_class: dict[str, PointClass]
+    centers: Centers | None
+    latency: LatencySummary | None
+    mean_latency_seconds: float | None
+    type: Literal["localization"] = "localization"
+
+
+Scores = LabelScores | BoxScores | MaskScores | PointScores
 
 
 @dataclass(frozen=True)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from panendofm.challenge.config import ScoreConfig
-from panendofm.challenge.files.finding_model import Kind
+from panendofm.challenge.files.finding_model import Kind, TaskKind
 from panendofm.challenge.files.findings import kind_of
 from panendofm.challenge.files.frames import FindingPair, read_pair
 from panendofm.challenge.files.names import image_name, resolve
 from panendofm.challenge.files.submissions import Answers, Truth, names_from_file, read_answers, read_truth
 from panendofm.challenge.files.text_table import SEPARATORS, read_utf8
-from panendofm.challenge.profile import BoxProfile, LabelProfile, MaskProfile, Profile, find_profile
+from panendofm.challenge.profile import BoxProfile, LabelProfile, MaskProfile, PointProfile, Profile, find_profile
 from panendofm.challenge.score.boxes import score_boxes
-from panendofm.challenge.score.error_images import box_errors, label_errors
+from panendofm.challenge.score.error_images import box_case, box_errors, label_case, label_errors, mask_case
 from panendofm.challenge.score.labels import score_labels, score_subset
 from panendofm.challenge.score.masks import score_masks
 from panendofm.challenge.score.page import score_page
+from panendofm.challenge.score.points import score_points
 from panendofm.challenge.score.results import (
     LabelScores,
     MaskScores,
@@ -30,15 +33,19 @@ from panendofm.challenge.score.results import (
     SubsetScores,
     write_results,
 )
-from panendofm.challenge.score.tables import label_tables, summary_table
+from panendofm.challenge.score.subsets import Case
+from panendofm.challenge.score.tables import label_tables, subgroup_csv, summary_table
 from panendofm.challenge.shown import shown
 from panendofm.challenge.timing import read_timing
 from panendofm.reports import PageImage
 from panendofm.runtime.console import say, table, warn
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import make_directory, sha256_of, write_text
+from panendofm.runtime.files import make_directory, sha256_of, write_bytes, write_text
 from panendofm.runtime.names import hint
 from panendofm.scoring.statistics.speed import BELIEVABLE_FPS
+
+DrawCase = Callable[[Path, Case], bytes | None]  # from the folder of images
+_CASES = "cases"  # the folder of their small pictures
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class _Scored:
     profile: Profile
     scores: Scores
     errors: list[PageImage]
+    draw: DrawCase
     tables: dict[str, str] = field(default_factory=dict)  # CSV files by name
 
 
@@ -64,18 +72,23 @@ def score(submission: Path, config: ScoreConfig) -> Results:
     separator = _separator(config.separator)
     kind = kind_of(truth, separator)
     own_kind = kind_of(submission, separator)
-    if kind != own_kind:
+    if (kind, own_kind) not in _SCORERS:
         raise UserError(f"{submission}: it holds {own_kind}, the truth {truth} holds {kind}; compare like with like.")
-    scored = _SCORERS[kind](submission, config, separator)
+    scored = _SCORERS[kind, own_kind](submission, config, separator)
+    scored, pictures = _with_pictures(scored, _images(config))
     results = Results(_about(submission, config, scored.profile), scored.scores, _warnings(scored.scores))
     rows = _printed_rows(results, config.metric)
     tables = dict(scored.tables)
     if isinstance(scored.scores, LabelScores):
         tables["summary.csv"] = summary_table(results, scored.scores)
+    if scored.scores.subgroups:
+        tables["subgroups.csv"] = subgroup_csv(scored.scores)
     out = make_directory(Path(config.out))
     for name, text in tables.items():
         write_text(out / name, text)
-    write_text(out / "index.html", score_page(results, scored.profile, scored.errors))
+    for name, picture in pictures.items():
+        write_bytes(make_directory(out / _CASES) / name, picture)
+    write_text(out / "index.html", score_page(results, scored.profile, scored.errors, pictures))
     write_results(out, results)
     _say(results, rows, [str(out / "index.html"), "results.json", *tables])
     return results
@@ -109,15 +122,15 @@ def _about(submission: Path, config: ScoreConfig, profile: Profile) -> Submissio
 
 def _score_labels(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(LabelProfile, config.profile)
-    truth = read_truth(Path(config.truth), separator, config.match, config.classes)
+    truth = read_truth(Path(config.truth), separator, config.match, config.classes or profile.classes)
     answers = read_answers(submission, truth, separator, config.time_unit, config.missing)
-    scores = score_labels(truth, answers, config.bootstrap)
+    scores = score_labels(truth, answers, config.bootstrap, config.subgroups)
     if config.timing is not None:
         scores = replace(scores, measured=read_timing(Path(config.timing)))
     if config.without is not None:
         scores = replace(scores, without_listed=_without(truth, answers, Path(config.without)))
     errors = label_errors(truth, answers, _images(config))
-    return _Scored(profile, scores, errors, label_tables(scores, truth, answers))
+    return _Scored(profile, scores, errors, label_case, label_tables(scores, truth, answers))
 
 
 def _without(truth: Truth, answers: Answers, listed: Path) -> SubsetScores:
@@ -136,8 +149,16 @@ def _without(truth: Truth, answers: Answers, listed: Path) -> SubsetScores:
     return score_subset(truth, answers, keep)
 
 
-def _read_pair(submission: Path, config: ScoreConfig, separator: str, kind: Kind) -> FindingPair:
-    pair = read_pair(Path(config.truth), submission, kind, separator, config.match, config.classes)
+def _read_pair(
+    submission: Path,
+    config: ScoreConfig,
+    separator: str,
+    kind: Kind,
+    profile: Profile,
+    predicted: Kind | None = None,
+) -> FindingPair:
+    classes = config.classes or profile.classes
+    pair = read_pair(Path(config.truth), submission, kind, separator, config.match, classes, predicted)
     unseen = config.unseen_center
     if unseen is not None and unseen not in pair.frames.centers:
         raise UserError(f"unseen_center={unseen}: the truth has no such center; {hint(unseen, pair.frames.centers)}")
@@ -146,22 +167,66 @@ def _read_pair(submission: Path, config: ScoreConfig, separator: str, kind: Kind
 
 def _score_boxes(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(BoxProfile, config.profile)
-    pair = _read_pair(submission, config, separator, "detection")
-    scores = score_boxes(pair, profile, config.bootstrap, config.confidence, config.fps, config.unseen_center)
-    return _Scored(profile, scores, box_errors(pair, _images(config), config.confidence))
+    pair = _read_pair(submission, config, separator, "detection", profile)
+    scores = score_boxes(
+        pair, profile, config.bootstrap, config.confidence, config.fps, config.unseen_center, config.subgroups
+    )
+    errors = box_errors(pair, _images(config), config.confidence)
+    return _Scored(profile, scores, errors, lambda images, case: box_case(pair, images, config.confidence, case))
 
 
 def _score_masks(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(MaskProfile, config.profile)
-    pair = _read_pair(submission, config, separator, "segmentation")
-    return _Scored(profile, score_masks(pair, profile, config.bootstrap, config.unseen_center), [])
+    pair = _read_pair(submission, config, separator, "segmentation", profile)
+    scores = score_masks(pair, profile, config.bootstrap, config.unseen_center, config.subgroups)
+    return _Scored(profile, scores, [], lambda images, case: mask_case(pair, images, case))
 
 
-_SCORERS = {"classification": _score_labels, "detection": _score_boxes, "segmentation": _score_masks}
+def _score_points(submission: Path, config: ScoreConfig, separator: str, predicted: Kind = "localization") -> _Scored:
+    profile = find_profile(PointProfile, config.profile)
+    pair = _read_pair(submission, config, separator, "segmentation", profile, predicted)
+    scores = score_points(
+        pair, profile, config.bootstrap, config.confidence, config.fps, config.unseen_center, config.subgroups
+    )
+    return _Scored(profile, scores, [], lambda images, case: mask_case(pair, images, case))
+
+
+# What the truth holds and what the submission holds.
+_SCORERS: dict[tuple[TaskKind, TaskKind], Callable[[Path, ScoreConfig, str], _Scored]] = {
+    ("classification", "classification"): _score_labels,
+    ("detection", "detection"): _score_boxes,
+    ("segmentation", "segmentation"): _score_masks,
+    ("segmentation", "localization"): _score_points,
+    ("segmentation", "detection"): partial(_score_points, predicted="detection"),
+}
 
 
 def _images(config: ScoreConfig) -> Path | None:
     return Path(config.images) if config.images is not None else None
+
+
+def _with_pictures(scored: _Scored, images: Path | None) -> tuple[_Scored, dict[str, bytes]]:
+    """The best and worst cases with small pictures, by the names of their files; none without images."""
+    if images is None:
+        return scored, {}
+    names: dict[tuple[str, int], str] = {}
+    pictures: dict[str, bytes] = {}
+
+    def with_picture(case: Case) -> Case:
+        key = case.file, case.frame
+        if key not in names:
+            content = scored.draw(images, case)
+            names[key] = "" if content is None else f"{len(names) + 1:03d}.jpg"
+            if content is not None:
+                pictures[names[key]] = content
+        return replace(case, image=f"{_CASES}/{names[key]}" if names[key] else None)
+
+    sides = (
+        [replace(subset, cases=[with_picture(case) for case in subset.cases]) for subset in side]
+        for side in (scored.scores.does_well, scored.scores.does_badly)
+    )
+    well, badly = sides
+    return replace(scored, scores=replace(scored.scores, does_well=well, does_badly=badly)), pictures
 
 
 def _warnings(scores: Scores) -> list[str]:

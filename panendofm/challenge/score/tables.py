@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
 from panendofm.challenge.files.text_table import read_table
-from panendofm.challenge.score.results import LabelScores, Results
+from panendofm.challenge.score.results import LabelScores, Results, Scores
 from panendofm.runtime.csv_files import csv_text
 
 ANSWERS = "answers.csv"
@@ -75,6 +75,19 @@ def summary_table(results: Results, scores: LabelScores) -> str:
 
 def _six_digits(value: float | None) -> str:
     return "" if value is None else f"{value:.6f}"
+
+
+def subgroup_csv(scores: Scores) -> str:
+    """One line a subgroup and metric, with the difference to all images of its classes."""
+    rows = []
+    for s in scores.subgroups:
+        metrics = {"image_score": (s.image_score, s.image_score_difference)}
+        metrics |= {name: (found, s.differences[name]) for name, found in s.metrics.items()}
+        for name, pair in metrics.items():
+            limits = ["" if v is None else f"{v:.6f}" for found in pair for v in (found.value, found.low, found.high)]
+            rows.append([s.kind, s.name, s.images, s.groups, "yes" if s.small else "no", name, *limits])
+    ends = [f"{part}{end}" for part in ("", "difference_") for end in ("value", "low", "high")]
+    return csv_text(["kind", "name", "images", "groups", "small", "metric", *ends], rows)
 
 
 @dataclass(frozen=True)

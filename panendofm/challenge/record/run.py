@@ -7,77 +7,30 @@ from __future__ import annotations
 
 import argparse
 import platform
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
 
 from panendofm.challenge.check_data import read_data_check
 from panendofm.challenge.config import RecordConfig
-from panendofm.challenge.files.text_table import read_utf8
-from panendofm.challenge.merge import GoldDocument, read_gold
+from panendofm.challenge.merge import read_gold
 from panendofm.challenge.profile import BoxProfile, find_profile
+from panendofm.challenge.record.document import Independence, Record, RecordedResult
+from panendofm.challenge.record.plan import PLAN, read_plan
+from panendofm.challenge.record.stard_ai import Known, stard_ai
+from panendofm.challenge.score.page_subgroups import subgroup_table, subset_title
 from panendofm.challenge.score.results import BoxScores, LabelScores, MaskScores, Results, Scores, read_results
+from panendofm.challenge.score.subsets import Case
 from panendofm.challenge.shown import plain_text, shown
 from panendofm.records.documents import write_document
-from panendofm.records.shards import Certificate, ShardFolder
+from panendofm.records.shards import ShardFolder
 from panendofm.reports import Table, markdown, render_text
-from panendofm.runtime.console import say, warn
+from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import make_directory, sha256_of, write_text
-from panendofm.runtime.names import hint
-from panendofm.runtime.yaml_files import parse_yaml
+from panendofm.runtime.files import make_directory, sha256_of, write_bytes, write_text
 
-# Field of plan.yaml: what it is, and which lines of the checklists ask for it.
-PLAN = {
-    "title": ("What is evaluated", "TRIPOD+AI 1; CLAIM title"),
-    "intended_use": ("Intended use and users", "TRIPOD+AI 3b; CLAIM 3"),
-    "evaluator": ("Who evaluates, and in which role", "TRIPOD+AI 18"),
-    "developer": ("Who developed the system", "TRIPOD+AI 18"),
-    "period": ("When the evaluation took place", "TRIPOD+AI 5b"),
-    "test_set": ("Test set, centers and inclusion", "TRIPOD+AI 5–6; CLAIM 7–9"),
-    "consent": ("Consent of patients", "TRIPOD+AI 18b"),
-    "ethics_review": ("Ethics review", "TRIPOD+AI 18b; CLAIM 5"),
-    "anonymization": ("Where and how data were anonymized", "CLAIM 12"),
-    "retention": ("How long data are kept", "–"),
-    "reference_standard": ("How the gold standard was made", "TRIPOD+AI 8; CLAIM 14–18"),
-    "certifications": ("Claimed certifications", "–"),
-    "limitations": ("Known limitations", "TRIPOD+AI 26; CLAIM 38"),
-    "funding": ("Funding and interests", "TRIPOD+AI 18a; CLAIM 42"),
-}
-_RENAMED_FIELDS = {"anonymisation": "anonymization"}
+_PICTURES = "pictures"
 _PACKAGES = ("numpy", "scipy", "pillow", "opencv-python-headless")
-
-
-@dataclass(frozen=True)
-class Independence:
-    """From the shard set that the network was trained on: was the test data kept out of it?"""
-
-    shards_named: bool
-    certificate: Certificate | None = None  # None: nothing was kept out, or nobody named the shards
-    training_frames: int | None = None
-
-
-@dataclass(frozen=True)
-class RecordedResult:
-    """A scored submission. `does_well_and_badly`: its classes, centers, sizes and patients, as text."""
-
-    results: Results
-    does_well_and_badly: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Record:
-    """record.json. None: missing."""
-
-    plan: dict[str, str | None]
-    independence: Independence
-    data_check: dict[str, int] | None
-    gold_standard: GoldDocument | None
-    results: list[RecordedResult]
-    evidence: dict[str, str]  # checksums by file
-    software: dict[str, str]
-    format: Literal[2] = 2
 
 
 def main(arguments: argparse.Namespace, config: RecordConfig) -> None:
@@ -85,37 +38,27 @@ def main(arguments: argparse.Namespace, config: RecordConfig) -> None:
 
 
 def record(folders: list[Path], config: RecordConfig) -> Record:
-    document = Record(
-        plan=_plan(config.plan),
+    out = Path(config.out)
+    known = Known(
+        plan=read_plan(config.plan),
         independence=_independence(config.shards),
         data_check=_data_check(config.data_check),
         gold_standard=read_gold(Path(config.gold)) if config.gold is not None else None,
-        results=[RecordedResult(found, _subgroups(found.scores)) for found in map(read_results, folders)],
-        evidence={Path(path).name: sha256_of(path) for path in config.evidence},
+        results=[_recorded(number, folder, out) for number, folder in enumerate(folders, 1)],
         software={"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
     )
-    out = make_directory(Path(config.out))
+    evidence = {Path(path).name: sha256_of(path) for path in config.evidence}
+    document = Record(**vars(known), evidence=evidence, stard_ai=stard_ai(known))
+    make_directory(out)
     write_document(out / "record.json", document)
     write_text(out / "record.md", _markdown(document))
     missing = sum(value is None for value in document.plan.values())
-    say(f"record: {out / 'record.md'}, record.json; {missing} of {len(PLAN)} fields of the plan are missing")
+    open_items = sum(item.content is None for item in document.stard_ai)
+    say(
+        f"record: {out / 'record.md'}, record.json; {missing} of {len(PLAN)} fields of the plan are missing, "
+        f"{open_items} of {len(document.stard_ai)} lines of STARD-AI"
+    )
     return document
-
-
-def _plan(path: str | None) -> dict[str, str | None]:
-    found: dict[str, object] = {}
-    if path is not None:
-        found = parse_yaml(read_utf8(Path(path)), path) or {}
-        if not isinstance(found, dict):
-            raise UserError(f"{path}: a plan is a mapping of fields to text; its fields: {', '.join(PLAN)}.")
-        for old, new in _RENAMED_FIELDS.items():
-            if old in found:
-                warn(f"{path}: the field '{old}' is called '{new}' now; please rename it.")
-                found[new] = found.pop(old)
-        for name in found:
-            if name not in PLAN:
-                raise UserError(f"{path}: there is no field '{name}'; {hint(str(name), PLAN)}")
-    return {name: str(found[name]).strip() if found.get(name) else None for name in PLAN}
 
 
 def _independence(shards: str | None) -> Independence:
@@ -134,7 +77,7 @@ def _data_check(path: str | None) -> dict[str, int] | None:
     return {"files": report.files, "errors": report.errors, "remarks": report.remarks}
 
 
-def _subgroups(scores: Scores) -> dict[str, str]:
+def _by_part(scores: Scores) -> dict[str, str]:
     found: dict[str, object] = {}
     if isinstance(scores, LabelScores):
         recalls = {name: row.rates["recall"] for name, row in scores.per_class.items()}
@@ -145,12 +88,40 @@ def _subgroups(scores: Scores) -> dict[str, str]:
     elif isinstance(scores, BoxScores):
         coco = scores.profiles[find_profile(BoxProfile, None).name]
         found["average precision 50"] = {name: by.get("0.5") for name, by in coco.ap.items()}
-    else:
+    elif isinstance(scores, MaskScores):
         found["dice by size"] = {name: row.by_size for name, row in scores.per_class.items()}
     found["centers"] = scores.centers
     if isinstance(scores, BoxScores):
         found |= {"by size": scores.by_size, "patients": scores.patients}
     return {name: plain_text(value) for name, value in found.items() if value}
+
+
+def _recorded(number: int, folder: Path, out: Path) -> RecordedResult:
+    """With copies of its pictures, so that the record needs no other folder."""
+    results = read_results(folder)
+    scores = results.scores
+    own_folder = folder if folder.is_dir() else folder.parent
+    pictures: dict[str, str] = {}
+
+    def copied(case: Case) -> Case:
+        if case.image is None:
+            return case
+        if case.image not in pictures:
+            source = own_folder / case.image
+            if not source.is_file():
+                raise UserError(f"cannot read {source}, a picture of {folder}; score again with images=….")
+            pictures[case.image] = f"{_PICTURES}/{number}/{source.name}"
+            target = out / pictures[case.image]
+            make_directory(target.parent)
+            write_bytes(target, source.read_bytes())
+        return replace(case, image=pictures[case.image])
+
+    well, badly = (
+        [replace(subset, cases=[copied(case) for case in subset.cases]) for subset in side]
+        for side in (scores.does_well, scores.does_badly)
+    )
+    results = replace(results, scores=replace(scores, does_well=well, does_badly=badly))
+    return RecordedResult(results, _by_part(scores), sorted(pictures.values()))
 
 
 def _metrics(results: Results) -> str:
@@ -170,6 +141,13 @@ def _markdown(document: Record) -> str:
         "record.md",
         record=document,
         plan=markdown(Table(["field", "content", "asked for by"], rows)),
+        stard_ai=markdown(Table(["item", "topic", "content"], _stard_ai_rows(document))),
         metrics=_metrics,
         plain_text=plain_text,
+        subset_title=subset_title,
+        subgroups=lambda scores: markdown(subgroup_table(scores)),
     )
+
+
+def _stard_ai_rows(document: Record) -> list[list[str]]:
+    return [[item.number, item.topic, item.content or "**missing**"] for item in document.stard_ai]
