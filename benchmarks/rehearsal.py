@@ -1,7 +1,8 @@
-"""The peak memory of a training step on GPUs that are not there, beside the plan's.
+"""Training steps on GPUs that are not there: their peak memory beside the plan's, and whether every config passes.
 
     cuda/bin/python -m benchmarks.rehearsal grid [--sizes large giant] [--ranks 8 64]
     cuda/bin/python -m benchmarks.rehearsal shipped
+    cuda/bin/python -m benchmarks.rehearsal all     # `launch rehearse` for every shipped config on 1, 8 and 32 ranks
 
 It needs a torch that is built for CUDA, and no GPU: see `python -m launch rehearse`. Memory is the peak of torch's own
 allocator, which the null CUDA runtime gives addresses without pages.
@@ -10,6 +11,9 @@ allocator, which the null CUDA runtime gives addresses without pages.
 from __future__ import annotations
 
 import argparse
+import resource
+import sys
+import time
 from dataclasses import dataclass
 from itertools import product
 from multiprocessing import get_context
@@ -17,10 +21,12 @@ from typing import Any
 
 from launch.rehearse.null_cuda import is_loaded, restart_with_null_cuda
 from panendofm.runtime.config import CONFIGS, load_config
+from panendofm.runtime.errors import UserError
 
 RECIPE = CONFIGS / "pretrain" / "panendofm_vitl14.yaml"
 SIZES = {"small": 32, "base": 32, "large": 32, "giant": 8}  # images of a rank
 RANKS = (1, 8, 64)
+WORLDS = ((1, 1), (1, 8), (4, 8))  # nodes, GPUs of each
 _LOCAL = 8
 
 
@@ -101,14 +107,49 @@ def memory(cases: list[Case]) -> None:
     print(f"worst deviation {worst:.1%}")
 
 
+def rehearse_all() -> bool:
+    """Whether every shipped config passes on every world; with the time of each, and of a core."""
+    import torch
+
+    from launch.rehearse.command import with_enough_images
+    from pretrain import PretrainConfig
+    from pretrain.rehearsal import RehearsalError, rehearse
+
+    began, passed = time.monotonic(), True
+    for file in sorted((CONFIGS / "pretrain").glob("*.yaml")):
+        for nodes, gpus in WORLDS:
+            start, before = time.monotonic(), _processor_seconds()
+            config, changed = with_enough_images(
+                load_config(PretrainConfig, file, ["run.dir=x", "data.shards=y"]), nodes * gpus
+            )
+            try:
+                done = rehearse(config, nodes, gpus, torch.device("cuda", 0), measured=False)
+                said = (
+                    f"no fault in {done.first.operations:,} operations, {len(done.first.step_collectives)} collectives"
+                )
+            except (RehearsalError, UserError) as fault:
+                said, passed = f"fault: {fault}", False
+            took = f"{time.monotonic() - start:.0f} s, {_processor_seconds() - before:.0f} s of a core"
+            print(f"{file.stem} | {nodes * gpus} | {took} | {said}{changed}", flush=True)
+    print(f"all: {time.monotonic() - began:.0f} s, {_processor_seconds():.0f} s of a core")
+    return passed
+
+
+def _processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("grid", "shipped"))
+    parser.add_argument("what", choices=("grid", "shipped", "all"))
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--ranks", nargs="+", type=int, default=list(RANKS))
     arguments = parser.parse_args()
     if not is_loaded():
         restart_with_null_cuda(_LOCAL)
+    if arguments.what == "all":
+        sys.exit(0 if rehearse_all() else 1)
     memory(memory_cases(arguments.sizes, arguments.ranks) if arguments.what == "grid" else shipped_cases())
 
 

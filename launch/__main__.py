@@ -45,6 +45,11 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cluster", metavar="FILE", help="where to run (default: on this machine)")
     parser.add_argument("--nodes", type=int, help="machines, instead of the cluster file's number")
     parser.add_argument("--partition", help="partition, instead of the cluster file's")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="also an acceptance run: a training whose last rank is killed, resumed, exported and read again",
+    )
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:

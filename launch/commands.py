@@ -113,7 +113,7 @@ def run_doctor(arguments: argparse.Namespace, config: None) -> int:
     overrides = {"nodes": arguments.nodes, "partition": arguments.partition}
     if arguments.cluster is None:
         overrides["tasks_per_node"] = default_ranks(examined)
-    return run_doctor(examined, load_cluster(arguments.cluster, "pretrain", **overrides), is_own)
+    return run_doctor(examined, load_cluster(arguments.cluster, "pretrain", **overrides), is_own, arguments.full)
 
 
 def run_rehearse(arguments: argparse.Namespace, config: PretrainConfig) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from torch import Tensor
 
-from panendofm.backbone import load_backbone, merge_adapters, read_tensors
+from panendofm.backbone import ViTConfig, load_backbone, merge_adapters, read_tensors
 from panendofm.records.run import RunFolder, is_whole_checkpoint, run_of
-from panendofm.runtime.config import load_config
+from panendofm.runtime.config import CONFIGS, load_config
 from panendofm.runtime.console import say
 from pretrain.config import PretrainConfig
 from pretrain.objective.distill import TeacherForm
@@ -21,9 +22,29 @@ def teacher_form(config: PretrainConfig) -> TeacherForm | None:
     vit = load_backbone(config.distill.teacher).model.config
     checkpoint = _checkpoint_with_heads(config)
     run = None if checkpoint is None else run_of(checkpoint)
-    if run is None:
-        return TeacherForm(vit)
-    objective = load_config(PretrainConfig, run.config).objective
+    return TeacherForm(vit) if run is None else _form_of(vit, load_config(PretrainConfig, run.config))
+
+
+def planned_teacher_form(config: PretrainConfig) -> TeacherForm | None:
+    """The same before the teacher is trained: a run that is not there yet has the shipped config of its name."""
+    path = Path(config.distill.teacher or "")
+    recipe = CONFIGS / "pretrain" / f"{path.name}.yaml"
+    if config.distill.teacher is None or path.exists() or not recipe.is_file():
+        return teacher_form(config)
+    planned = load_config(PretrainConfig, recipe, ["run.dir=planned", "data.shards=planned"])
+    _say_planned(config.distill.teacher, recipe.name)
+    vit = planned.model.vit()
+    return TeacherForm(vit) if config.distill.loss == "features" else _form_of(vit, planned)
+
+
+@cache
+def _say_planned(teacher: str, recipe: str) -> None:
+    say(f"{teacher} does not exist yet: a run of {recipe} is taken for it")
+
+
+def _form_of(vit: ViTConfig, run: PretrainConfig) -> TeacherForm:
+    """A network with the heads of its run."""
+    objective = run.objective
     return TeacherForm(vit, objective.dino_head, objective.ibot_head if objective.separate_ibot_head else None)
 
 

@@ -1,4 +1,4 @@
-"""`python -m launch.doctor FOLDER CONFIG [--gpu]`: one rank of the job that `python -m launch doctor` submits."""
+"""`python -m launch.doctor FOLDER CONFIG [--gpu] [--full]`: a rank of the job of `python -m launch doctor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pretrain import PretrainConfig
 
 def main() -> None:
     folder, config = DoctorFolder(Path(sys.argv[1])), load_config(PretrainConfig, sys.argv[2])
-    examine(folder, config, wants_gpu="--gpu" in sys.argv[3:])
+    examine(folder, config, wants_gpu="--gpu" in sys.argv[3:], full="--full" in sys.argv[3:])
 
 
 if __name__ == "__main__":

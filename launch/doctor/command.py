@@ -51,7 +51,7 @@ def default_ranks(config: PretrainConfig) -> int:
     return (torch.cuda.device_count() if config.run.device != "cpu" else 0) or 2
 
 
-def run_doctor(config: PretrainConfig, cluster: ClusterConfig, is_own_config: bool) -> int:
+def run_doctor(config: PretrainConfig, cluster: ClusterConfig, is_own_config: bool, full: bool = False) -> int:
     """Submit, wait, print, write; the exit code."""
     if cluster.kind == "debug":  # what the ranks say would stand among the rows
         cluster = replace(cluster, kind="local")
@@ -67,8 +67,8 @@ def run_doctor(config: PretrainConfig, cluster: ClusterConfig, is_own_config: bo
     shutil.rmtree(folder.scratch, ignore_errors=True)
     write_images(folder.images, max(_DRAWN_IMAGES, 4 * ranks))
     config, drawn = _with_shards(config, folder)
-    stage = doctor_job(config, folder.path, cluster)
-    say(f"examining with {resources.nodes} × {resources.tasks} processes: a few minutes")
+    stage = doctor_job(config, folder.path, cluster, full)
+    say(f"examining with {resources.nodes} × {resources.tasks} processes: {'up to ten' if full else 'a few'} minutes")
     if drawn and not is_own_config:
         say("data.shards does not exist yet: drawn images stand in for it, and the row 'data rate' is about those")
     state = _submit_and_wait(stage, cluster, folder)

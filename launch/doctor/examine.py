@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from launch.doctor.acceptance import check_acceptance
 from launch.doctor.attention import check_attention
 from launch.doctor.file_system import check_file_system
 from launch.doctor.neighbors import check_neighbors
@@ -20,7 +21,7 @@ from launch.doctor.ranks import (
     train_alone,
 )
 from launch.doctor.rows import Notes
-from launch.doctor.training import check_training
+from launch.doctor.training import acceptable_steps, check_training
 from launch.doctor.versions import check_versions
 from pretrain import PretrainConfig, joined_world, place_of_process, requirements_of
 
@@ -36,6 +37,7 @@ FAMILIES = (
     "collectives",
     "sharding",
     "training",
+    "acceptance",
 )
 
 
@@ -62,8 +64,11 @@ class DoctorFolder:
         return self.scratch / "notes" / f"rank_{rank}.jsonl"
 
 
-def examine(folder: DoctorFolder, config: PretrainConfig, wants_gpu: bool) -> None:
-    """All checks, on this rank. An error of one family is a row; one among several ranks ends this process."""
+def examine(folder: DoctorFolder, config: PretrainConfig, wants_gpu: bool, full: bool = False) -> None:
+    """All checks, on this rank; `full`: and an acceptance run.
+
+    An error of one family is a row; one among several ranks ends this process.
+    """
     place = place_of_process(os.environ)
     notes = Notes(folder.notes(place.rank))
     with joined_world(config.run.device, _TIMEOUT_SECONDS, alone=True) as alone:
@@ -96,6 +101,11 @@ def examine(folder: DoctorFolder, config: PretrainConfig, wants_gpu: bool) -> No
         with notes.family("training", stops=True):
             for row in check_training(world, config, folder.scratch / "run", bytes_per_second):
                 notes.add(row)
+        if full:
+            with notes.family("acceptance", stops=True):
+                steps = acceptable_steps(world, config, folder.images)
+                for row in check_acceptance(world, steps, folder.scratch / "acceptance"):
+                    notes.add(row)
 
 
 def _check_machine(notes: Notes, device: torch.device, config: PretrainConfig, wants_gpu: bool) -> None:

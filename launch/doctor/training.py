@@ -14,7 +14,7 @@ from launch.doctor.ranks import ranks_of
 from launch.doctor.rows import Row, judged
 from panendofm.runtime.errors import UserError
 from pretrain import GPUS, REFERENCE_EFFICIENCY, PretrainConfig, Requirements, World, requirements_of
-from pretrain.selftest import RunMetrics, Training
+from pretrain.selftest import RunMetrics, Training, sharding_config
 
 STEPS = 10
 _FEW_STEPS = 4
@@ -83,6 +83,15 @@ def check_training(world: World, config: PretrainConfig, folder: Path, bytes_per
     yield _traffic(world, figures, training, bytes_per_second)
     yield _data(world, figures, images, training)
     yield _checkpoint(world, training)
+
+
+def acceptable_steps(world: World, config: PretrainConfig, images: Path) -> PretrainConfig:
+    """A config of a few steps that this machine gets through: its own, fewer images, or the smallest network."""
+    peak = min(world.gather(matmul_flops_per_second(world.device, config.objective.compute_type)))
+    steps, _ = _bearable(steps_config(config, images), world, peak)
+    if steps.run.stop_at == f"{STEPS} steps":
+        return steps
+    return sharding_config(images, images, world.size, world.device.type, "fsdp", config.sharding.param_type)
 
 
 def _bearable(config: PretrainConfig, world: World, peak: float) -> tuple[PretrainConfig, str]:

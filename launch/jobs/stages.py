@@ -65,11 +65,13 @@ def probe_job(
     return StageJob(job, _stored(config))
 
 
-def doctor_job(config: Any, folder: Path, cluster: ClusterConfig) -> StageJob:
+def doctor_job(config: Any, folder: Path, cluster: ClusterConfig, full: bool = False) -> StageJob:
     """The checks of `launch doctor`, as many processes as a training would have. It is not started again."""
     words = ["launch.doctor", str(folder.absolute()), str(_config_file(folder, "doctor"))]
     if cluster.resources("doctor").gpus_per_node:
         words.append("--gpu")
+    if full:
+        words.append("--full")
     return StageJob(describe("doctor", folder, words, replace(cluster, max_restarts=0)), _stored(config))
 
 

@@ -20,7 +20,7 @@ JUDGED_SECONDS = 0.02
 
 
 def run_rehearsal(config: PretrainConfig, nodes: int, gpus: int, gpu: Gpu, device: str) -> int:
-    config, changed = _with_enough_images(config, nodes * gpus)
+    config, changed = with_enough_images(config, nodes * gpus)
     kind = f"{gpu.name} without content" if device == "cuda" else "CPUs without content"
     say(f"rehearsing {nodes} × {gpus} {kind}, torch {torch.__version__}{changed}")
     try:
@@ -38,7 +38,7 @@ def run_rehearsal(config: PretrainConfig, nodes: int, gpus: int, gpu: Gpu, devic
     return 0
 
 
-def _with_enough_images(config: PretrainConfig, ranks: int) -> tuple[PretrainConfig, str]:
+def with_enough_images(config: PretrainConfig, ranks: int) -> tuple[PretrainConfig, str]:
     """The config, and what was changed: a batch that so many ranks can't share grows to a microgroup for each."""
     try:
         config.batch.images_per_rank(ranks)

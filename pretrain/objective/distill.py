@@ -125,12 +125,13 @@ class DistillObjective(Objective):
     ) -> dict[str, Tensor]:
         with torch.no_grad(), self.autocast(batch.masks.device):
             seen: Tokens = self.distill_teacher[BACKBONE](batch.global_crops)  # cls [2B, T], patches [2B, N, T]
+        # Before the student's pass: while targets are made, twice their memory is needed.
+        parts = self._prototype_parts(seen, batch, teacher_temperature, ramp) if self.form.has_heads else {}
         with self.autocast(batch.masks.device):
             tokens, local_cls = self.student_tokens(batch, None, drop_path)  # of 2B crops, [L·B, D]
             if not self.form.has_heads:
                 losses = self._feature_losses(seen, tokens)
                 return {**losses, TOTAL: torch.stack(list(losses.values())).sum()}
-            parts = self._prototype_parts(seen, batch, teacher_temperature, ramp)
             cls = torch.cat([tokens.cls, local_cls])  # [2B + L·B, D]
             patches = tokens.patches.flatten(0, 1)  # [2B·N, D]
             if self.form.ibot_head is None:

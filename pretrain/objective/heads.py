@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pretrain.objective.config import HeadConfig
-from pretrain.objective.prototype_loss import LossTargets, prototype_loss
+from pretrain.objective.prototype_loss import LossTargets, prototype_loss, prototype_scores
 
 
 class PrototypeLayer(nn.Module):
@@ -67,4 +67,6 @@ class ProjectionHead(nn.Module):
         x = self.mlp(x)  # [N, bottleneck]
         x = F.normalize(x, dim=-1)
         prototypes = self.last_layer.prototypes()  # [K, bottleneck]
-        return F.linear(x, prototypes) if parts is None else prototype_loss(x, prototypes, parts)
+        if parts is not None:
+            return prototype_loss(x, prototypes, parts)
+        return F.linear(x, prototypes) if torch.is_grad_enabled() else prototype_scores(x, prototypes)

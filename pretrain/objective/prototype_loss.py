@@ -18,6 +18,23 @@ from torch.autograd.function import once_differentiable
 STUDENT_TEMPERATURE = 0.1
 # Numbers of a chunk of scores, 32 MB: large enough for the matrix products, small beside what a GPU or a core moves.
 CHUNK = 1 << 23
+# More scores than that many chunks come in larger ones: else the host would take longer than the GPU.
+MOST_CHUNKS = 128
+
+
+def chunk_size(numbers: int) -> int:
+    """How many of so many scores are computed at a time."""
+    return max(CHUNK, numbers // MOST_CHUNKS)
+
+
+def prototype_scores(x: Tensor, prototypes: Tensor) -> Tensor:
+    """The products of rows [N, D] and prototypes [K, D] as fp32 [N, K], for targets: never twice, and no gradient."""
+    scores = torch.empty(len(x), len(prototypes), dtype=torch.float32, device=x.device)
+    at_a_time = max(1, chunk_size(scores.numel()) // len(prototypes))
+    for start in range(0, len(x), at_a_time):
+        rows = slice(start, start + at_a_time)
+        scores[rows] = F.linear(x[rows], prototypes)
+    return scores
 
 
 class LossTargets:
@@ -91,8 +108,9 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
 
 def _chunks(parts: Sequence[LossTargets], prototypes: int) -> Iterator[tuple[int, slice, Tensor, Tensor]]:
     """Number of the part, its rows among all, their targets [C, K] and weights [C]."""
-    at_a_time, first = max(1, CHUNK // prototypes), 0
+    first = 0
     for number, part in enumerate(parts):
+        at_a_time = max(1, chunk_size(len(part) * prototypes) // prototypes)
         for start in range(0, len(part), at_a_time):
             rows = slice(start, min(start + at_a_time, len(part)))
             own = part.targets[rows] if part.target_of_row is None else part.targets[part.target_of_row[rows]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pretrain.objective.prototype_loss import CHUNK
+from pretrain.objective.prototype_loss import chunk_size
 from pretrain.parallel.collectives import max_over_ranks, sum_over_ranks, world_size
 
 
@@ -40,7 +40,7 @@ def _logsumexp(x: Tensor, dim: int) -> Tensor:
     """Over one dimension of [B, K], a part of the other at a time: torch makes a copy of what it is given."""
     if x.numel() == 0:
         return torch.logsumexp(x, dim)
-    pieces = max(1, x.numel() // CHUNK)
+    pieces = max(1, x.numel() // chunk_size(x.numel()))
     return torch.cat([torch.logsumexp(piece, dim) for piece in x.chunk(pieces, 1 - dim)])
 
 

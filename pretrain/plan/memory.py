@@ -11,7 +11,7 @@ from pretrain.config import PretrainConfig
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
 from pretrain.objective.instance import InstanceObjective
 from pretrain.objective.objective import Objective
-from pretrain.objective.prototype_loss import CHUNK
+from pretrain.objective.prototype_loss import chunk_size
 from pretrain.objective.trainable import parse_trainable
 from pretrain.parallel.config import ShardingConfig
 from pretrain.plan.rows import Rows
@@ -168,7 +168,8 @@ def _prototype_bytes(config: PretrainConfig, objective: Objective, rows: Rows, g
     patches = _prototype_heads(wanted)[-1]
     # Targets, swapped targets, and the sum of both crops' targets; targets of the masked patches. fp32.
     targets = wanted.dino_head.prototypes * 5 * rows.images + patches.prototypes * rows.patch_rows
-    chunk = min(CHUNK, max(wanted.dino_head.prototypes * rows.cls_rows, patches.prototypes * rows.patch_rows))
+    scores = max(wanted.dino_head.prototypes * rows.cls_rows, patches.prototypes * rows.patch_rows)
+    chunk = min(chunk_size(scores), scores)
     most = before = 0
     rows_of_heads = [rows.cls_rows, rows.patch_rows] if wanted.separate_ibot_head else [rows.cls_rows + rows.patch_rows]
     for name, head, count in zip(("dino_head", "ibot_head"), _prototype_heads(wanted), rows_of_heads, strict=False):

@@ -8,7 +8,7 @@ import torch
 
 from panendofm.runtime.console import say, table
 from pretrain.config import PretrainConfig
-from pretrain.distill_teacher import teacher_form
+from pretrain.distill_teacher import planned_teacher_form
 from pretrain.objective.kinds import make_objective
 from pretrain.objective.objective import Objective
 from pretrain.plan.memory import MemoryEstimate, memory_of
@@ -31,7 +31,7 @@ class Requirements:
 
 def objective_on_meta(config: PretrainConfig, corpus_images: int = ASSUMED_IMAGES) -> Objective:
     """Shapes without data."""
-    teacher = teacher_form(config)  # before: it reads real weights
+    teacher = planned_teacher_form(config)  # before: it reads real weights
     with torch.device("meta"):
         return make_objective(
             config.model.vit(), config.trained_objective, None, config.model.trainable, corpus_images, teacher
@@ -56,7 +56,7 @@ def requirements_of(
         rows=rows,
         parameters=count_parameters(objective),
         memory=memory_of(config, objective, rows, ranks, ranks_per_node),
-        flops_per_image=flops_per_image(config, corpus_images, teacher_form(config)),
+        flops_per_image=flops_per_image(config, corpus_images, planned_teacher_form(config)),
         step_images=config.batch.images,
     )
 

@@ -17,7 +17,7 @@ class Rows:
     global_tokens: int  # of the global crops
     branch_tokens: int  # of the crops that a residual branch sees under drop path
     cls_rows: int
-    patch_rows: int  # masked patches, on average
+    patch_rows: int  # masked patches, on average; of a distillation all patches
 
 
 def rows_of(config: PretrainConfig, images: int) -> Rows:
@@ -25,15 +25,15 @@ def rows_of(config: PretrainConfig, images: int) -> Rows:
     crops = 2 * images, augment.local_crops * images
     tokens = tokens_of_crop(vit, augment.global_px), tokens_of_crop(vit, augment.local_px)
     chosen = [subset_size(count, vit.drop_path) if count else 0 for count in crops]
-    masked_crops = int(crops[0] * masks.crop_probability)
     patches = (augment.global_px // vit.patch_px) ** 2
+    masked = int(crops[0] * masks.crop_probability) * patches * (masks.ratio_min + masks.ratio_max) / 2
     return Rows(
         images=images,
         student_tokens=sum(count * size for count, size in zip(crops, tokens, strict=True)),
         global_tokens=crops[0] * tokens[0],
         branch_tokens=sum(count * size for count, size in zip(chosen, tokens, strict=True)),
         cls_rows=sum(crops),
-        patch_rows=round(masked_crops * patches * (masks.ratio_min + masks.ratio_max) / 2),
+        patch_rows=crops[0] * patches if config.objective.kind == "distill" else round(masked),
     )
 
 

@@ -10,6 +10,7 @@ from multiprocessing import get_context
 import torch
 
 from pretrain.config import PretrainConfig
+from pretrain.distill_teacher import planned_teacher_form
 from pretrain.rehearsal.fake_run import RankRehearsal, rehearse_rank
 from pretrain.rehearsal.watcher import RehearsalError
 
@@ -36,6 +37,7 @@ def rehearse(
     """A `RehearsalError` says what would go wrong, and where."""
     size = nodes * ranks_per_node
     config.batch.images_per_rank(size)
+    planned_teacher_form(config)  # says once what is taken for a teacher that is not there
     ranks = rehearsed_ranks(size)
     tasks = [(config, rank, size, ranks_per_node, device, measured and rank == 0) for rank in ranks]
     # A process for each: torch keeps what it knows of a world. Forked, so that it is imported once.

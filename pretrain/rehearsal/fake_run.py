@@ -15,14 +15,14 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
+from panendofm.runtime.errors import UserError
 from pretrain.build import sharded_on_meta, take_weights
 from pretrain.config import PretrainConfig
-from pretrain.distill_teacher import teacher_form
+from pretrain.distill_teacher import planned_teacher_form
 from pretrain.monitoring.health import collapse_metrics
 from pretrain.monitoring.monitor import Teacher
 from pretrain.objective.drop_path import DropPath
 from pretrain.objective.objective import Objective
-from pretrain.optimizer.adamw import ShardedAdamW
 from pretrain.optimizer.parameter_groups import build_optimizer
 from pretrain.optimizer.step import Stepper, read_results
 from pretrain.parallel.world import World
@@ -37,6 +37,8 @@ from pretrain.sharding import is_left_whole, make_mesh, torch_type_of
 _WATCHED_STEPS = 2  # the second finds optimizer state, buffers and FSDP's streams as the first has left them
 _MEASURED_STEPS = 3
 _EVALUATION_IMAGES = 64
+# What stands for a masked patch: objectives that mask nothing don't train it.
+_MASK_TOKEN = "backbone.mask_token"
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def rehearse_rank(
                 last, operations = _watched(run, watcher)
             cost = run.measure() if measured and device.type == "cuda" else None
             return RankRehearsal(rank, watcher.collectives, last, operations, cost)
-        except RehearsalError:
+        except (RehearsalError, UserError):
             raise
         except Exception as error:
             what = f"{type(error).__name__}: {(str(error).strip() or '-').splitlines()[0]}"
@@ -124,7 +126,7 @@ class FakeRun:
                 mesh,
                 trainable,
                 ASSUMED_IMAGES,
-                teacher_form(config),
+                planned_teacher_form(config),
             )
 
     def start(self) -> None:
@@ -182,7 +184,7 @@ def _watched(run: FakeRun, watcher: Watcher) -> tuple[list[Collective], int]:
         run.step(number)
     last = watcher.collectives[began[0] :]
     operations = watcher.operations - began[1]
-    refuse_untrained_parameters(run.objective, run.optimizer, run.origins)
+    refuse_untrained_parameters(run)
     watcher.refuse_uncovered_products()
     run.save_and_evaluate()
     return last, operations
@@ -217,11 +219,13 @@ def refuse_misplaced_tensors(objective: Objective, config: PretrainConfig, world
                     raise RehearsalError(what, origins.of(module, name))
 
 
-def refuse_untrained_parameters(objective: Objective, optimizer: ShardedAdamW, origins: Origins) -> None:
+def refuse_untrained_parameters(run: FakeRun) -> None:
     """Every parameter that trains has a gradient, and the optimizer knows it."""
-    known = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    for name, parameter in objective.student.named_parameters():
-        if parameter.requires_grad and (parameter.grad is None or id(parameter) not in known):
+    known = {id(parameter) for group in run.optimizer.param_groups for parameter in group["params"]}
+    masks = run.config.objective.kind == "dinov2" and run.config.masks.crop_probability > 0
+    for name, parameter in run.objective.student.named_parameters():
+        trains = parameter.requires_grad and (masks or name != _MASK_TOKEN)
+        if trains and (parameter.grad is None or id(parameter) not in known):
             lacks = "no gradient" if parameter.grad is None else "no place in the optimizer"
-            place = origins.of_name(objective.student, name)
+            place = run.origins.of_name(run.objective.student, name)
             raise RehearsalError(f"parameter 'student.{name}' has {lacks} after a step", place)

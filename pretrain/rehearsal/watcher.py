@@ -160,6 +160,8 @@ class Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.device.type == "cpu" or self._may_wait:
             return
         source = tensors[-1] if len(tensors) > 1 else tensors[0]
+        if source.numel() == 0:
+            return  # nothing travels
         crosses = {source.device.type, outputs[0].device.type} == {"cpu", self.device.type}
         asks_not_to = kwargs.get("non_blocking") or (len(args) > 2 and args[2] is True)
         on_host = source if source.device.type == "cpu" else outputs[0]

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import getpass
 import json
+import math
 import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from launch.doctor.acceptance import STEPS, Ended, _loss_difference, _lost_rank
 from launch.doctor.examine import DoctorFolder
 from launch.doctor.report import collect, without_private, write_report
 from launch.doctor.rows import Notes, Row
 from panendofm.runtime.config import load_config
 from panendofm.runtime.errors import UserError
-from pretrain import PretrainConfig
+from pretrain import PretrainConfig, World
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHECKS = [
@@ -57,6 +61,41 @@ def test_this_machine_passes(tmp_path: Path) -> None:
     assert f'"{host}"' not in text and (len(host) < 5 or host not in text)
     assert len(user) < 5 or user not in text
     assert not (folder / "doctor" / "scratch").exists(), "what was needed for a moment is gone"
+
+
+@pytest.mark.slow
+def test_the_acceptance_run_passes(tmp_path: Path) -> None:
+    """Its training is the command's own; on a CPU, killed and resumed, it has the same bits."""
+    done = doctor(tmp_path, "--full", "run.device=cpu", "model.depth=1", "augment.local_crops=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {row["check"]: row for row in json.loads((tmp_path / "doctor" / "doctor.json").read_text())["rows"]}
+    for check in ("training as a command", "killed rank", "resume", "export and reload"):
+        assert rows[check]["status"] == "pass", rows[check]
+    assert rows["killed rank"]["figures"]["codes"][-1] == -9
+    assert rows["resume"]["figures"] == {"losses": 0.0, "weights": 0.0}
+    assert list(rows)[-4:] == ["training as a command", "killed rank", "resume", "export and reload"]
+
+
+def write_metrics(run: Path, losses: list[float]) -> None:
+    run.mkdir()
+    lines = [{"step": step, "total": loss} for step, loss in enumerate(losses)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_what_the_acceptance_run_calls_wrong(tmp_path: Path) -> None:
+    world = cast(World, SimpleNamespace(size=3))
+    victim = Ended(-9, 100.0, "")
+    assert _lost_rank(world, [Ended(1, 104.0, "lost"), Ended(1, 106.0, "lost"), victim]).status == "pass"
+    went_on = _lost_rank(world, [Ended(1, 104.0, "lost"), Ended(0, 120.0, ""), victim])
+    assert went_on.status == "fail" and "rank 1 trained on" in went_on.found
+    assert _lost_rank(world, [Ended(-9, 250.0, ""), Ended(1, 106.0, "lost"), victim]).status == "fail", "one hung"
+    steps = [1.0 + step for step in range(STEPS)]
+    for name, losses in (("a", steps), ("b", [*steps[:-1], 12.5]), ("c", steps[:-1]), ("d", [*steps, 13.0])):
+        write_metrics(tmp_path / name, losses)
+    assert _loss_difference(tmp_path / "a", tmp_path / "a") == 0
+    assert _loss_difference(tmp_path / "b", tmp_path / "a") == pytest.approx(0.5 / 12)
+    for name in ("c", "d"):  # a step is missing, or one too many
+        assert math.isinf(_loss_difference(tmp_path / name, tmp_path / "a"))
 
 
 @pytest.mark.slow

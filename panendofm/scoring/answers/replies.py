@@ -192,7 +192,7 @@ class _Reader:
         if not mentions or not mentions[-1].stands or mentions[-1].text:
             return None
         last = mentions[-1]
-        alone = re.search(r"[A-Za-z\u4e00-\u9fff]{2}[.!。] \(?([A-Z])\)?[.!]?$", plain)
+        alone = re.search(r"[A-Za-z\u4e00-\u9fff]{2}(?<!\bvs)[.!。] \(?([A-Z])\)?[.!]?$", plain)
         return self._chosen(last.letter, "last_line") if alone and alone[1] == last.letter else None
 
     def _mentioned(self, mentions: Sequence[Mention]) -> Choice | None:
@@ -201,6 +201,10 @@ class _Reader:
         rejected = {m.letter for m in inside if m.rejected}
         letters = {m.letter for m in inside if not m.text and m.stands}
         texts = {m.letter for m in inside if m.text}
+        if inside and not letters and inside[-1].sentence == 0:
+            texts -= (
+                rejected  # «Not the esophagus but the stomach»; longer replies speak of texts that they don't choose
+            )
         if len(letters) > 1 or len(texts - letters) > (0 if letters else 1):
             return _SEVERAL
         if letters and not letters & rejected and not any(m.conflict for m in inside):

@@ -15,103 +15,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
+from panendofm.scoring.answers.reply_phrases import MARKS, PHRASES
+
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 Strength = Literal["", "weak", "strong"]
 
-_GOOD = r"(?:correct|right|best|my|most likely|chosen|selected|most appropriate)[ _]"
-# Kind of token → English phrases, Chinese phrases. The first kind that matches wins.
-_PHRASES: dict[str, tuple[str, str]] = {
-    # A letter behind one of these is a grade or the name of a thing, not an option.
-    "NAMED": (
-        r"(?:grade|type|class|stage|hepatitis|vitamin|group|figure|fig\.?|panel|image|picture|level|forrest|paris|siewert"
-        r"|la|mayo|phase|plan|part|category|score|subtype|borrmann|segment|frame|point|zone) [A-Z]",
-        r"[A-Z](?:型|级|期|区)|[图型]\s?[A-Z]",
-    ),
-    # Phrases with a negation that deny nothing.
-    "IDIOM": (
-        r"no doubt|without (?:a |any )?doubt|not only|nothing but|none other than|no question|doubtless",
-        r"毫无疑问|无疑",
-    ),
-    "FORCED": (
-        r"if (?:i (?:had|have|must|were)|forced|pressed|asked|pushed)"
-        r"(?: (?:to|i|pick|choose|guess|answer|select|decide|say|one|commit|make|a|best)){0,6}|(?:my )?best guess",
-        r"如果(?:必须|一定要|非要|要)我?选(?:择|一个)?|非要选(?:的话)?",
-    ),
-    "UNSURE": (
-        r"(?:not|never|cannot|hard to|difficult to|[a-z]{2,6}n't|unable to)(?: [a-z]+)?"
-        r" (?:sure|certain|confident|determine|tell|see|know|diagnose|identify)",
-        r"不太?(?:确定|清楚)|无法(?:确定|判断|看清|诊断)|不能(?:确定|诊断)|看不清",
-    ),
-    # They reject what follows, not what they are said of.
-    "UNLIKE": (
-        r"(?:any|every)thing (?:but|except)|all (?:but|except)|other than|rather than|instead of|apart from|aside from"
-        r"|except(?: for)?|besides|excluding|unlike|(?:more|better|rather)(?: [a-z]+){0,3} than|as opposed to",
-        r"除了?|而非|而不是",
-    ),
-    "WRONG": (
-        r"wrong|incorrect|false|untrue|unlikely|improbable|impossible|implausible|inconsistent|mistaken"
-        r"|(?:less|least) (?:likely|probable|plausible|fitting)|exclud[a-z]+|eliminat[a-z]+"
-        r"|rul(?:e|es|ed|ing) (?:it )?out"
-        r"|dismiss[a-z]*|discard[a-z]*|reject[a-z]*|distractors?|lack[a-z]*|fail[a-z]*|out",
-        r"错误?|有误|排除|可能性(?:较|很)?(?:小|低)",
-    ),
-    "NEGATE": (
-        r"[a-z]{2,6}n't|cannot|can not|cant|isnt|not|never|neither|nor|no|none|nothing|without|hardly",
-        r"[并绝也都既]{0,2}(?:不(?:是|选|能|可能|应该?|会|像|符合|太)?|没有?|非)",
-    ),
-    "CONCLUDE": (
-        r"therefore|thus|hence|so|consequently|accordingly|in conclusion|in summary|to conclude|conclusion|overall"
-        r"|ultimately|verdict",
-        r"因此|所以|综上(?:所述)?|总之|结论|故",
-    ),
-    "CONTRAST": (
-        r"but|however|rather|instead|because|since|as|given|due to|then|which|leaving|leaves"
-        r"|while|whereas|although|though",
-        r"而是|但是?|而|因为|由于|只剩下?|剩下|虽然",
-    ),
-    # They begin a clause when a mention stands before them: «not A it's C», but not «I don't think it's A».
-    "PRONOUN": (r"it's|it is|that's|this is", r"这是"),
-    # Behind a mention they leave it open.
-    "DOUBT": (r"maybe|perhaps|possibly|possible|unclear", r"也许|或许|不好说"),
-    "FINAL": (r"(?:the |my |so |your )?final[ _]?(?:answer|choice|option|decision)s?", r"最终(?:答案|选择)"),
-    "DECLARE": (
-        rf"(?:{_GOOD}){{0,3}}answers?(?:[ _]letter)?(?: to (?:this|the|your|that) question)?"
-        rf"|(?:{_GOOD}){{1,3}}(?:choice|option|diagnosis)"
-        r"|i(?:'d| would| will|'ll| must| shall)? (?:choose|pick|select|go (?:with|for)|vote for|opt for)"
-        r"|i'm going with",
-        r"(?:正确|最佳|我的|本题|参考){0,3}答案|(?:正确|最佳)选项|(?:应该?|我会?|必须|只能)?选(?!项)择?",
-    ),
-    "OPTION": (r"options?|choices?|letter", r"选项"),
-    # Behind a mention: «B is the correct one».
-    "RIGHT": (
-        r"(?:is|are|was|would be|must be|should be|seems|looks|appears|fits|matches)"
-        r"(?: (?:also|clearly|definitely|certainly|probably|therefore|thus|the|most|to be|my|only|much)){0,4}"
-        r" (?:correct|right|best|true|answer|choice|more likely|likely|more probable|more plausible|appropriate"
-        r"|accurate|plausible|consistent)(?!-| (?:colon|side|flexure|colic|hand|lobe|to be))",
-        r"(?:是|为|才是|才|最为?|更)?(?:正确|对的?|符合)的?(?:答案|选项)?",
-    ),
-    "IF": (r"if|whether|suppose|assuming|unless", r"如果|假如|是否|若"),
-    "JOIN": (r"and|or|versus|vs", r"和|或者?|与|及|以及|还是"),
-    # Words that may stand between «the answer» and the letter.
-    "FILLER": (
-        r"the|be|is|are|was|would|should|must|will|to|most|likely|probably|definitely|clearly|certainly|we|think"
-        r"|believe|say|guess|an|it|this|that|here|just|only|surely|also|again|been|has|have",
-        r"还?是|为|应该?|我|认为|觉得|就|该|本|题|的|了|最|可能|也|更|一定|肯定|显然",
-    ),
-}  # fmt: skip
-_MARKS = (
-    r"(?P<SHARE>\(?\d{1,3}(?:\.\d{1,4})? ?%\)?)|"
-    r"(?P<LETTER>[(\"'\[<{]{0,3}(?<![A-Za-z0-9])(?P<letter>[A-Za-z])(?![A-Za-z0-9]|'[a-z]|-[a-z])[)\"'\]>}]{0,3})"
-    r"|(?P<JOIN2>[/&+、>|~])|(?P<COMMA>,)|(?P<COLON>[:=\-–—→])|(?P<BREAK>[.!?;。…\n])|(?P<PAREN>[()\[\]{}])"
-    r"|(?P<WORD>[A-Za-z0-9%]+(?:'[a-z]+)?|\w)"
-)
 # At the start of a sentence these take back what was said before.
 _RETRACTIONS = ("no", "wait", "actually", "correction", "hmm", "oops", "不", "不对", "等等")
 # Behind the article «a» none of these can stand, so the letter is an option's.
 _NO_ARTICLE = re.compile(
     r" (?:or|and|is|isn't|isnt|was|because|since|vs|versus|seems|appears|looks|fits|matches|does|doesn't|would|wouldn't"
     r"|can|can't|cannot|could|couldn't|should|has|must|as|but|rather|not|nor|for|due|to|it|with|given|by|shows|than|if"
-    r"|on|in|are)\b",
+    r"|on|in|are|through)\b",
     re.IGNORECASE,
 )
 _YES_NO = ("yes", "no")
@@ -157,9 +72,9 @@ def mentions_in(text: str, options: Sequence[str]) -> list[Mention]:
 def _tokenizer(options: tuple[str, ...]) -> re.Pattern[str]:
     texts = sorted({option for option in options if option}, key=len, reverse=True)
     parts = [f"(?P<TEXT>{'|'.join(_text_pattern(text) for text in texts)})"] if texts else []
-    for kind, (english, chinese) in _PHRASES.items():
+    for kind, (english, chinese) in PHRASES.items():
         parts.append(rf"(?P<{kind}>(?i:(?<![A-Za-z0-9])(?:{english})(?![A-Za-z0-9]|'[a-z])|{chinese}))")
-    return re.compile("|".join([*parts, _MARKS]))
+    return re.compile("|".join([*parts, MARKS]))
 
 
 def _text_pattern(text: str) -> str:
@@ -192,6 +107,8 @@ class _Clauses:
         self._subject: list[Mention] | None = None  # what «… is wrong» speaks of
         self._negation = ""  # or the kind of token that negates: NEGATE, UNSURE, UNLIKE
         self._condition = False
+        self._unreal = False  # until the sentence ends
+        self._retracting = False  # what was said before is taken back, and nothing is said instead yet
         self._declared: Strength = ""
         self._final = False
         at = 0
@@ -227,6 +144,8 @@ class _Clauses:
     def _letter(self, at: int) -> int:
         token = self._tokens[at]
         letter = token.text.strip("()[]{}<>\"'")
+        if token.text[0] in "([{" and token.text[-1] not in ")]}":
+            self._end_clause()  # «B (A is wrong)»
         following = self._tokens[at + 1] if at + 1 < len(self._tokens) else None
         if self._is_word(letter, token, following):
             if letter != "a":
@@ -268,8 +187,9 @@ class _Clauses:
         return following.text[0].islower() and self._of_text[following.text.casefold()] != letter
 
     def _mention(self, letter: str, text: bool, at: int) -> Mention:
-        mention = Mention(letter, text, at == 0, self._sentence, self._line, doubtful=self._condition)
+        mention = Mention(letter, text, at == 0, self._sentence, self._line, doubtful=self._condition or self._unreal)
         mention.rejected = self._negation != ""
+        self._retracting = False
         if self._open is not None:
             mention.group = self._open
             mention.declared, mention.final = self._open[0].declared, self._open[0].final
@@ -310,6 +230,9 @@ class _Clauses:
                     break
                 mention.doubtful = True
         self._sentence += 1
+        self._unreal = False
+        if self._retracting:
+            self._declare(declared, final)  # «Wait, no. It is B.»
         if token.text == "\n":
             self._line += 1
             self._declare(declared, final)  # «Answer:» with the letter on the next line
@@ -321,7 +244,14 @@ class _Clauses:
         kind = token.kind
         if fresh and token.text.lower() in _RETRACTIONS:
             self._declare("strong", final=True)
+            self._retracting = True
+        elif kind == "OTHERS":
+            self._condition = True
+        elif kind == "UNREAL":
+            self._unreal = True
         elif kind in ("NEGATE", "UNSURE", "UNLIKE"):
+            if token.text.lower() == "nor":
+                self._reject_subject()
             self._negation = kind
         elif kind == "WRONG":
             self._reject_subject()

@@ -53,7 +53,7 @@ def test_sinkhorn_is_the_textbooks() -> None:
 def test_sinkhorn_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = random(12, 30).tanh()
     whole = SinkhornKnopp()(scores.clone(), 0.05)
-    monkeypatch.setattr("pretrain.objective.targets.CHUNK", 50)
+    monkeypatch.setattr(module, "CHUNK", 50)
     torch.testing.assert_close(SinkhornKnopp()(scores, 0.05), whole)
 
 
