@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-STEPS = 200
+STEPS = 120
 SEEDS = (1, 2, 3)
 
 STUDENTS = {
