@@ -11,6 +11,7 @@ from panendofm.backbone import ViTConfig, load_backbone, merge_adapters, read_te
 from panendofm.records.run import RunFolder, is_whole_checkpoint, run_of
 from panendofm.runtime.config import CONFIGS, load_config
 from panendofm.runtime.console import say
+from panendofm.runtime.errors import UserError
 from pretrain.config import PretrainConfig
 from pretrain.objective.distill import TeacherForm
 
@@ -20,6 +21,12 @@ def teacher_form(config: PretrainConfig) -> TeacherForm | None:
     if config.distill.teacher is None:
         return None
     vit = load_backbone(config.distill.teacher).model.config
+    own = config.model.vit().patch_px
+    if vit.patch_px != own:
+        raise UserError(
+            f"distill.teacher={config.distill.teacher} has patches of {vit.patch_px} px, the student's have {own} px: "
+            "patches are compared one by one, so choose a model.name with the teacher's."
+        )
     checkpoint = _checkpoint_with_heads(config)
     run = None if checkpoint is None else run_of(checkpoint)
     return TeacherForm(vit) if run is None else _form_of(vit, load_config(PretrainConfig, run.config))

@@ -75,7 +75,8 @@ class DistillObjective(Objective):
 
     Without heads, by regression on the teacher's tokens, in units of their variance (1: no better than their mean):
 
-        cls_features   = mean |projection(s.cls) − t.cls|² / variance(t.cls)          same crop
+        e              = projection(s.cls) − t.cls                                   same crop
+        cls_features   = mean |e − mean(e)|² / variance(t.cls)
         patch_features = the same of the patches
     """
 
@@ -105,7 +106,7 @@ class DistillObjective(Objective):
         if self.form.has_heads:
             return self.form.heads(width)
         names = (_CLS_PROJECTION, _PATCH_PROJECTION)
-        return {name: nn.Linear(width, self.form.vit.width) for name in names}
+        return {name: nn.Linear(width, self.form.vit.width, bias=False) for name in names}
 
     def teacher_heads(self, width: int) -> dict[str, nn.Module]:
         return {}
@@ -128,10 +129,11 @@ class DistillObjective(Objective):
         # Before the student's pass: while targets are made, twice their memory is needed.
         parts = self._prototype_parts(seen, batch, teacher_temperature, ramp) if self.form.has_heads else {}
         with self.autocast(batch.masks.device):
-            tokens, local_cls = self.student_tokens(batch, None, drop_path)  # of 2B crops, [L·B, D]
             if not self.form.has_heads:
-                losses = self._feature_losses(seen, tokens)
+                of_global = replace(batch, local_crops=batch.local_crops[:0])  # the teacher sees no local crop
+                losses = self._feature_losses(seen, self.student_tokens(of_global, None, _of_global(drop_path))[0])
                 return {**losses, TOTAL: torch.stack(list(losses.values())).sum()}
+            tokens, local_cls = self.student_tokens(batch, None, drop_path)  # of 2B crops, [L·B, D]
             cls = torch.cat([tokens.cls, local_cls])  # [2B + L·B, D]
             patches = tokens.patches.flatten(0, 1)  # [2B·N, D]
             if self.form.ibot_head is None:
@@ -169,17 +171,27 @@ class DistillObjective(Objective):
         return {"cls_features": config.dino_weight * cls, "patch_features": config.ibot_weight * patches}
 
 
+def _of_global(drop_path: list[Tensor] | None) -> list[Tensor] | None:
+    """What the branches see of the global crops, which come first."""
+    return None if drop_path is None else drop_path[:1]
+
+
 def _regression(predicted: Tensor, wanted: Tensor) -> Tensor:
-    """Mean squared error of rows [M, T] over the variance of what is wanted, over the rows of all ranks; fp32."""
+    """Mean squared error of rows [M, T] over the variance of what is wanted, over the rows of all ranks; fp32.
+
+    The mean error is left out, as the best bias would: a teacher's features may be one large common vector and little
+    else, and a bias would take thousands of steps to get there. Its gradient is zero: errors less their mean sum to 0.
+    """
     with torch.autocast(predicted.device.type, enabled=False):
         wanted = wanted.float()
-        sums = torch.stack([wanted.double().sum(dim=0), wanted.double().square().sum(dim=0)])  # [2, T]
-        count = wanted.new_tensor([[float(len(wanted))]], dtype=torch.float64).expand(2, 1)
-        summed = sum_over_ranks(torch.cat([sums, count], dim=1))  # [2, T + 1]
-        mean, square = summed[:, :-1] / summed[:, -1:]
+        error = predicted.float() - wanted  # [M, T]
+        rows = (wanted.double(), wanted.double().square(), error.detach().double())
+        sums = torch.stack([row.sum(dim=0) for row in rows])  # [3, T]
+        count = sums.new_full((3, 1), float(len(wanted)))
+        summed = sum_over_ranks(torch.cat([sums, count], dim=1))  # [3, T + 1]
+        mean, square, mean_error = summed[:, :-1] / summed[:, -1:]
         variance = (square - mean.square()).mean().clamp_min(1e-12)
-        error = (predicted.float() - wanted).square().mean()
-        scaled: Tensor = error / variance.to(torch.float32)
+        scaled: Tensor = (error - mean_error.float()).square().mean() / variance.float()
         return scaled
 
 

@@ -48,6 +48,8 @@ def flops_per_image(
         return student + 3 * (2 + augment.local_crops) * 2.0 * vit.width * classes + anchor
     if distill_teacher is not None:
         patches = 2 * (augment.global_px // vit.patch_px) ** 2
+        if not distill_teacher.has_heads:  # local crops are left out
+            student -= (1 + backward) * local_blocks * (1 - vit.drop_path) + (1 + embedding_backward) * local_embedding
         return student + _distillation_flops(vit, distill_teacher, augment, patches) + anchor
     student += 3 * ((2 + augment.local_crops) * _head_flops(vit, dino) + patch_head)
     teacher = blocks + embedding + 2 * _head_flops(vit, dino) + patch_head

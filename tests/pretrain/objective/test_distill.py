@@ -16,6 +16,7 @@ from panendofm.runtime.config import load_config
 from panendofm.runtime.errors import UserError
 from pretrain import PretrainConfig
 from pretrain.data.batch import Batch, make_batch
+from pretrain.distill_teacher import teacher_form
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
 from pretrain.objective.distill import DistillObjective, TeacherForm
 from pretrain.plan.requirements import requirements_of
@@ -91,11 +92,25 @@ def test_features_are_regressed_in_units_of_their_variance() -> None:
         expected = {}
         for name, wanted, tokens in (("cls", seen.cls, own.cls), ("patch", seen.patches, own.patches)):
             wanted, tokens = wanted.flatten(0, -2).double(), tokens.flatten(0, -2)
-            error = (objective.student[f"{name}_projection"](tokens) - wanted).square().mean()
-            expected[f"{name}_features"] = error / wanted.var(dim=0, correction=0).mean()
+            error = objective.student[f"{name}_projection"](tokens) - wanted
+            expected[f"{name}_features"] = (
+                error.var(dim=0, correction=0).mean() / wanted.var(dim=0, correction=0).mean()
+            )
     assert losses.keys() == {*expected, "total"}
     for name, value in expected.items():
         assert float(losses[name]) == pytest.approx(float(value), rel=1e-5), name
+
+
+def test_a_common_vector_of_the_teacher_does_not_matter() -> None:
+    objective, given = objective_of(TeacherForm(LARGE)), batch()
+    before = objective(given, 0.07)["total"]
+    (of_before,) = torch.autograd.grad(before, [objective.student["cls_projection"].weight])
+    with torch.no_grad():
+        objective.distill_teacher["backbone"].norm.bias.add_(30)
+    after = objective(given, 0.07)["total"]
+    (of_after,) = torch.autograd.grad(after, [objective.student["cls_projection"].weight])
+    assert float(after.detach()) == pytest.approx(float(before.detach()), rel=1e-4)
+    torch.testing.assert_close(of_after, of_before, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("form", [TeacherForm(LARGE, DINO, IBOT), TeacherForm(LARGE)])
@@ -169,3 +184,10 @@ def test_the_plan_counts_the_teacher(teacher_run: Path, shards: Path, tmp_path: 
 def test_kind_and_teacher_belong_together(shards: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="belong together"):
         load_config(PretrainConfig, None, words_of(tmp_path, shards, objective__kind="distill"))
+
+
+def test_patches_of_another_size_are_refused(shards: Path, tmp_path: Path) -> None:
+    weights = tmp_path / "teacher.pt"
+    torch.save(VisionTransformer(vit_config("vit_tiny_patch16", image_px=32, depth=1)).state_dict(), weights)
+    with pytest.raises(UserError, match=r"patches of 16 px, the student's have 14 px"):
+        teacher_form(load_config(PretrainConfig, None, distill_words(tmp_path / "run", shards, weights)))
