@@ -96,12 +96,14 @@ def run_exam(arguments: argparse.Namespace, config: ExamConfig) -> None:
 
 def run_rate(arguments: argparse.Namespace, config: RateConfig) -> None:
     bench = read_bench(arguments.bench)
-    serve_rating(bench, benchmark_of(bench).rubric, _all_sets(bench, arguments.answers, config.people), config)
+    rubric = benchmark_of(bench).rubric_called(config.rubric)
+    serve_rating(bench, rubric, _all_sets(bench, arguments.answers, config.people), config)
 
 
 def run_judge(arguments: argparse.Namespace, config: JudgeConfig) -> None:
     bench = read_bench(arguments.bench)
-    judge_texts(bench, benchmark_of(bench).rubric, _all_sets(bench, arguments.answers, config.people), config)
+    rubric = benchmark_of(bench).rubric_called(config.rubric)
+    judge_texts(bench, rubric, _all_sets(bench, arguments.answers, config.people), config)
 
 
 def _all_sets(bench: Bench, answers: Sequence[str], people: str) -> list[AnswerSet]:
