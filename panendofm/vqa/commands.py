@@ -8,7 +8,14 @@ from pathlib import Path
 
 from panendofm.runtime.console import say
 from panendofm.vqa.bench.bench_folder import Bench, read_bench
-from panendofm.vqa.bench.config import BuildConfig, ExportConfig, ImportConfig, RephraseConfig, ReviewConfig
+from panendofm.vqa.bench.config import (
+    BuildConfig,
+    ExportConfig,
+    ImportConfig,
+    InstructConfig,
+    RephraseConfig,
+    ReviewConfig,
+)
 from panendofm.vqa.bench.exports import export_bench
 from panendofm.vqa.bench.imports import import_tsv
 from panendofm.vqa.bench.rephrase import rephrase_bench
@@ -37,6 +44,12 @@ def run_build(arguments: argparse.Namespace, config: BuildConfig) -> None:
     from panendofm.vqa.bench.build import build_bench  # torch is slow to import, and most verbs do without
 
     build_bench(config)
+
+
+def run_instruct(arguments: argparse.Namespace, config: InstructConfig) -> None:
+    from panendofm.vqa.bench.instruct import write_instructions
+
+    write_instructions(config)
 
 
 def run_import(arguments: argparse.Namespace, config: ImportConfig) -> None:

@@ -131,6 +131,19 @@ class BuildConfig:
 
 
 @dataclass
+class InstructConfig(BuildConfig):
+    """Conversations to train on, apart from benches. Everything is asked: caps and people play no part."""
+
+    bench: list[str] = option("Benches whose images, patients and videos stay out.", [])
+    guard: list[str] = option("Folders of images that stay out too, with what looks like them.", [])
+
+    def check(self) -> None:
+        super().check()
+        if not self.bench and not self.guard:
+            raise UserError("name what must stay out: bench=[DIR] or guard=[DIR].")
+
+
+@dataclass
 class ColumnsConfig:
     """Names of the columns; empty: none."""
 
