@@ -39,7 +39,7 @@ class QuestionType:
     kind: ReplyKind = CHOICE
     task: str = ""  # several types may share one; the code, where none is given
     category: str = "lesion"
-    prompt_kind: str = "image"  # image, box, contour, multi, coordinate
+    prompt_kind: str = "image"  # image, box, contour, multi, multi_contour, coordinate
     natural_order: bool = False  # numbers, grades, yes and no keep their order
     wordings: tuple[str, ...] = ()
     for_people: str = ""  # the wording that people read instead

@@ -21,10 +21,11 @@ from panendofm.runtime.console import say, track
 from panendofm.runtime.files import atomic_directory, user_cache
 from panendofm.vqa.bench.bench_folder import IMAGES, Manifest, NetworkNote, write_bench
 from panendofm.vqa.bench.config import BuildConfig, ImageConfig
-from panendofm.vqa.bench.images.draw import draw_marks, encode_jpeg, encode_png
+from panendofm.vqa.bench.images.draw import OUTLINED, draw_marks, encode_jpeg, encode_png
 from panendofm.vqa.bench.images.prepare import Prepared, prepare
 from panendofm.vqa.bench.images.sources import SourceImage, read_sources
 from panendofm.vqa.bench.items import Item
+from panendofm.vqa.bench.operations.source import operation_sources, source_of
 from panendofm.vqa.bench.questions.candidates import Candidate
 from panendofm.vqa.bench.questions.select import Features, select
 from panendofm.vqa.bench.review import apply_review, read_review
@@ -39,7 +40,11 @@ def build_bench(config: BuildConfig) -> None:
     """Write the bench that the settings describe."""
     benchmark = find_benchmark(config.benchmark)
     sources = read_sources(
-        Path(config.data), optional_path(config.regions), optional_path(config.annotations), config.all_regions_listed
+        Path(config.data),
+        optional_path(config.regions),
+        optional_path(config.annotations),
+        config.all_regions_listed,
+        [Path(folder) for folder in config.operations],
     )
     left_out = sources.left_out
     builder = benchmark.builder(benchmark, config, left_out)
@@ -82,6 +87,7 @@ def _without_places(config: BuildConfig) -> BuildConfig:
     copied = copy.deepcopy(config)
     for key in _PLACES:
         setattr(copied, key, "")
+    copied.operations = [source_of(Path(folder)).name for folder in config.operations]
     return copied
 
 
@@ -138,7 +144,7 @@ def render_items(
         for number in by_image[sha256]:
             item = items[number]
             if any(region.color for region in item.regions):
-                marked = draw_marks(sent, item.regions, outline=item.prompt_kind == "contour")
+                marked = draw_marks(sent, item.regions, outline=item.prompt_kind in OUTLINED)
                 content, suffix = encode_png(marked), "png"
             else:
                 content, suffix = encode_jpeg(sent), "jpg"
@@ -152,7 +158,9 @@ def render_items(
 def licenses_of(items: Sequence[Item]) -> dict[str, str]:
     mappings = load_mappings()
     datasets = {dataset for item in items for dataset in item.dataset.split("+")}
-    return {name: mappings[name].licence if name in mappings else "unknown" for name in sorted(datasets)}
+    known = {source.name: source.license for source in operation_sources()}
+    known |= {name: mapping.licence for name, mapping in mappings.items()}
+    return {name: known.get(name, "unknown") for name in sorted(datasets)}
 
 
 def _input_checksums(config: BuildConfig) -> dict[str, str]:

@@ -96,6 +96,7 @@ class BuildConfig:
     regions: str = option("Regions besides those of the datasets: a JSONL list or a folder of LabelMe files.", "")
     all_regions_listed: bool = option("The list of regions names every polyp of an image: they may be counted.", False)
     annotations: str = option("JSONL of operations: file, operation, phase, step, action, instruments.", "")
+    operations: list[str] = option("Folders of public datasets of operations: Cholec80, EndoVis, PSI-AVA.", [])
     network: str = option("Network whose features choose the images; 'pixels' needs none.", "pixels", was="weights")
     device: str | None = option("Where the network runs; auto takes a GPU when there is one.", "auto")
     cache: str = option("Folder of extracted features; empty: that of the user.", "")

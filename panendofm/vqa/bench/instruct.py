@@ -66,7 +66,11 @@ def write_instructions(config: InstructConfig) -> Certificate:
     benchmark = find_benchmark(config.benchmark)
     benches = [read_bench(folder, verify=True) for folder in config.bench]
     sources = read_sources(
-        Path(config.data), optional_path(config.regions), optional_path(config.annotations), config.all_regions_listed
+        Path(config.data),
+        optional_path(config.regions),
+        optional_path(config.annotations),
+        config.all_regions_listed,
+        [Path(folder) for folder in config.operations],
     )
     left_out = sources.left_out
     builder = benchmark.builder(benchmark, config, left_out)
