@@ -9,6 +9,7 @@ _ANSWERS = ("BENCH", "ANSWERS…")
 # Verb, what it does, its arguments, and its keys: a class of this package.
 _VERBS = (
     ("build", "Make a bench of questions from an atlas.", (), "bench.config:BuildConfig"),
+    ("instruct", "Write conversations to train on.", (), "bench.config:InstructConfig"),
     ("import", "Make a bench from a TSV in EndoBench's style.", ("TSV",), "bench.config:ImportConfig"),
     ("export", "Write a bench for other tools.", _BENCH, "bench.config:ExportConfig"),
     ("check", "Look for shortcuts and damage in a bench.", _BENCH, "score.config:CheckConfig"),

@@ -39,7 +39,7 @@ class QuestionType:
     kind: ReplyKind = CHOICE
     task: str = ""  # several types may share one; the code, where none is given
     category: str = "lesion"
-    prompt_kind: str = "image"  # image, box, contour, multi, coordinate
+    prompt_kind: str = "image"  # image, box, contour, multi, multi_contour, coordinate
     natural_order: bool = False  # numbers, grades, yes and no keep their order
     wordings: tuple[str, ...] = ()
     for_people: str = ""  # the wording that people read instead
@@ -137,10 +137,17 @@ class Benchmark:
     published: Published = field(default_factory=Published)
     prompts: dict[str, PublishedPrompts] = field(default_factory=dict)  # of the paper, by language
     rubric: Rubric = field(default_factory=Rubric)  # by which texts are rated
+    more_rubrics: dict[str, Rubric] = field(default_factory=dict)  # asked for by name
 
     def question(self, code: str) -> QuestionType:
         """The type of this code; of a code that was imported from elsewhere, a multiple-choice question."""
         return next((question for question in self.questions if question.code == code), QuestionType(code, code))
+
+    def rubric_called(self, name: str) -> Rubric:
+        """The main one without a name."""
+        if name and name not in self.more_rubrics:
+            raise UserError(f"rubric: {self.title} has no '{name}'; {hint(name, sorted(self.more_rubrics))}")
+        return self.more_rubrics[name] if name else self.rubric
 
     def prompts_in(self, language: str) -> PublishedPrompts | None:
         return self.prompts.get(language)

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from panendofm.runtime.console import say
 from panendofm.vqa.bench.bench_folder import Bench, read_bench
-from panendofm.vqa.bench.config import BuildConfig, ExportConfig, ImportConfig, RephraseConfig, ReviewConfig
+from panendofm.vqa.bench.config import (
+    BuildConfig,
+    ExportConfig,
+    ImportConfig,
+    InstructConfig,
+    RephraseConfig,
+    ReviewConfig,
+)
 from panendofm.vqa.bench.exports import export_bench
 from panendofm.vqa.bench.imports import import_tsv
 from panendofm.vqa.bench.rephrase import rephrase_bench
@@ -37,6 +44,12 @@ def run_build(arguments: argparse.Namespace, config: BuildConfig) -> None:
     from panendofm.vqa.bench.build import build_bench  # torch is slow to import, and most verbs do without
 
     build_bench(config)
+
+
+def run_instruct(arguments: argparse.Namespace, config: InstructConfig) -> None:
+    from panendofm.vqa.bench.instruct import write_instructions
+
+    write_instructions(config)
 
 
 def run_import(arguments: argparse.Namespace, config: ImportConfig) -> None:
@@ -96,12 +109,14 @@ def run_exam(arguments: argparse.Namespace, config: ExamConfig) -> None:
 
 def run_rate(arguments: argparse.Namespace, config: RateConfig) -> None:
     bench = read_bench(arguments.bench)
-    serve_rating(bench, benchmark_of(bench).rubric, _all_sets(bench, arguments.answers, config.people), config)
+    rubric = benchmark_of(bench).rubric_called(config.rubric)
+    serve_rating(bench, rubric, _all_sets(bench, arguments.answers, config.people), config)
 
 
 def run_judge(arguments: argparse.Namespace, config: JudgeConfig) -> None:
     bench = read_bench(arguments.bench)
-    judge_texts(bench, benchmark_of(bench).rubric, _all_sets(bench, arguments.answers, config.people), config)
+    rubric = benchmark_of(bench).rubric_called(config.rubric)
+    judge_texts(bench, rubric, _all_sets(bench, arguments.answers, config.people), config)
 
 
 def _all_sets(bench: Bench, answers: Sequence[str], people: str) -> list[AnswerSet]:

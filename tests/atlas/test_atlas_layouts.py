@@ -216,6 +216,11 @@ LAYOUTS: dict[str, tuple[str, dict[str, str | None], dict[str, tuple[tuple[str, 
         {"bleeding/Images/img- (1).png": None, "non-bleeding/images/img- (1).png": None},
         {"bleeding/Images/img- (1).png": (("bleeding",), None, None)},
     ),
+    "kid": (
+        "KID Dataset 1",
+        {"angioectasias/a1.png": None, "angioectasias/a1m.png": None, "polypoid/b.jpg": None},
+        {"angioectasias/a1.png": (("angioectasias",), None, None), "polypoid/b.jpg": (("polypoid",), None, None)},
+    ),
     "bkai-neopolyp": (
         "bkai-igh-neopolyp",
         {"train/train/a.jpeg": None, "train_gt/train_gt/a.jpeg": None},

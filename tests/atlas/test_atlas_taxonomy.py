@@ -15,7 +15,7 @@ DATASETS = {
     "kvasir-capsule", "kvasircapsule-seg", "kvasir-sessile", "kumc", "sun", "crohnipi", "sun-seg", "ers", "polypgen",
     "gastrovision", "medfmc-endo", "see-ai", "polar", "medico",
     "cvc-300", "cvc-colondb", "ldpolypvideo", "limuc", "gastrohun", "capsule-vision-2024", "wcebleedgen",
-    "bkai-neopolyp", "piccolo",
+    "bkai-neopolyp", "piccolo", "kid",
 }  # fmt: skip
 
 TAXONOMY = """

@@ -184,18 +184,20 @@ def _of_dataset(row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region
 def mask_files(row: Row, mapping: Mapping) -> list[tuple[str, Label | None, Path]]:
     """An image's masks: the name of what they show, its meaning (None: not mapped) and the file.
 
-    The mapping's patterns lead from the image's folder to the files; {stem} stands for the image's name and
-    {folder} for that of its folder.
+    The mapping's patterns lead from the image's folder to the files; {stem} stands for the image's name,
+    {number} for the last number in it, and {folder} for the name of its folder, which may be the label too.
     """
     path = Path(row.path)
     stem, parent = (re.sub(r"([*?[])", r"[\1]", name) for name in (path.stem, path.parent.name))  # literally, for glob
     found: dict[Path, None] = {}
     for pattern in mapping.regions.get("masks", ()):
-        filled = pattern.replace("{stem}", stem).replace("{folder}", parent)
+        number = re.findall(r"\d+", path.stem)[-1:]
+        filled = pattern.replace("{stem}", stem).replace("{folder}", parent).replace("{number}", "".join(number))
         steps, _, rest = filled.rpartition("../")
         base = (path.parent / f"{steps}../").resolve() if "../" in filled else path.parent
         found |= dict.fromkeys(sorted(p for p in base.glob(rest) if is_image(p)))
-    labelled = [(mapping.regions.get("label") or file.stem.removeprefix(path.stem + "_"), file) for file in found]
+    said = str(mapping.regions.get("label", "")).replace("{folder}", path.parent.name)
+    labelled = [(said or file.stem.removeprefix(path.stem + "_"), file) for file in found]
     return [(label, meaning_of(label, mapping), file) for label, file in labelled]
 
 

@@ -21,10 +21,11 @@ from panendofm.runtime.console import say, track
 from panendofm.runtime.files import atomic_directory, user_cache
 from panendofm.vqa.bench.bench_folder import IMAGES, Manifest, NetworkNote, write_bench
 from panendofm.vqa.bench.config import BuildConfig, ImageConfig
-from panendofm.vqa.bench.images.draw import draw_marks, encode_jpeg, encode_png
+from panendofm.vqa.bench.images.draw import OUTLINED, draw_marks, encode_jpeg, encode_png
 from panendofm.vqa.bench.images.prepare import Prepared, prepare
 from panendofm.vqa.bench.images.sources import SourceImage, read_sources
 from panendofm.vqa.bench.items import Item
+from panendofm.vqa.bench.operations.source import operation_sources, source_of
 from panendofm.vqa.bench.questions.candidates import Candidate
 from panendofm.vqa.bench.questions.select import Features, select
 from panendofm.vqa.bench.review import apply_review, read_review
@@ -39,7 +40,11 @@ def build_bench(config: BuildConfig) -> None:
     """Write the bench that the settings describe."""
     benchmark = find_benchmark(config.benchmark)
     sources = read_sources(
-        Path(config.data), _path(config.regions), _path(config.annotations), config.all_regions_listed
+        Path(config.data),
+        optional_path(config.regions),
+        optional_path(config.annotations),
+        config.all_regions_listed,
+        [Path(folder) for folder in config.operations],
     )
     left_out = sources.left_out
     builder = benchmark.builder(benchmark, config, left_out)
@@ -49,14 +54,14 @@ def build_bench(config: BuildConfig) -> None:
     network = find_network(config.network)
     features = _features(candidates, network, config)
     selection = select(candidates, features, builder.cap, config.questions_per_subtask, config.seed)
-    items = _unique(builder.items(selection.chosen, facts), left_out)
+    items = only_once(builder.items(selection.chosen, facts), left_out)
     items, review = apply_review(items, read_review(Path(config.review)) if config.review else [])
     items = builder.for_people(items)
     builder.report(items)
     for reason, count in sorted(left_out.items()):
         say(f"left out: {count} × {reason}")
     with atomic_directory(config.out) as folder:
-        items = _render(items, {image.sha256: image for image in sources.images}, facts, folder)
+        items = render_items(items, {image.sha256: image for image in sources.images}, facts, folder)
         manifest = Manifest(
             config.name,
             benchmark.name,
@@ -66,7 +71,7 @@ def build_bench(config: BuildConfig) -> None:
             network=NetworkNote(network.name, network.weights_sha256),
             selection=selection.report,
             left_out=dict(sorted(left_out.items())),
-            licenses=_licenses(items),
+            licenses=licenses_of(items),
             reviewed=review.reviewed,
             review=review.note,
         )
@@ -82,10 +87,11 @@ def _without_places(config: BuildConfig) -> BuildConfig:
     copied = copy.deepcopy(config)
     for key in _PLACES:
         setattr(copied, key, "")
+    copied.operations = [source_of(Path(folder)).name for folder in config.operations]
     return copied
 
 
-def _path(text: str) -> Path | None:
+def optional_path(text: str) -> Path | None:
     return Path(text) if text else None
 
 
@@ -114,7 +120,7 @@ def _features(candidates: Sequence[Candidate], network: Network, config: BuildCo
     return dict(zip(order, np.asarray(rows.numpy(), np.float32), strict=True))
 
 
-def _unique(items: Sequence[Item], left_out: Counter[str]) -> list[Item]:
+def only_once(items: Sequence[Item], left_out: Counter[str]) -> list[Item]:
     """Two regions of one box would give one question twice."""
     first: dict[str, Item] = {}
     for item in items:
@@ -124,7 +130,7 @@ def _unique(items: Sequence[Item], left_out: Counter[str]) -> list[Item]:
     return list(first.values())
 
 
-def _render(
+def render_items(
     items: Sequence[Item], images: dict[str, SourceImage], facts: dict[str, Prepared], folder: Path
 ) -> list[Item]:
     """Draw and write the images; marked ones without loss. Equal images are one file."""
@@ -138,7 +144,7 @@ def _render(
         for number in by_image[sha256]:
             item = items[number]
             if any(region.color for region in item.regions):
-                marked = draw_marks(sent, item.regions, outline=item.prompt_kind == "contour")
+                marked = draw_marks(sent, item.regions, outline=item.prompt_kind in OUTLINED)
                 content, suffix = encode_png(marked), "png"
             else:
                 content, suffix = encode_jpeg(sent), "jpg"
@@ -149,10 +155,12 @@ def _render(
     return result
 
 
-def _licenses(items: Sequence[Item]) -> dict[str, str]:
+def licenses_of(items: Sequence[Item]) -> dict[str, str]:
     mappings = load_mappings()
     datasets = {dataset for item in items for dataset in item.dataset.split("+")}
-    return {name: mappings[name].licence if name in mappings else "unknown" for name in sorted(datasets)}
+    known = {source.name: source.license for source in operation_sources()}
+    known |= {name: mapping.licence for name, mapping in mappings.items()}
+    return {name: known.get(name, "unknown") for name in sorted(datasets)}
 
 
 def _input_checksums(config: BuildConfig) -> dict[str, str]:

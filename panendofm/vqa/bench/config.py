@@ -96,6 +96,7 @@ class BuildConfig:
     regions: str = option("Regions besides those of the datasets: a JSONL list or a folder of LabelMe files.", "")
     all_regions_listed: bool = option("The list of regions names every polyp of an image: they may be counted.", False)
     annotations: str = option("JSONL of operations: file, operation, phase, step, action, instruments.", "")
+    operations: list[str] = option("Folders of public datasets of operations: Cholec80, EndoVis, PSI-AVA.", [])
     network: str = option("Network whose features choose the images; 'pixels' needs none.", "pixels", was="weights")
     device: str | None = option("Where the network runs; auto takes a GPU when there is one.", "auto")
     cache: str = option("Folder of extracted features; empty: that of the user.", "")
@@ -128,6 +129,19 @@ class BuildConfig:
             if name not in (*wordings, *_OTHER_TEXTS):
                 there = ", ".join((*wordings, *_OTHER_TEXTS))
                 warn(f"lesions.texts: nothing is worded by '{name}'; there are: {there}.")
+
+
+@dataclass
+class InstructConfig(BuildConfig):
+    """Conversations to train on, apart from benches. Everything is asked: caps and people play no part."""
+
+    bench: list[str] = option("Benches whose images, patients and videos stay out.", [])
+    guard: list[str] = option("Folders of images that stay out too, with what looks like them.", [])
+
+    def check(self) -> None:
+        super().check()
+        if not self.bench and not self.guard:
+            raise UserError("name what must stay out: bench=[DIR] or guard=[DIR].")
 
 
 @dataclass

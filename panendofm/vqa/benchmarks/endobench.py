@@ -298,6 +298,19 @@ _QUESTIONS: tuple[QuestionType, ...] = (
         ),
     ),
     RegionQuestion(
+        "RR_multi_contour",
+        "region recognition, several outlines",
+        task="RR",
+        prompt_kind="multi_contour",
+        wordings=(
+            "Several regions are outlined. What does the {color} line surround?",
+            "Among the outlined regions, what is inside the {color} outline?",
+            "Look only at the region with the {color} outline. What is it?",
+            "Name what is outlined in {color} among the marked regions.",
+            "Which of these does the region within the {color} contour show?",
+        ),
+    ),
+    RegionQuestion(
         "RR_coordinate",
         "region recognition, coordinates",
         task="RR",

@@ -135,6 +135,38 @@ _FLUENCY_GAP = Contrast(
     meaning="how much better a text reads than it is right, the fluency–accuracy paradox",
 )
 
+# Counted, not graded: 0 none, 1 one, 2 several.
+_OVER_INTERPRETATION = Rubric(
+    (
+        Dimension(
+            "wrong_lesion",
+            "lesions that are not there",
+            ("names no other lesion", "names one as present", "names several as present"),
+            needs_reference=True,
+        ),
+        Dimension(
+            "invented",
+            "invented findings",
+            (
+                "every finding can be seen",
+                "one finding, such as a vessel or a texture, is not in the image",
+                "several findings are not in the image",
+            ),
+        ),
+        Dimension(
+            "beyond",
+            "advice beyond the question",
+            (
+                "says what was asked",
+                "one measure or claim that nothing in the case calls for",
+                "a list of such measures",
+            ),
+        ),
+    ),
+    low=0,
+    high=2,
+)
+
 BENCHMARK = Benchmark(
     name="gi_bench",
     title="GI-Bench",
@@ -147,4 +179,5 @@ BENCHMARK = Benchmark(
     published=read_published("gi_bench"),
     prompts={"en": read_prompts("gi_bench_en"), "zh": read_prompts("gi_bench_zh")},
     rubric=Rubric(_DIMENSIONS, (_FLUENCY_GAP,)),
+    more_rubrics={"over_interpretation": _OVER_INTERPRETATION},
 )

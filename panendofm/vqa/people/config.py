@@ -25,6 +25,7 @@ class TextsConfig:
 
     people: str = option("Folder of readers' answers, to rate their texts too.", "")
     human_subset: bool = option("Only images that people answer too.", False)
+    rubric: str = option("Another rubric of the benchmark, such as over_interpretation.", "")
     blind: bool = option("Texts that were written without the image too.", False)
 
 

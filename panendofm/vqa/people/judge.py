@@ -82,11 +82,13 @@ def judge_prompt(text: Text, rubric: Rubric, with_reference: bool = True) -> str
     lines = []
     for dimension in rubric.dimensions:
         low, middle, high = dimension.anchors
-        lines.append(f"- {dimension.name} ({dimension.title}): 1 = {low}; 3 = {middle}; 5 = {high}")
+        one, three, five = rubric.anchored
+        lines.append(f"- {dimension.name} ({dimension.title}): {one} = {low}; {three} = {middle}; {five} = {high}")
     reference = f"\n\nReference, written by an expert:\n{text.item.reference}" if with_reference else ""
     names = ", ".join(f'"{name}"' for name in rubric.names)
     return (
-        "Rate a text about an endoscopic picture. Each dimension gets a whole number from 1 to 5:\n"
+        "Rate a text about an endoscopic picture. "
+        f"Each dimension gets a whole number from {rubric.low} to {rubric.high}:\n"
         + "\n".join(lines)
         + f"\n\nThe question was:\n{text.item.question}{reference}\n\nText to rate:\n{text.reply}\n\n"
         f"Reply with one JSON object with the keys {names}, and nothing else."

@@ -34,6 +34,8 @@ class RatingState:
     reply: str = ""
     reference: str = ""
     rubric: tuple[Dimension, ...] = ()
+    low: int = 1
+    high: int = 5
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class BlindRating:
                 question = self.bench.question_for_people(text.item)
                 reference = text.item.reference
                 shown = self.rubric.dimensions
-                return RatingState(done, len(self.texts), key, question, text.reply, reference, shown)
+                ends = (self.rubric.low, self.rubric.high)
+                return RatingState(done, len(self.texts), key, question, text.reply, reference, shown, *ends)
         return RatingState(done, len(self.texts))
 
     def image(self, key: str) -> Content:

@@ -1,8 +1,8 @@
-"""By what texts are rated: dimensions, each from 1 to 5 with words for 1, 3 and 5."""
+"""By what texts are rated: dimensions, usually from 1 to 5, with words for the ends and the middle."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from panendofm.runtime.errors import UserError
 
@@ -14,7 +14,7 @@ Values = dict[str, int | None]  # by dimension; None: the rater could not say
 class Dimension:
     name: str
     title: str
-    anchors: tuple[str, str, str]  # what 1, 3 and 5 mean
+    anchors: tuple[str, str, str]  # what the lowest, the middle and the highest rating mean
     needs_reference: bool = False
 
 
@@ -36,10 +36,17 @@ class Contrast:
 class Rubric:
     dimensions: tuple[Dimension, ...] = ()
     contrasts: tuple[Contrast, ...] = ()
+    low: int = LOWEST
+    high: int = HIGHEST
 
     @property
     def names(self) -> list[str]:
         return [dimension.name for dimension in self.dimensions]
+
+    @property
+    def anchored(self) -> tuple[int, int, int]:
+        """The ratings that have words."""
+        return self.low, (self.low + self.high) // 2, self.high
 
     @property
     def columns(self) -> list[tuple[str, str]]:
@@ -48,10 +55,10 @@ class Rubric:
         return [*shown, (TOTAL, TOTAL), *((contrast.name, contrast.title) for contrast in self.contrasts)]
 
     def without_reference(self) -> Rubric:
-        return Rubric(tuple(dimension for dimension in self.dimensions if not dimension.needs_reference))
+        return replace(self, dimensions=tuple(own for own in self.dimensions if not own.needs_reference))
 
     def check(self, values: object, where: str) -> Values:
-        """Whole numbers from 1 to 5; null where a rater could not say."""
+        """Whole numbers of the scale; null where a rater could not say."""
         if not isinstance(values, dict):
             raise UserError(f"{where}: a rating is an object with {', '.join(self.names)}.")
         result: Values = {}
@@ -60,7 +67,9 @@ class Rubric:
             if value is None:
                 result[name] = None
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or not LOWEST <= value <= HIGHEST:
-                raise UserError(f"{where}: {name} must be a whole number from {LOWEST} to {HIGHEST}, not {value!r}.")
+            if isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
+                raise UserError(
+                    f"{where}: {name} must be a whole number from {self.low} to {self.high}, not {value!r}."
+                )
             result[name] = value
         return result

@@ -23,6 +23,7 @@ class ScoreConfig:
     contamination: str = option("Report of 'vqa contamination'.", "")
     people: str = option("Folder of readers' answers.", "")
     ratings: str = option("Folder of ratings of texts.", "")
+    over_interpretation: str = option("Folder of ratings with rubric=over_interpretation.", "")
     complete_cases: bool = option("Beside ours, only images that every model answered, as papers do.", False)
     bootstrap: BootstrapConfig = field(default_factory=BootstrapConfig)
 

@@ -11,19 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from panendofm.imaging.frame_filters.config import FieldOfViewConfig
-from panendofm.imaging.frame_filters.field_of_view import detect_field_of_view
-from panendofm.imaging.images import UnreadableImageError, decode_image, is_image
-from panendofm.imaging.leakage import Guard, LeakageConfig, Thumbnail, build_guard, guarded_image, thumbnail_of
+from panendofm.imaging.leakage import LeakageConfig, build_guard
 from panendofm.records.documents import read_document, write_document
 from panendofm.records.shards import ShardFolder, read_index
 from panendofm.runtime.console import say, track
 from panendofm.runtime.errors import UserError, naming_path
 from panendofm.runtime.files import sha256_of
 from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.bench.images.copies import content_thumbnail, guarded_bench, image_files
 from panendofm.vqa.score.config import ContaminationConfig
 
 
@@ -58,7 +53,7 @@ class ContaminationReport:
 
 def find_contamination(bench: Bench, config: ContaminationConfig) -> ContaminationReport:
     """Look for every image of the bench, and write what was found."""
-    guard = _index_of(bench)
+    guard = build_guard(guarded_bench(bench))
     originals = {item.sha256 for item in bench.items}
     leakage = LeakageConfig()
     sightings: dict[tuple[str, str, str], Sighting] = {}
@@ -74,7 +69,7 @@ def find_contamination(bench: Bench, config: ContaminationConfig) -> Contaminati
             if digest in originals:
                 found = Sighting(digest, path.name, sample, "equal file", 1.0)
             else:
-                thumbnail = _thumbnail(content, sample)
+                thumbnail = content_thumbnail(content, sample)
                 match = guard.match(thumbnail, leakage) if thumbnail is not None else None
                 if match is not None:
                     found = Sighting(match.name, path.name, sample, "looks the same", match.correlation)
@@ -97,33 +92,6 @@ def read_contamination(path: Path, bench: Bench) -> ContaminationReport:
     return report
 
 
-def _index_of(bench: Bench) -> Guard:
-    """Thumbnails of the bench's images; one without drawn marks where there is one."""
-    best = {}
-    for item in bench.items:
-        marked = any(region.color for region in item.regions)
-        if item.image and (item.sha256 not in best or not marked):
-            best[item.sha256] = item
-    images = []
-    for sha256, item in sorted(best.items()):
-        thumbnail = _thumbnail(bench.image(item), item.image)
-        images.append(guarded_image(sha256, sha256, thumbnail))
-    return build_guard(images)
-
-
-def _thumbnail(content: bytes, name: str) -> Thumbnail | None:
-    try:
-        rgb = decode_image(content, name)
-    except UnreadableImageError:
-        return None
-    view = detect_field_of_view([rgb], FieldOfViewConfig())
-    if view is None:
-        return None
-    left, top, right, bottom = view.box
-    part: NDArray[np.uint8] = rgb[top:bottom, left:right]
-    return thumbnail_of(part, view.cropped_to((right - left, bottom - top)).mask())
-
-
 Frames = Iterator[tuple[str, str, bytes]]  # name, checksum of the file (empty: not an original), content
 
 
@@ -144,8 +112,6 @@ def _shard_frames(path: Path) -> tuple[Path, int, Frames]:
 
 
 def _folder_frames(path: Path) -> tuple[Path, int, Frames]:
-    if not path.is_dir():
-        raise UserError(f"{path} is no folder of images; check the path.")
-    files = [file for file in sorted(path.rglob("*")) if file.is_file() and is_image(file)]
+    files = image_files(path)
     frames = ((file.relative_to(path).as_posix(), sha256_of(file), file.read_bytes()) for file in files)
     return path, len(files), frames

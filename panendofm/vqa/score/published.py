@@ -45,6 +45,7 @@ class Published:
     digits: int = 3
     tables: list[PublishedTable] = field(default_factory=list)
     questions: dict[str, int] = field(default_factory=dict)  # of each task, in the paper
+    instructions: int = 0  # conversations to train on, in the paper
 
 
 def read_published(name: str) -> Published:

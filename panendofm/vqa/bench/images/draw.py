@@ -13,6 +13,9 @@ from panendofm.vqa.bench.items import MarkedRegion
 
 COLORS = {"red": (230, 25, 25), "green": (25, 200, 25), "blue": (40, 80, 255), "yellow": (250, 220, 20)}
 SINGLE = "green"
+MULTI_CONTOUR = "multi_contour"
+# Kinds of visual prompt that follow the outline of a region.
+OUTLINED = ("contour", MULTI_CONTOUR)
 _DARK = (20, 20, 20)
 
 

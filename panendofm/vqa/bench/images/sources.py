@@ -12,22 +12,13 @@ from typing import Any
 from panendofm.atlas import Label, Region, Regions, Row, contradict, load_atlas, load_mappings, read_regions
 from panendofm.imaging.groups import linked_groups
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import read_json_lines
+from panendofm.runtime.files import read_json_lines, sha256_of
+from panendofm.vqa.bench.images.annotation import Annotation
+from panendofm.vqa.bench.operations.source import source_of
 
 # The annotator whose regions several people agreed on.
 CONSENSUS = "consensus"
 _ANNOTATIONS = {"file", "operation", "phase", "step", "action", "instruments"}
-
-
-@dataclass(frozen=True)
-class Annotation:
-    """What is known of a moment of an operation."""
-
-    operation: str = ""
-    phase: str = ""
-    step: str = ""
-    action: str = ""
-    instruments: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -60,9 +51,13 @@ class Sources:
 
 
 def read_sources(
-    atlas: Path, regions: Path | None, annotations: Path | None, all_regions_listed: bool = False
+    atlas: Path,
+    regions: Path | None,
+    annotations: Path | None,
+    all_regions_listed: bool = False,
+    operation_folders: Sequence[Path] = (),
 ) -> Sources:
-    """All images of the atlas that don't contradict themselves."""
+    """All images of the atlas that don't contradict themselves, and frames of operations."""
     rows = load_atlas(atlas).rows
     missing = [row for row in rows if not Path(row.path).is_file()]
     left_out = Counter({"file is missing": len(missing)}) if missing else Counter[str]()
@@ -84,7 +79,31 @@ def read_sources(
             left_out["equal files are labeled differently"] += 1
             continue
         images.append(_image(sha256, same, names[sha256], known, operations))
+    there = {image.sha256 for image in images}
+    for folder in operation_folders:
+        images += [image for image in _moments(folder) if image.sha256 not in there]
     return Sources(images, left_out)
+
+
+def _moments(folder: Path) -> list[SourceImage]:
+    """The frames of a dataset of operations; those of one video are a group."""
+    source = source_of(folder)
+    found: dict[str, SourceImage] = {}
+    for moment in source.read(folder):
+        digest = sha256_of(moment.path)
+        found[digest] = SourceImage(
+            sha256=digest,
+            path=moment.path,
+            datasets=(source.name,),
+            labels=(),
+            own_labels=(),
+            group=f"{source.name} {moment.video}",
+            regions=moment.regions,
+            annotation=moment.annotation,
+        )
+    if not found:
+        raise UserError(f"operations: {folder} holds no annotated frame; docs/vqa.md says how {source.title} must lie.")
+    return [found[digest] for digest in sorted(found)]
 
 
 def with_one_annotator(image: SourceImage) -> SourceImage:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from panendofm.atlas import AMBIGUOUS, Label
-from panendofm.vqa.bench.images.sources import Annotation, SourceImage
+from panendofm.vqa.bench.images.annotation import Annotation
+from panendofm.vqa.bench.images.sources import SourceImage
 from panendofm.vqa.bench.keys import shuffled
 from panendofm.vqa.bench.questions.vocabulary import Vocabulary
 

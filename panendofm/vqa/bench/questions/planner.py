@@ -10,10 +10,11 @@ import numpy as np
 
 from panendofm.scoring.answers.replies import LETTERS
 from panendofm.vqa.bench.config import BuildConfig
-from panendofm.vqa.bench.images.draw import COLORS, SINGLE
+from panendofm.vqa.bench.images.draw import COLORS, MULTI_CONTOUR, OUTLINED, SINGLE
 from panendofm.vqa.bench.images.prepare import Prepared
 from panendofm.vqa.bench.items import Box, Item, MarkedRegion, question_id
 from panendofm.vqa.bench.keys import generator, keyed, shuffled
+from panendofm.vqa.bench.operations.source import INSTRUMENTS
 from panendofm.vqa.bench.questions.candidates import Candidate
 from panendofm.vqa.bench.questions.distractors import draw_distractors
 from panendofm.vqa.bench.questions.options import DISTRACTORS, Pools, wrong_options
@@ -25,8 +26,8 @@ from panendofm.vqa.published_prompts import PublishedPrompts
 _COLORS = list(COLORS)
 _MOST_MARKED = 4
 _MIN_IN_VIEW = 0.5
-# The category of regions that show a tool.
-INSTRUMENTS = "surgical-instruments"
+# Kinds of visual prompt that mark several regions, each in its color.
+_SEVERAL = ("multi", MULTI_CONTOUR)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Planned:
     @property
     def colored(self) -> bool:
         """Whether several regions are drawn, each in its color."""
-        return self.question.prompt_kind == "multi"
+        return self.question.prompt_kind in _SEVERAL
 
 
 @dataclass
@@ -111,26 +112,28 @@ class Planner:
         planned = self._named(candidate, question)
         if planned is None:
             return None
-        if question.prompt_kind == "contour" and len(target.polygon) < 3:
+        if question.prompt_kind in OUTLINED and len(target.polygon) < 3:
             self.left_out[f"{question.code}: no outline"] += 1
             return None
         others: tuple[MarkedRegion, ...] = ()
         if planned.colored:
-            others = self._other_regions(candidate, target, prepared)
+            others = self._other_regions(candidate, target, prepared, question.prompt_kind in OUTLINED)
             if not others:
                 self.left_out[f"{question.code}: no second region of another name"] += 1
                 return None
         return replace(planned, target=target, others=others)
 
     def _other_regions(
-        self, candidate: Candidate, target: MarkedRegion, prepared: Prepared
+        self, candidate: Candidate, target: MarkedRegion, prepared: Prepared, outlined: bool = False
     ) -> tuple[MarkedRegion, ...]:
-        """Up to three further regions, of which at least one has another name."""
+        """Up to three further regions, of which at least one has another name; `outlined`: with a known outline."""
         numbers = [str(n) for n in range(len(candidate.image.regions)) if n != candidate.region]
         marked = [
             region
             for number in shuffled(numbers, self.config.seed, "marks", candidate.key)
-            if (region := self._marked(candidate, int(number), prepared)) is not None and region.box != target.box
+            if (region := self._marked(candidate, int(number), prepared)) is not None
+            and region.box != target.box
+            and (not outlined or len(region.polygon) >= 3)
         ]
         foreign = [region for region in marked if region.name != target.name]
         if not foreign:

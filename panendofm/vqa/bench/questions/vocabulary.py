@@ -13,6 +13,7 @@ import yaml
 from panendofm.atlas import Label, load_taxonomy
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.answers.replies import comparable
+from panendofm.vqa.bench.operations.source import INSTRUMENTS
 
 _NORMAL = "normal"
 
@@ -48,7 +49,7 @@ class Vocabulary:
     def scene(self, label: Label, datasets: Iterable[str]) -> str:
         if self.capsule_datasets & set(datasets):
             return "CE"
-        if label.category == "therapeutic-procedures":
+        if label.category in ("therapeutic-procedures", INSTRUMENTS):
             return "SE"
         return {"esophagus": "GS", "stomach": "GS", "colon": "CS", "small-intestine": "CE"}.get(label.region, "CS")
 

@@ -46,7 +46,7 @@ class AccuracyLeaderboard:
     def score(
         self, benchmark: Benchmark, bench: Bench, answers: Sequence[Path], config: ScoreConfig
     ) -> AccuracyResults:
-        config.refuse(benchmark.title, "ratings", "complete_cases")
+        config.refuse(benchmark.title, "ratings", "over_interpretation", "complete_cases")
         everybody = read_contestants(bench, answers, config)
         contestants = [contestant for contestant in everybody if not contestant.group]
         choices = _choices(bench)

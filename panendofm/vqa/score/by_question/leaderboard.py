@@ -14,10 +14,12 @@ from panendofm.scoring.answers.choices import common_answers
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.benchmark import Benchmark
-from panendofm.vqa.people.ratings import read_ratings
+from panendofm.vqa.people.ratings import Rating, read_ratings
 from panendofm.vqa.reply_kinds import CHOICE
 from panendofm.vqa.score.by_question.dimensions import add_dimensions
 from panendofm.vqa.score.by_question.estimates import columns_of
+from panendofm.vqa.score.by_question.grounding import grounding_of
+from panendofm.vqa.score.by_question.over_interpretation import said_too_much
 from panendofm.vqa.score.by_question.page import page_of
 from panendofm.vqa.score.by_question.readers import compare_with_groups, group_row
 from panendofm.vqa.score.by_question.results import Difference, Part, QuestionResults, Row, write_results
@@ -27,6 +29,8 @@ from panendofm.vqa.score.by_question.texts import TextCheck, add_ratings, agreem
 from panendofm.vqa.score.config import ScoreConfig
 from panendofm.vqa.score.contestants import read_contestants
 from panendofm.vqa.score.sheets import Contestant, write_parsed
+
+OVER_INTERPRETATION = "over_interpretation"
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,11 @@ class QuestionLeaderboard:
         sheets = [sheet for contestant in contestants for sheet in contestant.sheets.values()]
         ratings = read_ratings(Path(config.ratings), benchmark.rubric) if config.ratings else []
         rated_by = add_ratings(sheets, ratings, benchmark.rubric)
-        scoring = _Scoring(self, benchmark, bench, config)
+        too_much = []
+        if config.over_interpretation:
+            rubric = benchmark.rubric_called(OVER_INTERPRETATION)
+            too_much = read_ratings(Path(config.over_interpretation), rubric)
+        scoring = _Scoring(self, benchmark, bench, config, too_much)
         human = None
         if len(models) < len(contestants):
             human = scoring.part([item for item in bench.items if item.human], contestants)
@@ -81,6 +89,7 @@ class _Scoring:
     benchmark: Benchmark
     bench: Bench
     config: ScoreConfig
+    too_much: Sequence[Rating]
 
     def part(self, items: Sequence[Item], contestants: Sequence[Contestant]) -> Part:
         """The table of one set of questions: models, and readers with their groups."""
@@ -90,6 +99,10 @@ class _Scoring:
             row = row_of(self.bench, contestant, columns)
             if self.leaderboard.chain:
                 row.chain = chain_of(contestant.plain, self.leaderboard.chain, columns)
+                row.grounding = grounding_of(contestant.plain, self.leaderboard.chain, columns)
+            if self.too_much:
+                rubric = self.benchmark.rubric_called(OVER_INTERPRETATION)
+                row.said_too_much = said_too_much(contestant.plain, self.too_much, rubric, columns)
             check = self.leaderboard.text_check
             if check is not None and self.bench.manifest.lesions is not None:
                 row.consistency = consistency(check, self.bench.manifest.lesions, contestant.plain, columns)

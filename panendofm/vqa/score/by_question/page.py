@@ -8,13 +8,24 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from panendofm.reports import Table, render_page
-from panendofm.reports.charts import ForestRow, Point, forest_chart, heatmap_chart, radar_chart, scatter_chart
+from panendofm.reports.charts import (
+    ForestRow,
+    Point,
+    Series,
+    forest_chart,
+    heatmap_chart,
+    line_chart,
+    radar_chart,
+    scatter_chart,
+)
 from panendofm.reports.charts.svg import color_of
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.benchmark import Benchmark
 from panendofm.vqa.reply_kinds import BOX
 from panendofm.vqa.score.by_question.dimension_tables import dimension_views
 from panendofm.vqa.score.by_question.examples import example_cards, overlays, said
+from panendofm.vqa.score.by_question.grounding import statement
+from panendofm.vqa.score.by_question.over_interpretation import said_too_much_table
 from panendofm.vqa.score.by_question.readers import MARKS
 from panendofm.vqa.score.by_question.results import Part, QuestionResults
 from panendofm.vqa.score.by_question.tables import Tables, agreement_table, name_of
@@ -74,6 +85,11 @@ def page_of(
         heatmaps=_heatmaps(best, tables, benchmark),
         chained=any(row.chain for row in results.full.rows),
         chains=tables.chains(results.full),
+        grounding=tables.grounding(best),
+        statements=_statements(best, tables, benchmark),
+        recall_curves=_recall_curves(best, tables, benchmark),
+        too_much=_too_much(best, benchmark),
+        too_much_rubric=benchmark.more_rubrics.get("over_interpretation"),
         cost=_cost(best, tables),
         dimensions=dimension_views(best, tables),
         contrasts=benchmark.rubric.contrasts,
@@ -162,6 +178,34 @@ def _heatmaps(part: Part, tables: Tables, benchmark: Benchmark) -> list[tuple[st
             values = [[row.by_class[metric.name].get(name) for name in names] for row in rows]
             charts.append((metric.title, heatmap_chart("", [row.name for row in rows], names, values)))
     return charts
+
+
+def _statements(part: Part, tables: Tables, benchmark: Benchmark) -> list[str]:
+    return [
+        statement(name_of(row), row.grounding, benchmark.questions)
+        for row in tables.ranked(part)
+        if row.grounding is not None
+    ]
+
+
+def _recall_curves(part: Part, tables: Tables, benchmark: Benchmark) -> list[Markup]:
+    """The share of lesions whose box reaches each overlap; the area below a curve is the mean overlap."""
+    charts = []
+    for question in benchmark.questions:
+        curves = []
+        for row in tables.ranked(part)[:_RADAR_LINES]:
+            known = row.boxes[question.code].recall_curve if question.code in row.boxes else {}
+            if known:
+                curves.append(Series(name_of(row), [float(key) for key in known], list(known.values())))
+        if curves:
+            title = f"{question.code}: recall over overlap"
+            charts.append(line_chart(title, curves, x_label="overlap (IoU)", y_label="recall", marked_x=0.5))
+    return charts
+
+
+def _too_much(part: Part, benchmark: Benchmark) -> Table | None:
+    rubric = benchmark.more_rubrics.get("over_interpretation")
+    return None if rubric is None else said_too_much_table(part, rubric)
 
 
 def _cost(part: Part, tables: Tables) -> Markup:

@@ -113,6 +113,27 @@ class ChainStep:
 
 
 @dataclass(frozen=True)
+class Grounding:
+    """Boxes beside the other steps of the chain, on the same images."""
+
+    box: str  # code of the question for a box
+    n: int
+    shares: dict[str, float]  # right, or found, by code
+    gaps: dict[str, Difference]  # found less right, by the other code
+    breaks: dict[str, float]  # share of images whose first mistake is at this code; «none»: no mistake
+    right_without_box: float  # the last step is right although the lesion was not found
+
+
+@dataclass(frozen=True)
+class SaidTooMuch:
+    """Share of texts with any such remark, by dimension of the rubric."""
+
+    n: int
+    shares: dict[str, float]
+    intervals: dict[str, Pair | None]
+
+
+@dataclass(frozen=True)
 class Consistency:
     """Whether a text says what the same contestant chose."""
 
@@ -140,6 +161,8 @@ class Row:
     dimensions: dict[str, dict[str, DimensionValue]] = field(default_factory=dict)  # by code and dimension
     dimensions_against: dict[str, dict[str, dict[str, Difference]]] = field(default_factory=dict)  # by group before
     chain: list[ChainStep] = field(default_factory=list)
+    grounding: Grounding | None = None
+    said_too_much: dict[str, dict[str, SaidTooMuch]] = field(default_factory=dict)  # by code and rater
     consistency: Consistency | None = None
     repeats: dict[str, Repeats] = field(default_factory=dict)
     blind: dict[str, Blind] = field(default_factory=dict)

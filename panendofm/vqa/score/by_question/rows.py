@@ -14,6 +14,7 @@ from panendofm.vqa.people.ratings import without_disclaimer
 from panendofm.vqa.reply_kinds import BOX
 from panendofm.vqa.score.by_question.boxes import box_metrics
 from panendofm.vqa.score.by_question.estimates import Columns, difference, estimate, known_items
+from panendofm.vqa.score.by_question.grounding import FOUND
 from panendofm.vqa.score.by_question.results import (
     Blind,
     ChainStep,
@@ -28,7 +29,6 @@ from panendofm.vqa.score.by_question.texts import is_chinese
 from panendofm.vqa.score.sheets import Contestant, Sheet, accounting
 
 _ANSWERED = ("ok", "none", "invalid_option", "invalid_box")
-_FOUND = 0.5  # the overlap from which on a lesion counts as found
 
 
 def row_of(bench: Bench, contestant: Contestant, columns: Columns) -> Row:
@@ -132,7 +132,7 @@ def chain_of(sheet: Sheet, codes: Sequence[str], columns: Columns) -> list[Chain
         kept = [
             item
             for item in kept
-            if item.sha256 in asked[code] and (sheet.value(asked[code][item.sha256]) or 0.0) >= _FOUND
+            if item.sha256 in asked[code] and (sheet.value(asked[code][item.sha256]) or 0.0) >= FOUND
         ]
         steps.append(_step(sheet, last, list(before[:number]), kept))
     return steps

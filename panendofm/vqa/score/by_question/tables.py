@@ -178,6 +178,25 @@ class Tables:
         head += [f"against {annotator}" for annotator in annotators]
         return Table(["contestant", *head, "boxes/reply", ""], rows)
 
+    def grounding(self, part: Part) -> Table:
+        """The box beside the other steps, and where the chain breaks first."""
+        known = [(row, row.grounding) for row in self.ranked(part) if row.grounding is not None]
+        titles = {question.code: question.title for question in self.benchmark.questions}
+        rows = []
+        for row, own in known:
+            cells = [number(own.shares[code]) for code in own.shares]
+            cells += [difference_cell(gap, "") for gap in own.gaps.values()]
+            cells += [number(share) for share in own.breaks.values()]
+            rows.append([name_of(row), str(own.n), *cells, number(own.right_without_box)])
+        head = ["contestant", "images"]
+        if known:
+            first = known[0][1]
+            head += [f"{titles[code]} {'found' if code == first.box else 'right'}" for code in first.shares]
+            head += [f"{titles[first.box]} − {titles[code]}" for code in first.gaps]
+            head += [f"breaks at {titles[code]}" if code in titles else "unbroken" for code in first.breaks]
+            head += [f"{titles[list(first.shares)[-1]]} right, not found"]
+        return Table(head, rows)
+
     def chains(self, part: Part) -> Table:
         rows = []
         for row in part.rows:

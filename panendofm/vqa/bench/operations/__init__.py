@@ -1,0 +1,1 @@
+"""Public datasets of operations: one module each, with its layout as `SOURCE`."""
