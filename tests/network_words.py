@@ -44,6 +44,7 @@ def write_network_words(folder: Path, golden: Path) -> dict[str, str]:
         "endofm": f"endofm:{folder / 'endofm.pth'}",
         "vits_colono": f"endossl:{folder / 'vits_colono' / 'checkpoint_0'}",
         "pixels": "pixels",
+        "global-features": "global-features",
         "untrained-vit_test": "untrained:vit_test",
         "untrained-vit_test-2": f"untrained:{folder / 'small.pt'}",
     }

@@ -22,11 +22,13 @@ _VERBS = (
     ("score", "Score answers: tables and a page.", _ANSWERS, "score.config:ScoreConfig"),
     ("exam", "Ask a person, on a page of this machine.", _BENCH, "people.config:ExamConfig"),
     ("rate", "Rate texts blindly, on a page.", _ANSWERS, "people.config:RateConfig"),
+    ("rate-reports", "Rate teams' reports blindly, on a page.", ("REPORTS…",), "people.config:RateReportsConfig"),
+    ("rank-reports", "Rank teams by their rated reports.", ("REPORTS…",), "people.config:RankReportsConfig"),
     ("judge", "Let a model rate texts.", _ANSWERS, "people.config:JudgeConfig"),
     ("contamination", "Look for a bench's images in shards and folders.", _BENCH, "score.config:ContaminationConfig"),
 )
 COMMANDS = tuple(
-    Command(verb, summary, f"panendofm.vqa.commands:run_{verb}", arguments, f"panendofm.vqa.{schema}")
+    Command(verb, summary, f"panendofm.vqa.commands:run_{verb.replace('-', '_')}", arguments, f"panendofm.vqa.{schema}")
     for verb, summary, arguments, schema in _VERBS
 )
 STAGE = Stage("panendofm vqa", COMMANDS, extra="vqa")

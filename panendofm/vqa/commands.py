@@ -25,11 +25,13 @@ from panendofm.vqa.client.answers import AnswerSet, read_answer_set
 from panendofm.vqa.client.config import ExtractConfig, RunConfig
 from panendofm.vqa.client.extract import extract_answers
 from panendofm.vqa.client.run import ask_bench
-from panendofm.vqa.people.config import ExamConfig, JudgeConfig, RateConfig
+from panendofm.vqa.people.config import ExamConfig, JudgeConfig, RankReportsConfig, RateConfig, RateReportsConfig
 from panendofm.vqa.people.exam import serve_exam
 from panendofm.vqa.people.judge import judge_texts
 from panendofm.vqa.people.rate import serve_rating
 from panendofm.vqa.people.readers import read_people
+from panendofm.vqa.people.report_ranking import rank_reports
+from panendofm.vqa.people.reports import serve_report_rating
 from panendofm.vqa.score.accuracy.leaderboard import check_bench
 from panendofm.vqa.score.config import CheckConfig, ContaminationConfig, EncoderConfig, ScoreConfig, SynthesizeConfig
 from panendofm.vqa.score.contamination import find_contamination
@@ -111,6 +113,14 @@ def run_rate(arguments: argparse.Namespace, config: RateConfig) -> None:
     bench = read_bench(arguments.bench)
     rubric = benchmark_of(bench).rubric_called(config.rubric)
     serve_rating(bench, rubric, _all_sets(bench, arguments.answers, config.people), config)
+
+
+def run_rate_reports(arguments: argparse.Namespace, config: RateReportsConfig) -> None:
+    serve_report_rating([Path(folder) for folder in arguments.reports], config)
+
+
+def run_rank_reports(arguments: argparse.Namespace, config: RankReportsConfig) -> None:
+    rank_reports([Path(folder) for folder in arguments.reports], config)
 
 
 def run_judge(arguments: argparse.Namespace, config: JudgeConfig) -> None:

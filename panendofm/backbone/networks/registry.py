@@ -8,6 +8,7 @@ endofm:FILE              Endo-FM or EndoFM-LV, an image being a clip of one fram
 endossl:FILE             EndoSSL, from the Flax checkpoint (checkpoint_0) of a published folder
 efficientnet-lite0       an ImageNet network whose weights come with a Python package
 pixels                   no network: the image averaged down to 16 × 16 colors
+global-features          no network: color layout, colors, Tamura textures and a pyramid of edge directions
 untrained:PATH or NAME   the architecture of a backbone, or of a name (such as vit_small_patch14 or efficientnet-lite0),
                          with random weights
 
@@ -32,6 +33,7 @@ from panendofm.backbone.networks.efficientnet_lite0 import (
 )
 from panendofm.backbone.networks.endofm import endofm_source
 from panendofm.backbone.networks.endossl import endossl_source
+from panendofm.backbone.networks.global_features import global_features_source
 from panendofm.backbone.networks.network import Description, Loaded, Network, Source
 from panendofm.backbone.networks.pixels import pixels_source
 from panendofm.backbone.networks.timm_models import timm_source
@@ -46,6 +48,7 @@ _FORMAT = 2
 # Words that stand alone, and words with something behind a colon. To add a family, add its line here.
 WORDS: dict[str, Callable[[], Source]] = {
     "pixels": pixels_source,
+    "global-features": global_features_source,
     "efficientnet-lite0": efficientnet_lite0_source,
 }
 UNTRAINED: dict[str, Callable[[], Source]] = {"efficientnet-lite0": untrained_efficientnet_lite0_source}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from panendofm.runtime.config import option, required
 from panendofm.runtime.errors import UserError
+from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.vqa.client.config import ApiConfig
 
 
@@ -36,6 +37,24 @@ class RateConfig(TextsConfig):
     rater: str = required("A code such as expert-1, no name.")
     ratings: str = option("Folder for the ratings.", "ratings")
     port: int = option("Port on 127.0.0.1; 0 takes a free one.", 0)
+
+
+@dataclass
+class RateReportsConfig:
+    """An expert who rates teams' reports blindly on a page of this machine."""
+
+    rater: str = required("A code such as expert-1, no name.")
+    ratings: str = option("Folder for the ratings.", "report_ratings")
+    port: int = option("Port on 127.0.0.1; 0 takes a free one.", 0)
+
+
+@dataclass
+class RankReportsConfig:
+    """Teams by the ratings of their reports."""
+
+    ratings: str = option("Folder of the ratings.", "report_ratings")
+    out: str = option("Folder for the ranking.", "report_ranking")
+    bootstrap: BootstrapConfig = option("", BootstrapConfig())
 
 
 @dataclass(kw_only=True)

@@ -36,6 +36,7 @@ class RatingState:
     rubric: tuple[Dimension, ...] = ()
     low: int = 1
     high: int = 5
+    has_image: bool = True
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class BlindRating:
         self.rater = rater
         self.file = RatingFile(file, rubric)
         self.texts = {text.key: text for text in sorted(texts, key=lambda t: keyed("rate", rater, t.key))}
+
+    def keys(self) -> set[str]:
+        return set(self.texts)
 
     def state(self) -> RatingState:
         done = len(self.file.rated & set(self.texts))
@@ -76,7 +80,7 @@ class BlindRating:
     def rate(self, posted: Posted) -> RatingState:
         given = parse_document(PostedRating, posted, "the request", "a rating")
         key = given.key
-        if key not in self.texts or key in self.file.rated:
+        if key not in self.keys() or key in self.file.rated:
             raise UserError("this text is not to be rated, or was rated before.")
         missing = [name for name in self.rubric.names if posted.get(name) is None]
         if missing:
@@ -85,20 +89,22 @@ class BlindRating:
         self.file.append(Rating(key, self.rater, values, note=given.note[:_LONGEST_NOTE]))
         return self.state()
 
+    def serve(self, port: int) -> None:
+        page = render_page("panendofm.vqa", "rate.html", title="Rating").encode()
+        LocalServer(
+            {
+                "/": lambda posted: ("text/html", page),
+                "/state": lambda posted: json_content(self.state()),
+                "/image": lambda posted: self.image(str(posted.get("key", ""))),
+            },
+            {"/rate": lambda posted: json_content(self.rate(posted))},
+            port,
+        ).serve()
+
 
 def serve_rating(bench: Bench, rubric: Rubric, sets: Sequence[AnswerSet], config: RateConfig) -> None:
     check_code(config.rater, "rater")
     ratings = make_directory(config.ratings)
     texts = texts_to_rate(bench, sets, config.human_subset, config.blind)
     with directory_lock(ratings / f".{config.rater}"):
-        rating = BlindRating(bench, rubric, texts, config.rater, ratings / f"{config.rater}.jsonl")
-        page = render_page("panendofm.vqa", "rate.html", title="Rating").encode()
-        LocalServer(
-            {
-                "/": lambda posted: ("text/html", page),
-                "/state": lambda posted: json_content(rating.state()),
-                "/image": lambda posted: rating.image(str(posted.get("key", ""))),
-            },
-            {"/rate": lambda posted: json_content(rating.rate(posted))},
-            config.port,
-        ).serve()
+        BlindRating(bench, rubric, texts, config.rater, ratings / f"{config.rater}.jsonl").serve(config.port)
