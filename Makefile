@@ -53,8 +53,8 @@ MINUTES ?= 30
 HOURS ?= 1
 SEED ?= $(shell date +%s)
 
-fuzz: $(STAMP)  ## damaged inputs for every reader, for MINUTES (30)
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES) --seed $(SEED)
+fuzz: $(STAMP)  ## damaged inputs for every reader, for MINUTES (30), or CASES of them
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py $(if $(CASES),--cases $(CASES),--minutes $(MINUTES)) --seed $(SEED)
 
 soak: $(STAMP)  ## a training that is disturbed for HOURS (1), compared with one that is not
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/soak/soak.py --hours $(HOURS) --seed $(SEED)

@@ -14,9 +14,11 @@ import argparse
 import resource
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 from launch.rehearse.null_cuda import is_loaded, restart_with_null_cuda
@@ -107,31 +109,37 @@ def memory(cases: list[Case]) -> None:
     print(f"worst deviation {worst:.1%}")
 
 
-def rehearse_all() -> bool:
-    """Whether every shipped config passes on every world; with the time of each, and of a core."""
+def rehearse_all(names: list[str]) -> bool:
+    """Whether the shipped configs pass on every world; with the time of each, and of a core."""
+    began = time.monotonic()
+    files = [file for file in sorted((CONFIGS / "pretrain").glob("*.yaml")) if not names or file.stem in names]
+    tasks = [(file, nodes, gpus) for file in files for nodes, gpus in WORLDS]
+    # Two at a time: a world of one rank has work for one core alone.
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as pool:
+        passed = list(pool.map(rehearsed, *zip(*tasks, strict=True)))
+    print(f"all: {time.monotonic() - began:.0f} s, {_processor_seconds():.0f} s of a core")
+    return all(passed)
+
+
+def rehearsed(file: Path, nodes: int, gpus: int) -> bool:
     import torch
 
     from launch.rehearse.command import with_enough_images
     from pretrain import PretrainConfig
     from pretrain.rehearsal import RehearsalError, rehearse
 
-    began, passed = time.monotonic(), True
-    for file in sorted((CONFIGS / "pretrain").glob("*.yaml")):
-        for nodes, gpus in WORLDS:
-            start, before = time.monotonic(), _processor_seconds()
-            config, changed = with_enough_images(
-                load_config(PretrainConfig, file, ["run.dir=x", "data.shards=y"]), nodes * gpus
-            )
-            try:
-                done = rehearse(config, nodes, gpus, torch.device("cuda", 0), measured=False)
-                said = (
-                    f"no fault in {done.first.operations:,} operations, {len(done.first.step_collectives)} collectives"
-                )
-            except (RehearsalError, UserError) as fault:
-                said, passed = f"fault: {fault}", False
-            took = f"{time.monotonic() - start:.0f} s, {_processor_seconds() - before:.0f} s of a core"
-            print(f"{file.stem} | {nodes * gpus} | {took} | {said}{changed}", flush=True)
-    print(f"all: {time.monotonic() - began:.0f} s, {_processor_seconds():.0f} s of a core")
+    start, before = time.monotonic(), _processor_seconds()
+    config, changed = with_enough_images(
+        load_config(PretrainConfig, file, ["run.dir=x", "data.shards=y"]), nodes * gpus
+    )
+    passed = True
+    try:
+        done = rehearse(config, nodes, gpus, torch.device("cuda", 0), measured=False)
+        said = f"no fault in {done.first.operations:,} operations, {len(done.first.step_collectives)} collectives"
+    except (RehearsalError, UserError) as fault:
+        said, passed = f"fault: {fault}", False
+    took = f"{time.monotonic() - start:.0f} s, {_processor_seconds() - before:.0f} s of a core"
+    print(f"{file.stem} | {nodes * gpus} | {took} | {said}{changed}", flush=True)
     return passed
 
 
@@ -145,11 +153,12 @@ def main() -> None:
     parser.add_argument("what", choices=("grid", "shipped", "all"))
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--ranks", nargs="+", type=int, default=list(RANKS))
+    parser.add_argument("--configs", nargs="+", default=[], metavar="NAME", help="of `all`: these alone")
     arguments = parser.parse_args()
     if not is_loaded():
         restart_with_null_cuda(_LOCAL)
     if arguments.what == "all":
-        sys.exit(0 if rehearse_all() else 1)
+        sys.exit(0 if rehearse_all(arguments.configs) else 1)
     memory(memory_cases(arguments.sizes, arguments.ranks) if arguments.what == "grid" else shipped_cases())
 
 

@@ -37,6 +37,7 @@ from panendofm.runtime.errors import UserError
 BAD = ("other, sealed", "traceback", "hang", "memory")
 HANG_SECONDS = 20
 MEMORY_BYTES = 1 << 30
+_TELL_SECONDS = 60.0
 
 
 class _HangError(BaseException):
@@ -121,6 +122,7 @@ def fuzz(
     fuzzed = [Fuzzed(subject, folder) for subject in SUBJECTS if only is None or only in subject.name]
     until = time.monotonic() + 60 * minutes if minutes is not None else None
     done, bad, turn = 0, [], 0
+    told = time.monotonic()
     while (until is None or time.monotonic() < until) and (cases is None or done < cases):
         for each in fuzzed:
             for number in range(each.subject.weight):
@@ -129,6 +131,9 @@ def fuzz(
                 if trace is not None:
                     bad.append(trace)
         turn += 1
+        if time.monotonic() > told + _TELL_SECONDS:
+            told = time.monotonic()
+            print(f"{done} cases, {len(bad)} bad", flush=True)
     return {each.subject.name: each.counts for each in fuzzed}, bad
 
 

@@ -1,6 +1,6 @@
 """A training on two ranks that is disturbed at random, again and again, and must end as one that was left alone.
 
-    python tests/soak/soak.py [--hours 1] [--seed 0] [--steps 240]
+    python tests/soak/soak.py [--hours 1] [--seed 0] [--steps 240] [--timeout-seconds 8]
 
 One run is left alone; then runs of the same settings are disturbed until the time is over: ranks are killed, stopped
 and continued, asked to save and leave; the disk refuses writes; the newest checkpoint is damaged; a shard is taken away
@@ -39,7 +39,8 @@ from panendofm.runtime.files import TEMPORARY_MARK
 RANKS = 2
 MOST_GROWTH_MB = 50
 MOST_GROWTH_FILES = 4
-TIMEOUT_SECONDS = 8  # of the run's own notice of a rank that does not answer
+TIMEOUT_SECONDS = 8.0  # of the run's own notice of a rank that does not answer
+_TELL_SECONDS = 300.0
 
 
 @dataclass
@@ -78,7 +79,7 @@ class Usage:
 class Soak:
     """One folder of shards, the run that was left alone, and the disturbed ones."""
 
-    def __init__(self, folder: Path, seed: int, steps: int) -> None:
+    def __init__(self, folder: Path, seed: int, steps: int, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.folder, self.dice, self.steps = folder, random.Random(seed), steps
         self.shards = write_shards(folder / "shards")
         self.classes = write_classes(folder / "classes")
@@ -89,6 +90,8 @@ class Soak:
         self.problems: list[str] = []
         self.undisturbed = folder / "undisturbed"
         self.keep_last = 3
+        self.timeout_seconds = timeout_seconds
+        self.told = time.monotonic()
         began = time.monotonic()
         codes, said = self._watch(start_ranks(self._words(self.undisturbed), RANKS), 3600)
         assert codes == [0] * RANKS, said
@@ -101,7 +104,7 @@ class Soak:
             "checkpoint__keep_last": self.keep_last,
             "checkpoint__keep_unscored": 1000,
             "monitor__mode": "watch",
-            "run__timeout_seconds": TIMEOUT_SECONDS,
+            "run__timeout_seconds": self.timeout_seconds,
         }
         return monitored(run, self.shards, self.classes, **changes)
 
@@ -129,6 +132,9 @@ class Soak:
             unexpected = [code for code in codes if code not in (None, 0, 1, 2, 75, -signal.SIGKILL, -signal.SIGTERM)]
             if unexpected:
                 self.problems.append(f"{fault.__name__} ended with {codes}: {said[-300:]}")
+            if time.monotonic() > self.told + _TELL_SECONDS:
+                self.told = time.monotonic()
+                self.tell(f"run {self.finished} goes on")
         self.finished += 1
         self.watcher.finish()
         self.watcher_kills += self.watcher.kills
@@ -142,6 +148,18 @@ class Soak:
         if leftovers:
             self.problems.append(f"{run.path.name}: left behind {leftovers}")
         shutil.rmtree(run.path)
+
+    def tell(self, what: str) -> None:
+        now = self.watcher if self.watcher is not None and self.watcher.is_alive() else None
+        kills = self.watcher_kills + (now.kills if now else 0)
+        looks = self.looks + (now.looks if now else 0)
+        problems = self.problems + (now.problems if now else [])
+        said = f"; the last one: {problems[-1]}" if problems else ""
+        print(
+            f"{what}: {sum(self.faults.values())} faults, {kills} watchers killed, {looks} looks at best, "
+            f"{len(problems)} problems{said}",
+            flush=True,
+        )
 
     # ------------------------------------------------------------------------------------------ parts of faults
 
@@ -195,7 +213,7 @@ def stop_for_good(soak: Soak, run: RunFolder) -> tuple[list[int | None], str]:
     ranks = soak.start(run)
     stopped = soak.dice.randrange(RANKS)
     send(ranks[stopped], signal.SIGSTOP)
-    ranks[1 - stopped].process.join(6 * TIMEOUT_SECONDS)
+    ranks[1 - stopped].process.join(6 * soak.timeout_seconds)
     if ranks[1 - stopped].code is None:
         soak.problems.append("a rank did not notice that the other one had stopped")
     send(ranks[stopped], signal.SIGKILL)
@@ -282,18 +300,19 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=240, help="of each run")
+    parser.add_argument(
+        "--timeout-seconds", type=float, default=TIMEOUT_SECONDS, help="of a rank's silence; more on a busy machine"
+    )
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     began = time.monotonic()
     try:
-        soak = Soak(folder, arguments.seed, arguments.steps)
+        soak = Soak(folder, arguments.seed, arguments.steps, arguments.timeout_seconds)
         print(f"left alone: {arguments.steps} steps in {soak.seconds:.0f} s", flush=True)
         until = began + 3600 * arguments.hours
         while time.monotonic() < until:
             soak.disturb_one_run(until)
-            said = f"; the last one: {soak.problems[-1]}" if soak.problems else ""
-            faults = sum(soak.faults.values())
-            print(f"run {soak.finished}: {faults} faults, {len(soak.problems)} problems{said}", flush=True)
+            soak.tell(f"run {soak.finished} is over")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     memory, files = soak.usage.growth()
