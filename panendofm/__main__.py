@@ -40,6 +40,8 @@ GROUPS = {
         Entry("launch", "launch", "the stages as jobs; plan, doctor, status, report, demo"),
     ],
     "Use a model": [
+        Entry("compress", "panendofm.deployment", "fp16 and int8 graphs of a release, and what they cost", "compress"),
+        Entry("benchmark", "panendofm.deployment", "how fast a release is on this machine", "benchmark"),
         Entry("embed", "panendofm.backbone", "features of images as a table", "embed"),
         Entry("backbone", "panendofm.backbone", "look at weights, verify a release, recenter features"),
     ],

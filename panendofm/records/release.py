@@ -28,6 +28,8 @@ WEIGHTS_FILES = {
     "timm": "timm/model.safetensors",
     "transformers": "transformers/model.safetensors",
     "onnx": "onnx/model.onnx",
+    "onnx-fp16": "onnx/model_fp16.onnx",
+    "onnx-int8": "onnx/model_int8.onnx",
 }
 # What lies beside them: a loader needs it, or reads it.
 _BESIDE = {
@@ -54,6 +56,35 @@ class ReleaseSource:
 
 
 @dataclass(frozen=True)
+class KeptMetric:
+    """A metric of the float32 graph and of a smaller one, on the same images; `low` to `high`: of the difference."""
+
+    metric: str
+    data: str
+    images: int
+    before: float
+    after: float
+    low: float
+    high: float
+    confidence: float = 0.95
+
+    @property
+    def difference(self) -> float:
+        return self.after - self.before
+
+
+@dataclass(frozen=True)
+class SmallerGraph:
+    """What a graph in fewer bits costs."""
+
+    size_mb: float
+    size_mb_before: float
+    calibration_images: int | None = None  # int8: images that its ranges were found on
+    layers_kept: list[str] = field(default_factory=list)  # int8: those that stayed in float32
+    kept: list[KeptMetric] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class ReleaseInfo:
     """release.json."""
 
@@ -72,7 +103,13 @@ class ReleaseInfo:
     values_sha256: dict[str, str] = field(default_factory=dict)
     checked: dict[str, dict[str, float]] = field(default_factory=dict)  # format → image size → largest difference
     checked_with: dict[str, str] = field(default_factory=dict)  # package → version
+    smaller: dict[str, SmallerGraph] = field(default_factory=dict)  # format → what it costs
     format: Literal[2] = 2  # 1 bound neither the formats' values nor the certificate
+
+
+def is_graph(kind: str) -> bool:
+    """ONNX graphs: no file of tensors, so no header binds them to the rest; SHA256SUMS does."""
+    return kind.startswith("onnx")
 
 
 @dataclass(frozen=True)

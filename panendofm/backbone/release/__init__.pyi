@@ -1,9 +1,10 @@
 from .export import export_release
-from .formats import Export
+from .formats import Export, write_graph
 from .verify import verify_release
 
 __all__ = [
     "Export",
     "export_release",
     "verify_release",
+    "write_graph",
 ]

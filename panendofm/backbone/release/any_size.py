@@ -21,7 +21,11 @@ _ANTIALIAS_SHARPNESS = -0.5
 
 
 class AnySize(nn.Module):
-    """cls [B, D] and patches [B, N, D] of images [B, 3, H, W], whose sides are multiples of the patch."""
+    """cls [B, D] and patches [B, N, D] of images [B, 3, H, W], whose sides are multiples of the patch.
+
+    Images and tokens are float32. Between them everything is in the type of the model's values; positions are
+    interpolated in float32 always.
+    """
 
     def __init__(self, model: VisionTransformer) -> None:
         super().__init__()
@@ -29,7 +33,7 @@ class AnySize(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         model, config = self.model, self.model.config
-        patches = model.patch_embed.proj(images)  # [B, D, rows, columns]
+        patches = model.patch_embed.proj(images.to(model.pos_embed.dtype))  # [B, D, rows, columns]
         rows, columns = patches.shape[2], patches.shape[3]
         x = patches.flatten(2).transpose(1, 2)  # [B, N, D]
         x = x + self._grid(rows, columns)
@@ -42,19 +46,19 @@ class AnySize(nn.Module):
             assert isinstance(block, Block)
             x = x + block.ls1(_attention(block.attn, block.norm1(x)))
             x = x + block.ls2(block.mlp(x, block.norm2))
-        x = model.norm(x)
+        x = model.norm(x).float()
         return x[:, 0], x[:, 1 + config.registers :]
 
     def _grid(self, rows: Tensor | int, columns: Tensor | int) -> Tensor:
         config = self.model.config
         side = config.grid
-        stored = self.model.pos_embed[:, 1:].reshape(side, side, -1)  # [side, side, D]
+        stored = self.model.pos_embed[:, 1:].float().reshape(side, side, -1)  # [side, side, D]
         # The stored grid itself is taken as it is, without the offset.
         is_stored = (torch.as_tensor(rows) == side) & (torch.as_tensor(columns) == side)
         offset = torch.where(is_stored, 0.0, config.position_offset)
         matrices = [resampling_matrix(size, side, offset, config.position_antialias) for size in (rows, columns)]
         scaled = torch.einsum("rs,std,ct->rcd", matrices[0], stored, matrices[1])  # [rows, columns, D]
-        return scaled.flatten(0, 1)  # [N, D]
+        return scaled.flatten(0, 1).to(self.model.pos_embed.dtype)  # [N, D]
 
 
 def resampling_matrix(size: Tensor | int, side: int, offset: Tensor | float, antialias: bool) -> Tensor:

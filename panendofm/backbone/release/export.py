@@ -15,7 +15,7 @@ from panendofm.backbone.release.signature import sign
 from panendofm.backbone.release.start import averaged_with_start, refuse_worse_than_start, run_of_source
 from panendofm.backbone.weights.load import LoadedBackbone, load_backbone, read_header, weights_checksum
 from panendofm.backbone.weights.weight_files import safetensors_metadata
-from panendofm.records.release import WEIGHTS_FILES, ReleaseFolder, ReleaseInfo, certificate_checksum
+from panendofm.records.release import WEIGHTS_FILES, ReleaseFolder, ReleaseInfo, certificate_checksum, is_graph
 from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_directory, write_checksums, write_text
@@ -89,7 +89,7 @@ def _describe(
         license=config.license,
         certificate=loaded.certificate,
         certificate_sha256=export.certificate_sha256,
-        values_sha256={kind: _values_sha256(folder.weights(kind)) for kind in checked if kind != "onnx"},
+        values_sha256={kind: _values_sha256(folder.weights(kind)) for kind in checked if not is_graph(kind)},
         checked=checked,
         checked_with=package_versions(),
     )

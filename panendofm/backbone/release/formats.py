@@ -157,8 +157,12 @@ def write_transformers(export: Export, folder: ReleaseFolder) -> None:
 
 def write_onnx(export: Export, folder: ReleaseFolder) -> None:
     """One float32 graph for batches of any number of images of any size, square or not."""
-    side = export.preprocessing.crop_px
-    path = folder.weights("onnx")
+    write_graph(export.model, export.preprocessing.crop_px, folder.weights("onnx"))
+    write_json(folder.part("onnx") / "preprocessing.json", export.preprocessing.to_dict())
+
+
+def write_graph(model: VisionTransformer, side_px: int, path: Path) -> None:
+    """An ONNX graph that computes in the type of the model's values; `side_px` of the images that it is traced with."""
     path.parent.mkdir(parents=True, exist_ok=True)
     batch = {0: "batch"}
     images = {**batch, 2: "height", 3: "width"}
@@ -167,8 +171,8 @@ def write_onnx(export: Export, folder: ReleaseFolder) -> None:
         # The exporter that follows Python instead of TorchScript needs a package more, for the same graph.
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            AnySize(export.model).eval(),
-            (torch.zeros(2, 3, side, side),),
+            AnySize(model).eval(),
+            (torch.zeros(2, 3, side_px, side_px),),
             str(path),
             input_names=["images"],
             output_names=["cls", "patches"],
@@ -176,7 +180,6 @@ def write_onnx(export: Export, folder: ReleaseFolder) -> None:
             opset_version=ONNX_OPSET,
             dynamo=False,
         )
-    write_json(folder.part("onnx") / "preprocessing.json", export.preprocessing.to_dict())
 
 
 WRITERS: dict[str, Callable[[Export, ReleaseFolder], None]] = {

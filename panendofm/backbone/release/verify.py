@@ -7,7 +7,7 @@ from pathlib import Path
 
 from panendofm.backbone.release.signature import signer_of
 from panendofm.backbone.weights.load import load_backbone
-from panendofm.records.release import ReleaseFolder, ReleaseInfo
+from panendofm.records.release import ReleaseFolder, ReleaseInfo, is_graph
 from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
 
@@ -72,7 +72,7 @@ def _contents(folder: ReleaseFolder) -> list[Finding]:
         info = folder.read()
     except UserError as error:
         return [Finding("description", "", f"can't be used: {_clause(error)}")]
-    formats = [kind for kind in info.weights if kind != "onnx"]
+    formats = [kind for kind in info.weights if not is_graph(kind)]
     findings = [_weights(folder, info, kind) for kind in formats]
     if info.certificate is None:
         return [*findings, Finding("certificate", "none: leakage into evaluation sets is not known")]

@@ -73,13 +73,15 @@ class DenseBenchmark:
     outcomes: list[Outcome]
 
 
-def run_dense(specs: Sequence[str], config: DenseConfig) -> DenseBenchmark:
+def run_dense(specs: Sequence[str | Network], config: DenseConfig) -> DenseBenchmark:
+    """`specs`: words for networks, or networks that the caller has at hand."""
     files = ProbeFolder(Path(config.out))
     plan = make_plan(config)
     classes = (POLYP,) if config.classes == POLYP else classes_in(plan.images)
     if not any(plan.images[row].has_finding for fold in plan.folds for row in fold.train):
         raise UserError(f"{', '.join(config.data)}: no training image shows anything to find; check the masks.")
-    networks = find_networks(specs)
+    networks = [spec for spec in specs if isinstance(spec, Network)]
+    networks += find_networks([spec for spec in specs if isinstance(spec, str)])
     cache = Path(config.cache) if config.cache else files.features
     device = torch.device(device_of(config.device, "device"))
     maps = feature_maps(networks, plan.images, cache, config.side_px, config.batch_size, device)

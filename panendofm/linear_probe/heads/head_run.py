@@ -34,7 +34,11 @@ class HeadRun:
 
     def answer(self, images: Tensor) -> Tensor:
         """Calibrated probabilities [B, C]."""
-        return probabilities(self.head, self.features(images))
+        return self.finding(self.features(images))
+
+    def finding(self, features: Tensor) -> Tensor:
+        """The same of features [B, width] that were computed already."""
+        return probabilities(self.head, features)
 
     def prepare(self, images: Sequence[Image.Image | Path | str]) -> Tensor:
         if self.head.info.clean:

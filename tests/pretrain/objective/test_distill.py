@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+import yaml
 from engine_runs import assert_same_run, metrics_of, run_ranks, words_of
 
 from panendofm.backbone import VisionTransformer, load_backbone, read_tensors, vit_config
@@ -21,6 +22,7 @@ from pretrain.objective.config import HeadConfig, ObjectiveConfig
 from pretrain.objective.distill import DistillObjective, TeacherForm
 from pretrain.plan.requirements import requirements_of
 
+CONFIGS = Path(__file__).resolve().parents[3] / "configs" / "pretrain"
 SMALL = vit_config("vit_test", image_px=28)
 LARGE = replace(SMALL, width=2 * SMALL.width, depth=3)
 DINO = HeadConfig(prototypes=24, bottleneck=8, hidden=16)
@@ -170,6 +172,27 @@ def test_weights_without_heads_are_regressed(shards: Path, tmp_path: Path) -> No
     rows = metrics_of(tmp_path / "run")
     assert rows[-1]["cls_features"] < rows[0]["cls_features"]
     assert "ibot" not in rows[0]
+
+
+def test_heads_are_trained_on_a_frozen_teacher_first(shards: Path, tmp_path: Path) -> None:
+    """As configs/pretrain/distill_heads.yaml does it: the backbone stays as it is, and its run then has prototypes."""
+    recipe = yaml.safe_load((CONFIGS / "distill_heads.yaml").read_text())
+    assert recipe["warm_start"]["heads"] == recipe["schedule"]["total"]
+    torch.manual_seed(0)
+    backbone = VisionTransformer(vit_config("vit_test", image_px=28, depth=2))
+    torch.save(backbone.state_dict(), tmp_path / "weights.pt")
+    keys = {f"warm_start__{name}": value for name, value in recipe["warm_start"].items()}
+    keys |= {"warm_start__heads": "6 steps", "schedule__total": "6 steps", "schedule__warmup": "0 steps"}
+    heads = tmp_path / "heads"
+    run_ranks(words_of(heads, shards, init__weights=tmp_path / "weights.pt", model__drop_path=0.0, **keys), 1)
+    for role in ("teacher", "student"):
+        stored = read_tensors(RunFolder(heads).checkpoint(6), f"{role}.backbone.")
+        given = {name: tensor for name, tensor in backbone.state_dict().items() if name != "mask_token"}
+        assert all(torch.equal(stored[name], tensor) for name, tensor in given.items()), role
+    losses = [row["total"] for row in metrics_of(heads)]
+    assert losses[-1] < losses[0]
+    run_ranks(distill_words(tmp_path / "run", shards, heads, schedule__total="3 steps"), 1)
+    assert "ibot" in metrics_of(tmp_path / "run")[0]
 
 
 def test_the_plan_counts_the_teacher(teacher_run: Path, shards: Path, tmp_path: Path) -> None:
