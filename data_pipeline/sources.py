@@ -95,11 +95,11 @@ def list_sources(adapter: Corpus, corpus: str, files: Iterable[FoundFile], licen
                 details.setdefault(folder, _details(match, rule))
             elif rule.kind != "skip":
                 found = _details(match, rule)
-                sources.append(Source(file.path, rule.kind, corpus, license or adapter.licence, files=(file,), **found))
+                sources.append(Source(file.path, rule.kind, corpus, license or adapter.license, files=(file,), **found))
             break
     for folder, members in sequences.items():
         ordered = tuple(sorted(members, key=lambda file: natural_order(file.path)))
-        sources.append(Source(folder, "sequence", corpus, license or adapter.licence, files=ordered, **details[folder]))
+        sources.append(Source(folder, "sequence", corpus, license or adapter.license, files=ordered, **details[folder]))
     return sorted(sources, key=lambda source: source.path)
 
 

@@ -1,4 +1,4 @@
-"""The same question on drawn data, in minutes: is a distilled student better than one that learned alone, for each seed?
+"""The same question on drawn data, in minutes: does a distilled student beat one that learned alone, for each seed?
 
     python -m experiments.distillation.synthetic FOLDER
 

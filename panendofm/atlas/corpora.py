@@ -1,6 +1,6 @@
 """The public corpora that networks are pretrained on, and which datasets and corpora hold the same material.
 
-A corpus is one file in corpora/: how it is laid out on disk, its licence, and what it shares with others. Nothing else
+A corpus is one file in corpora/: how it is laid out on disk, its license, and what it shares with others. Nothing else
 knows any of it: the data pipeline reads files by it and leaves parts out, and the probe gives metrics without what a
 network may have seen.
 """
@@ -45,7 +45,7 @@ class Corpus:
     """How a corpus is laid out on disk, and what it shares with others."""
 
     title: str = required("Its name and source.")
-    licence: str = option("Its licence.", "unknown")
+    license: str = option("Its license.", "unknown", was="licence")
     files: list[FileRule] = option("Where its files lie.", [])
     shares: dict[str, str] = option("Datasets of the atlas that hold the same material, and what it is.", {})
     components: dict[str, Component] = option("Top folders that are known by name.", {})

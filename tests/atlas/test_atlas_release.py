@@ -95,7 +95,7 @@ def test_a_release_holds_no_path_and_says_what_it_is(run: Run, datasets: Path, t
     assert len(rows) == 25
     for row in rows:
         assert not any(re.match(r"(/|[A-Za-z]:\\|\.\.)", cell) for cell in row.values()), row
-        assert row["split"] in ("train", "validation", "test") and row["licence"]
+        assert row["split"] in ("train", "validation", "test") and row["license"]
     metadata = json.loads(Path("release/croissant.json").read_text())
     assert metadata["conformsTo"] == ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"]
     assert {field["name"] for field in metadata["recordSet"][0]["field"]} == set(rows[0])

@@ -55,7 +55,7 @@ class Mapping:
     ids_of: str | None = None  # dataset whose patients and videos these are
     settings: dict[str, Any] = field(default_factory=dict)  # what the reader needs beside the rules
     regions: dict[str, Any] = field(default_factory=dict)  # where masks or boxes of an image are
-    licence: str = "unknown"
+    license: str = "unknown"
     notes: str = ""
     codes: CodeTable | None = None
     about: About | None = None  # the shipped ones have it
@@ -66,7 +66,7 @@ class Mapping:
 
 
 _KEYS = {
-    "dataset", "title", "licence", "labels", "same_as", "layout", "reader", "signature", "overlaps", "ids_of",
+    "dataset", "title", "license", "licence", "labels", "same_as", "layout", "reader", "signature", "overlaps", "ids_of",
     "table", "vector_lists", "mask_colors", "regions", "notes", "codes", "about",
 }  # fmt: skip
 
@@ -109,7 +109,7 @@ def _parse_mapping(text: str, source: str, taxonomy: Taxonomy) -> Mapping:
         ids_of=values.get("ids_of"),
         settings=values.get("table") or values.get("vector_lists") or values.get("mask_colors") or {},
         regions=regions,
-        licence=str(values.get("licence", "unknown")),
+        license=str(values.get("license", values.get("licence", "unknown"))),  # the second in mappings of users
         notes=str(values.get("notes", "")),
         codes=parse_document(CodeTable, values["codes"], source, "a table of codes") if "codes" in values else None,
         about=parse_document(About, values["about"], source, "a record") if "about" in values else None,

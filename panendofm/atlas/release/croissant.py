@@ -57,7 +57,7 @@ def croissant(name: str, version: str, atlas: Atlas, checksums: dict[str, str]) 
     """`checksums` of the files beside it; images.csv must be among them."""
     mappings = load_mappings()
     datasets = sorted({row.dataset for row in atlas.rows})
-    licences = {d: mappings[d].licence if d in mappings else "unknown" for d in datasets}
+    licenses = {d: mappings[d].license if d in mappings else "unknown" for d in datasets}
     quality = count_quality(atlas.rows)
     poor = sum(counts.poor for counts in quality.values())
     return {
@@ -70,7 +70,7 @@ def croissant(name: str, version: str, atlas: Atlas, checksums: dict[str, str]) 
             f"Labels, splits and quality of {len(atlas.rows)} images of {len(datasets)} public endoscopy datasets "
             "under one taxonomy of four levels. The images stay with their datasets."
         ),
-        "license": [f"{dataset}: {licence}" for dataset, licence in licences.items()],
+        "license": [f"{dataset}: {license_}" for dataset, license_ in licenses.items()],
         "citeAs": "Cite the source datasets.",
         "isLiveDataset": False,
         "distribution": [

@@ -30,7 +30,7 @@ def datasheet(name: str, atlas: Atlas, split: SplitReport) -> str:
         f"- {with_patient} images name their patient or case.",
         f"- Split: {', '.join(f'{split.images[side]} {side}' for side in SPLITS)}, in {split.groups} groups.",
         "",
-        "| dataset | images | poor quality | country | licence | where to get it |",
+        "| dataset | images | poor quality | country | license | where to get it |",
         "|---|---|---|---|---|---|",
     ]
     for dataset, count in sorted(images.items()):
@@ -38,8 +38,8 @@ def datasheet(name: str, atlas: Atlas, split: SplitReport) -> str:
         about = None if mapping is None else mapping.about
         country = "not stated" if about is None else ", ".join(about.countries)
         access = "not stated" if about is None else about.access
-        licence = "unknown" if mapping is None else mapping.licence
-        lines.append(f"| {dataset} | {count} | {quality[dataset].poor} | {country} | {licence} | {access} |")
+        license_ = "unknown" if mapping is None else mapping.license
+        lines.append(f"| {dataset} | {count} | {quality[dataset].poor} | {country} | {license_} | {access} |")
     shared = [f"- {pair.a} and {pair.b}: {pair.identical_files} equal files" for pair in overlaps(atlas.rows)]
     lines += [
         "",
@@ -61,7 +61,7 @@ def datasheet(name: str, atlas: Atlas, split: SplitReport) -> str:
         "",
         "## Distribution",
         "This folder holds labels, checksums and measures, no images. Get the datasets from their owners and rebuild "
-        "the atlas with `panendofm atlas import`. The licence of each dataset holds for its images and labels.",
+        "the atlas with `panendofm atlas import`. The license of each dataset holds for its images and labels.",
         "",
         "## Maintenance",
         "Mistakes of a mapping are corrected in the software; export again to publish the correction.",

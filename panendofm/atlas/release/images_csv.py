@@ -33,7 +33,7 @@ COLUMNS = {
     "sharpness": "How often steeper the edges are than after more blur.",
     "mucosa": "Share of the field of view that is neither dark nor overexposed.",
     "quality_reasons": "Why the image is poor, parted by |; empty: it is good.",
-    "licence": "Licence of the source dataset.",
+    "license": "License of the source dataset.",
 }
 
 
@@ -62,7 +62,7 @@ def images_csv(rows: Sequence[Row], sides: dict[str, tuple[str, int]]) -> str:
                 row.height,
                 *(exact(getattr(row.quality, name)) for name in QUALITY_MEASURES),
                 "|".join(row.quality.reasons),
-                "unknown" if mapping is None else mapping.licence,
+                "unknown" if mapping is None else mapping.license,
             ]
         )
     return csv_text(list(COLUMNS), lines)

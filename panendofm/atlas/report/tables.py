@@ -18,7 +18,7 @@ _NAMED = 4
 
 def catalog_table(mappings: Mapping[str, datasets.Mapping], images: Mapping[str, int] | None = None) -> Table:
     """Every dataset; with the number of its images on disk where that is given."""
-    columns = ["dataset", "year", "Table 1", "country", "hospitals", "instruments", "images", "licence", "access"]
+    columns = ["dataset", "year", "Table 1", "country", "hospitals", "instruments", "images", "license", "access"]
     columns += ["shares images with", "checked on"]
     if images is not None:
         columns.insert(1, "on disk")
@@ -29,7 +29,7 @@ def catalog_table(mappings: Mapping[str, datasets.Mapping], images: Mapping[str,
         if images is not None:
             row.append(images.get(name, ""))
         if about is None:
-            row += ["", "", "", "", "", "", mapping.licence, ""]
+            row += ["", "", "", "", "", "", mapping.license, ""]
         else:
             hospitals = [*about.hospitals, *([f"{about.unnamed_hospitals} not named"] * bool(about.unnamed_hospitals))]
             row += [
@@ -39,7 +39,7 @@ def catalog_table(mappings: Mapping[str, datasets.Mapping], images: Mapping[str,
                 "; ".join(hospitals),
                 ", ".join(about.instruments) + (f" ({about.devices})" if about.devices != "not stated" else ""),
                 "not known" if about.images is None else about.images,
-                mapping.licence,
+                mapping.license,
                 about.access,
             ]
         row += [", ".join(mapping.overlaps), "" if about is None else about.checked]

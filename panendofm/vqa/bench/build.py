@@ -159,7 +159,7 @@ def licenses_of(items: Sequence[Item]) -> dict[str, str]:
     mappings = load_mappings()
     datasets = {dataset for item in items for dataset in item.dataset.split("+")}
     known = {source.name: source.license for source in operation_sources()}
-    known |= {name: mapping.licence for name, mapping in mappings.items()}
+    known |= {name: mapping.license for name, mapping in mappings.items()}
     return {name: known.get(name, "unknown") for name in sorted(datasets)}
 
 
