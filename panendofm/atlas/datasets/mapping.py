@@ -66,8 +66,8 @@ class Mapping:
 
 
 _KEYS = {
-    "dataset", "title", "license", "licence", "labels", "same_as", "layout", "reader", "signature", "overlaps", "ids_of",
-    "table", "vector_lists", "mask_colors", "regions", "notes", "codes", "about",
+    "dataset", "title", "license", "licence", "labels", "same_as", "layout", "reader", "signature", "overlaps",
+    "ids_of", "table", "vector_lists", "mask_colors", "regions", "notes", "codes", "about",
 }  # fmt: skip
 
 
