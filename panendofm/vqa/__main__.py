@@ -17,6 +17,7 @@ _VERBS = (
     ("rephrase", "Word the questions anew by a model.", _BENCH, "bench.config:RephraseConfig"),
     ("ask", "Ask a model the questions of a bench.", _BENCH, "client.config:RunConfig"),
     ("extract", "Let a model read unreadable replies.", ("BENCH", "ANSWERS"), "client.config:ExtractConfig"),
+    ("convert", "Read or write answers of other tools.", ("BENCH", "ANSWERS"), "client.config:ConvertConfig"),
     ("encoder", "Answer a bench with a frozen encoder.", _BENCH, "score.config:EncoderConfig"),
     ("synthesize", "Make up contestants and readers.", _BENCH, "score.config:SynthesizeConfig"),
     ("score", "Score answers: tables and a page.", _ANSWERS, "score.config:ScoreConfig"),

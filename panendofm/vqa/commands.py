@@ -22,8 +22,9 @@ from panendofm.vqa.bench.rephrase import rephrase_bench
 from panendofm.vqa.bench.review import write_review_page
 from panendofm.vqa.benchmark import Benchmark, find_benchmark
 from panendofm.vqa.client.answers import AnswerSet, read_answer_set
-from panendofm.vqa.client.config import ExtractConfig, RunConfig
+from panendofm.vqa.client.config import ConvertConfig, ExtractConfig, RunConfig
 from panendofm.vqa.client.extract import extract_answers
+from panendofm.vqa.client.interchange import convert_answers
 from panendofm.vqa.client.run import ask_bench
 from panendofm.vqa.people.config import ExamConfig, JudgeConfig, RankReportsConfig, RateConfig, RateReportsConfig
 from panendofm.vqa.people.exam import serve_exam
@@ -82,6 +83,10 @@ def run_ask(arguments: argparse.Namespace, config: RunConfig) -> int:
 
 def run_extract(arguments: argparse.Namespace, config: ExtractConfig) -> None:
     extract_answers(read_bench(arguments.bench), Path(arguments.answers), config)
+
+
+def run_convert(arguments: argparse.Namespace, config: ConvertConfig) -> None:
+    convert_answers(read_bench(arguments.bench), Path(arguments.answers), config)
 
 
 def run_encoder(arguments: argparse.Namespace, config: EncoderConfig) -> None:

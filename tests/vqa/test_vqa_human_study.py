@@ -43,7 +43,7 @@ PEOPLE = 255
 
 @pytest.fixture(scope="module")
 def study_bench(shared: Path, atlas_file: Path, synthetic_corpus: Path) -> Bench:
-    """Anatomy, lesions and regions of the corpus, and made-up moments of operations: thirteen types for people."""
+    """Anatomy, lesions and regions of the corpus, and made-up moments of operations: fourteen types for people."""
     if (shared / "study").exists():
         return read_bench(shared / "study")
     annotations = shared / "operations.jsonl"
@@ -78,9 +78,9 @@ def test_the_questions_for_people(study_bench: Bench, tmp_path: Path) -> None:
 def test_settings_that_do_not_fit(study_bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="multiples of 5"):
         mark_for_people(study_bench.items, 252, 15, 0)
-    fewer = mark_for_people(study_bench.items, 400, 15, 0)  # thirteen types of at most 15
-    assert sum(item.human for item in fewer) == 195
-    assert "195 of 400" in capsys.readouterr().out
+    fewer = mark_for_people(study_bench.items, 400, 15, 0)  # fourteen types of at most 15
+    assert sum(item.human for item in fewer) == 210
+    assert "210 of 400" in capsys.readouterr().out
     imported = replace(
         study_bench.items[0], prompt_kind="image", question="Where?", options=("[1, 2, 3, 4]", "[5,6,7,8]")
     )

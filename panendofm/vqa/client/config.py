@@ -135,3 +135,15 @@ class ExtractConfig:
     def check(self) -> None:
         if not self.api.url or not self.api.model:
             raise UserError("api.url and api.model name the model that reads the replies; set both.")
+
+
+@dataclass
+class ConvertConfig:
+    """Answers of other evaluators, read or written."""
+
+    out: str = required("Folder for answers, or the file to write with another form.")
+    form: Literal["answers", "vlmevalkit", "lmms-eval"] = option(
+        "answers: read predictions (.tsv, .csv, .json) or samples (.jsonl) of others; else: write ours as theirs.",
+        "answers",
+    )
+    name: str = option("What tables call the model; empty: the file's name.", "")

@@ -67,7 +67,6 @@ SOURCE = OperationSource(
     "Cholec80",
     _OPERATION,
     "CC BY-NC-SA 4.0 (recalled, not verified)",
-    ("SP", "IC", "IP"),
     _looks_like,
     _read,
     checked="layout from its description; no real files were at hand",

@@ -62,7 +62,6 @@ SOURCE = OperationSource(
     "EndoVis 2017",
     _OPERATION,
     "CC BY-NC-SA 4.0 (recalled, not verified)",
-    ("IC", "IP", "VG", "RS", "RR"),
     _looks_like,
     _read,
     checked="layout from its description; no real files were at hand",

@@ -79,7 +79,6 @@ SOURCE = OperationSource(
     "EndoVis 2018",
     _OPERATION,
     "CC BY-NC-SA 4.0 (recalled, not verified)",
-    ("SA", "IC", "IP", "VG", "RS", "RR"),
     _looks_like,
     _read,
     checked="layout of the annotations by kind, recalled; no real files were at hand",

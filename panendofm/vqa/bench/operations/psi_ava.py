@@ -72,7 +72,6 @@ SOURCE = OperationSource(
     "PSI-AVA",
     _OPERATION,
     "unknown",
-    ("SP", "SS", "SA", "IC", "IP", "VG", "RS", "RR"),
     _looks_like,
     _read,
     checked="layout from its description, names of the keys recalled; no real files were at hand",

@@ -40,7 +40,6 @@ class OperationSource:
     title: str
     operation: str
     license: str
-    gives: tuple[str, ...]  # codes of question types
     looks_like: Callable[[Path], bool]
     read: Callable[[Path], Iterable[Moment]]
     real_files: bool = False  # whether the layout was tried on real files

@@ -75,7 +75,7 @@ def _drawn(rights: Floats, weights: Floats, questions: QuestionSet) -> Floats:
 def _against(
     models: Sequence[Contestant], members: dict[str, list[Contestant]], questions: QuestionSet
 ) -> list[GroupTest]:
-    """Every model less every group of readers: interval over images and readers, exact test over groups of images."""
+    """Every model less every group of readers: interval over images and readers, sign flips over groups of images."""
     found = []
     raw: dict[str, float] = {}
     for model in models:
