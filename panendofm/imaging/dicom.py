@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,32 +51,54 @@ def _unreadable(called: str, problem: str) -> UnreadableImageError:
     return UnreadableImageError(f"cannot read the image {called}: {problem}; replace or remove the file.", problem)
 
 
-def _frames(source: Path | bytes, name: str | None, indices: list[int] | None) -> Iterator[NDArray[np.uint8]]:
+def read_dicom_head(source: Path | bytes, name: str | None = None) -> Dataset:
+    """All but the pixels."""
     called = _called(source, name)
+    with _readable(called):
+        head: Dataset = _pydicom(called).dcmread(_opened(source), stop_before_pixels=True)
+    return head
+
+
+def _pydicom(called: str) -> ModuleType:
     try:
         import pydicom
-        from pydicom.errors import InvalidDicomError
-        from pydicom.pixels.utils import iter_pixels
+        import pydicom.errors
+        import pydicom.pixels.utils
     except ImportError:
         raise UserError(
             f"{called}: DICOM files need the package pydicom; install it with 'pip install panendofm[dicom]'."
         ) from None
+    return pydicom
+
+
+@contextmanager
+def _readable(called: str) -> Iterator[None]:
+    errors = _pydicom(called).errors
     try:
-        head = pydicom.dcmread(_opened(source), stop_before_pixels=True)
-        _check(head, called)
-        if indices is not None and indices[0] >= int(head.get("NumberOfFrames") or 1):
-            return
-        for pixels in iter_pixels(_opened(source), indices=indices):
-            yield _as_rgb(pixels, head)
+        yield
     except UnreadableImageError:
         raise
-    except (InvalidDicomError, *_DAMAGE) as error:
+    except (errors.InvalidDicomError, errors.BytesLengthException, *_DAMAGE) as error:
         # pydicom reports damage, and what it has no decoder for, by any of these.
         raise _unreadable(called, str(error).split("\n")[0].rstrip(".") or type(error).__name__) from error
 
 
-def _opened(source: Path | bytes) -> Path | io.BytesIO:
-    return source if isinstance(source, Path) else io.BytesIO(source)
+def _frames(source: Path | bytes, name: str | None, indices: list[int] | None) -> Iterator[NDArray[np.uint8]]:
+    called = _called(source, name)
+    iter_pixels = _pydicom(called).pixels.utils.iter_pixels
+    with _readable(called):
+        content = _opened(source)
+        head = read_dicom_head(content.getvalue(), called)
+        _check(head, called)
+        if indices is not None and indices[0] >= int(head.get("NumberOfFrames") or 1):
+            return
+        for pixels in iter_pixels(content, indices=indices):
+            yield _as_rgb(pixels, head)
+
+
+def _opened(source: Path | bytes) -> io.BytesIO:
+    """In memory: a file that promises gigabytes by a damaged length must not get them."""
+    return io.BytesIO(source.read_bytes() if isinstance(source, Path) else source)
 
 
 def _check(head: Dataset, called: str) -> None:

@@ -102,3 +102,30 @@ def test_the_word_gives_blocks_of_equal_weight() -> None:
     alone = torch.cat([module(one[None]) for one in torch.rand(2, 3, 224, 224)])
     assert torch.isfinite(alone).all() and torch.isfinite(module(torch.zeros(1, 3, 224, 224))).all()
     assert module.feature_maps(torch.rand(2, 3, 224, 224))[0].shape == (2, 11, 16, 16)
+
+
+def test_coarseness_by_its_definition() -> None:
+    """Pixel by pixel: the window whose neighbors on either side differ most."""
+    side = 24
+    gray = image(side)[..., 0].astype(np.float64)
+
+    def mean(y: int, x: int, width: int) -> float:
+        rows = np.clip(np.arange(y - width // 2, y + width // 2), 0, side - 1)
+        columns = np.clip(np.arange(x - width // 2, x + width // 2), 0, side - 1)
+        return float(gray[np.ix_(rows, columns)].mean())
+
+    chosen = []
+    for y in range(8, side - 8):
+        for x in range(8, side - 8):
+            differences = [
+                max(
+                    abs(mean(y, x + half, 2 * half) - mean(y, x - half, 2 * half)),
+                    abs(mean(y + half, x, 2 * half) - mean(y - half, x, 2 * half)),
+                )
+                for half in (1, 2, 4)
+            ]
+            chosen.append(differences)
+    expected = np.array(chosen)
+    tensor = torch.from_numpy(gray)[None, None]
+    found = gf.neighbor_differences(tensor)[0, :3, 8:-8, 8:-8].flatten(1).T.numpy()
+    assert found == pytest.approx(expected, abs=1e-9)

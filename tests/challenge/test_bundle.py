@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from challenge_runs import answers, challenge, labels_truth, results, write
+from challenge_runs import answers, challenge, results, write
 from test_points_and_artifacts import POINTS, polyp_video
 from test_score_findings import detection_csv, mask_files
 
@@ -53,7 +53,8 @@ def scores_of(source: Path) -> dict[str, float]:
 
 
 def test_a_bundle_of_labels_with_two_phases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    truth = labels_truth(tmp_path / "truth.csv")
+    lines = (f"{i}.png,{'abcd'[i % 4]},{i % 100}" for i in range(300))  # a group's images lie far apart
+    truth = write(tmp_path / "truth.csv", "file,label,group", *lines)
     told = answers(tmp_path / "told.csv", 0.8, 5.0, 2)
     words = ("title=Polyp classes", "packages=image", "bootstrap.replicates=50", f"out={tmp_path / 'b.zip'}")
     assert challenge("bundle", truth, *words, *DAYS) == 0

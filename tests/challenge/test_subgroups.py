@@ -154,6 +154,8 @@ def test_box_subgroups_equal_a_file_of_their_own(tmp_path: Path) -> None:
             difference = value - whole[metric]["value"]
             assert parts[key]["differences"][metric]["value"] == pytest.approx(difference, abs=1e-9)
     assert parts["device", "A"]["image_score"]["value"] == 1.0
+    drawn = parts["device", "B"]["metrics"]["map"]
+    assert drawn["low"] < drawn["value"] < drawn["high"]  # patients are drawn, also inside a subgroup
     assert parts["device", "B"]["image_score"]["value"] == pytest.approx(0.5)
 
 

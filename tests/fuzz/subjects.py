@@ -23,18 +23,25 @@ import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
-sys.path.extend(str(Path(__file__).resolve().parent.parent / folder) for folder in ("backbone", "pretrain", "vqa"))
+sys.path.extend(
+    str(Path(__file__).resolve().parent.parent / folder)
+    for folder in ("backbone", "challenge", "imaging", "pretrain", "vqa")
+)
 
 from backbone_cases import random_model, save_checkpoint
 from engine_runs import write_shards
 from subjects_of_others import (
     converted,
+    exported,
+    read_dicom_loop,
+    read_export,
     read_model_folder,
     read_readers,
     read_reply,
     read_text_reply,
     send_request,
     write_coco,
+    write_dicom_loop,
     write_model_folder,
     write_packed_reply,
     write_reader,
@@ -389,6 +396,10 @@ SUBJECTS = [
     Subject("COCO to YOLO", write_coco, converted("coco", "c.json", "yolo"), weight=6),
     Subject("COCO to CSV", write_coco, converted("coco", "c.json", "csv"), weight=6),
     Subject("Pascal VOC to COCO", write_voc, converted("voc", "a.xml", "coco"), weight=6),
+    Subject("CVAT export", exported("cvat.xml"), read_export("cvat.xml"), weight=6),
+    Subject("Label Studio export", exported("studio.json"), read_export("studio.json"), weight=6),
+    Subject("LabelMe export", exported("labelme"), read_export("labelme"), weight=6),
+    Subject("DICOM", write_dicom_loop, read_dicom_loop, weight=6),
     Subject("transformers folder", write_model_folder, read_model_folder, "*.*", weight=1),
     Subject(
         "templates",

@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import annotation_exports as exports
+import numpy as np
 import torch
 from starlette.requests import Request
+from test_dicom import write_dicom
 from vqa_benches import disc_bench
 
 from panendofm.backbone import ensure_torchvision
 from panendofm.backbone.networks import find_network
+from panendofm.challenge.annotate.acts import acts_of, read_exports
 from panendofm.challenge.config import ConvertConfig
 from panendofm.challenge.convert import convert
+from panendofm.challenge.files.annotations import COLUMNS, Log
+from panendofm.imaging.dicom import dicom_frames
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.answers.box_replies import read_boxes
 from panendofm.scoring.answers.replies import read_choice
@@ -154,6 +160,41 @@ def converted(source_format: str, name: str, target_format: str) -> Any:
         return boxes, sorted((p.name, p.read_bytes()) for p in out.rglob("*") if p.is_file())
 
     return read
+
+
+def exported(name: str) -> Any:
+    """A small export of an annotation tool, by its file's name."""
+
+    def write(folder: Path) -> None:
+        boxes: exports.Boxes = {"a.png": [("polyp", (10, 10, 40, 40)), ("tool", (5, 50, 20, 30))], "b.png": []}
+        if name == "cvat.xml":
+            exports.cvat(folder / name, boxes, "dr-one")
+        elif name == "studio.json":
+            exports.label_studio(folder / name, boxes, 3)
+        else:
+            exports.labelme(folder / name, boxes, polyp=True)
+
+    return write
+
+
+def read_export(name: str) -> Any:
+    """As the acts of a new log."""
+
+    def read(folder: Path) -> Any:
+        images = read_exports([folder / name])
+        log = Log(folder.parent / "log.csv", COLUMNS, ())
+        return [act.cells() for act in acts_of(log, images, "independent", "x", "2026-01-02")]
+
+    return read
+
+
+def write_dicom_loop(folder: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 12, 3), np.uint8)
+    write_dicom(folder / "a.dcm", pixels, PhotometricInterpretation="RGB")
+
+
+def read_dicom_loop(folder: Path) -> Any:
+    return [frame.tobytes() for frame in dicom_frames(folder / "a.dcm")]
 
 
 def write_model_folder(folder: Path) -> None:

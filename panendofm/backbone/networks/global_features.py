@@ -85,8 +85,13 @@ def color_histogram(images: Tensor) -> Tensor:
     """[B, 64]: the root of each color's share, which tempers the frequent ones."""
     steps = (images * _LEVELS).long().clamp(0, _LEVELS - 1)  # [B, 3, H, W]
     color = (steps[:, 0] * _LEVELS + steps[:, 1]) * _LEVELS + steps[:, 2]
-    share = F.one_hot(color.flatten(1), _LEVELS**3).to(images).mean(dim=1)
-    return share.sqrt()
+    pixels = images.new_ones(color.shape)
+    return (_sums(color, pixels, _LEVELS**3) / color[0].numel()).sqrt()
+
+
+def _sums(bins: Tensor, weights: Tensor, count: int) -> Tensor:
+    """Weights [B, …] added up by bin [B, count]."""
+    return weights.new_zeros(len(bins), count).scatter_add_(1, bins.flatten(1), weights.flatten(1))
 
 
 def gradients(gray: Tensor) -> Tensor:
@@ -106,22 +111,28 @@ def directions(edges: Tensor, bins: int) -> tuple[Tensor, Tensor]:
 def _cells(edges: Tensor, cells: int) -> Tensor:
     """Strength by direction in each cell [B, 8, cells, cells]."""
     number, strength = directions(edges, _DIRECTIONS)
-    planes = F.one_hot(number, _DIRECTIONS).movedim(-1, 1).to(edges) * strength[:, None]
-    return F.adaptive_avg_pool2d(planes, cells)
+    height, width = number.shape[1:]
+    row = torch.arange(height, device=edges.device)[:, None] * cells // height
+    column = torch.arange(width, device=edges.device)[None] * cells // width
+    place = (number * cells + row) * cells + column  # [B, H, W]
+    return _sums(place, strength, _DIRECTIONS * cells * cells).view(-1, _DIRECTIONS, cells, cells)
 
 
 def edge_pyramid(edges: Tensor) -> Tensor:
     """[B, 680]: each level counts as much as the others."""
-    levels = [F.normalize(_cells(edges, cells).flatten(1), dim=1) for cells in _CELLS]
-    return torch.cat(levels, dim=1)
+    finest = _cells(edges, _CELLS[-1])
+    levels = [finest.unfold(2, _CELLS[-1] // n, _CELLS[-1] // n).sum(-1) for n in _CELLS]  # rows joined
+    levels = [
+        level.unfold(3, _CELLS[-1] // n, _CELLS[-1] // n).sum(-1) for level, n in zip(levels, _CELLS, strict=True)
+    ]
+    return torch.cat([F.normalize(level.flatten(1), dim=1) for level in levels], dim=1)
 
 
 def tamura(gray: Tensor, edges: Tensor) -> Tensor:
     """[B, 18]: coarseness and contrast from 0 to 1, and 16 directions of the clear edges."""
     number, strength = directions(edges, _TAMURA_DIRECTIONS)
     clear = strength * (strength > strength.flatten(1).mean(dim=1)[:, None, None])
-    planes = F.one_hot(number, _TAMURA_DIRECTIONS).to(edges) * clear[..., None]
-    histogram = F.normalize(planes.flatten(1, 2).sum(dim=1), dim=1)
+    histogram = F.normalize(_sums(number, clear, _TAMURA_DIRECTIONS), dim=1)
     return torch.cat([coarseness(gray), contrast(gray), histogram], dim=1)
 
 
@@ -136,18 +147,30 @@ def contrast(gray: Tensor) -> Tensor:
 
 def coarseness(gray: Tensor) -> Tensor:
     """[B, 1]: the mean over pixels of the window whose two neighbors differ most, as a share of the largest."""
+    best = neighbor_differences(gray).argmax(dim=1)  # [B, H, W], the finest of equals
+    return (2.0 ** (best + 1 - _WINDOWS)).flatten(1).mean(dim=1, keepdim=True).to(gray)
+
+
+def neighbor_differences(gray: Tensor) -> Tensor:
+    """[B, 5, H, W]: for windows of 2 to 32 pixels, how much those on either side of a pixel differ."""
     answers = []
     for power in range(1, _WINDOWS + 1):
         width = 2**power
         half = width // 2
-        padded = F.pad(gray, [half, half - 1] * 2, mode="replicate")
-        means = F.avg_pool2d(padded, width, stride=1)  # [B, 1, H, W]
-        wide = F.pad(means, [half] * 4, mode="replicate")
+        padded = F.pad(gray, [half] * 4, mode="replicate")
+        padded = F.pad(padded, [half, half - 1] * 2, mode="replicate")
+        wide = _window_means(padded, width)  # [B, 1, H + width, W + width]
         across = (wide[..., half:-half, width:] - wide[..., half:-half, :-width]).abs()
         down = (wide[..., width:, half:-half] - wide[..., :-width, half:-half]).abs()
         answers.append(torch.maximum(across, down))
-    best = torch.cat(answers, dim=1).argmax(dim=1)  # [B, H, W], the finest of equals
-    return (2.0 ** (best + 1 - _WINDOWS)).flatten(1).mean(dim=1, keepdim=True).to(gray)
+    return torch.cat(answers, dim=1)
+
+
+def _window_means(values: Tensor, width: int) -> Tensor:
+    """Means of all windows, from sums over everything above and to the left: as fast for wide ones."""
+    sums = F.pad(values.double().cumsum(2).cumsum(3), [1, 0, 1, 0])
+    corners = sums[..., width:, width:] - sums[..., :-width, width:] - sums[..., width:, :-width]
+    return ((corners + sums[..., :-width, :-width]) / width**2).to(values)
 
 
 def global_features_source() -> Source:

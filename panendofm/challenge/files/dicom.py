@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from panendofm.runtime.errors import UserError
+from panendofm.imaging.dicom import read_dicom_head
+from panendofm.imaging.images import UnreadableImageError
 
 IDENTIFYING = (
     *("PatientName", "PatientID", "PatientBirthDate", "PatientBirthTime", "PatientAddress", "OtherPatientIDs"),
@@ -18,16 +19,9 @@ IDENTIFYING = (
 
 def dicom_findings(path: Path) -> list[tuple[Literal["error", "remark"], str]]:
     try:
-        import pydicom
-        from pydicom.errors import InvalidDicomError
-    except ImportError:
-        raise UserError(
-            f"{path}: DICOM files need the package pydicom; install it with 'pip install panendofm[dicom]'."
-        ) from None
-    try:
-        dataset = pydicom.dcmread(path, stop_before_pixels=True)
-    except (InvalidDicomError, OSError, ValueError, EOFError, AttributeError, KeyError) as error:
-        return [("error", f"it is no readable DICOM file ({error})")]
+        dataset = read_dicom_head(path)
+    except UnreadableImageError as error:
+        return [("error", f"it is no readable DICOM file ({error.problem})")]
     found: list[tuple[Literal["error", "remark"], str]] = [
         ("error", f"the tag {name} is filled; empty it") for name in IDENTIFYING if str(dataset.get(name, "") or "")
     ]

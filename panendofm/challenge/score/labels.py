@@ -53,7 +53,7 @@ def score_labels(
     weights = value_and_replicate_weights(truth.groups, bootstrap)
     confusions = confusion_of(truth, answers, weights)  # [1 + R, C, C]
     level = bootstrap.confidence
-    found, well, badly = _subgroups(truth, answers, weights, level, subgroups or SubgroupConfig())
+    found, well, badly = _subgroups(truth, answers, weights, confusions, level, subgroups or SubgroupConfig())
     speed, fps = _speed(answers, weights, level)
     return LabelScores(
         n=len(truth),
@@ -163,7 +163,7 @@ def _centers(truth: Truth, answers: Answers) -> dict[str, SubsetScores]:
 
 
 def _subgroups(
-    truth: Truth, answers: Answers, weights: Floats, level: float, config: SubgroupConfig
+    truth: Truth, answers: Answers, weights: Floats, confusions: Floats, level: float, config: SubgroupConfig
 ) -> tuple[list[Subgroup], list[Subset], list[Subset]]:
     centers = truth.centers or [""] * len(truth)
     stated = [
@@ -173,9 +173,8 @@ def _subgroups(
 
     def metrics_where(inside: NDArray[np.bool_]) -> tuple[Metrics, Metrics]:
         present = np.unique(truth.label[inside])
-        whole = np.isin(truth.label, present)
-        own = _of_classes(confusion_of(truth, answers, weights * inside), present)
-        return own, _of_classes(confusion_of(truth, answers, weights * whole), present)
+        own = confusion_of(truth, answers, weights * inside)
+        return _of_classes(own, present), _of_classes(confusions, present)
 
     def case(i: int) -> Case:
         answer = "(missing)" if answers.label[i] == MISSING else truth.classes[answers.label[i]]
