@@ -25,7 +25,6 @@ from launch.rehearse.null_cuda import is_loaded, restart_with_null_cuda
 from panendofm.runtime.config import CONFIGS, load_config
 from panendofm.runtime.errors import UserError
 
-RECIPE = CONFIGS / "pretrain" / "panendofm_vitl14.yaml"
 SIZES = {"small": 32, "base": 32, "large": 32, "giant": 8}  # images of a rank
 RANKS = (1, 8, 64)
 WORLDS = ((1, 1), (1, 8), (4, 8))  # nodes, GPUs of each
@@ -37,11 +36,14 @@ class Case:
     name: str
     ranks: int
     words: tuple[str, ...]
+    recipe: str = "panendofm_vitl14"
 
     def config(self) -> Any:
         from pretrain import PretrainConfig
 
-        return load_config(PretrainConfig, RECIPE, ["run.dir=x", "data.shards=y", *self.words])
+        return load_config(
+            PretrainConfig, CONFIGS / "pretrain" / f"{self.recipe}.yaml", ["run.dir=x", "data.shards=y", *self.words]
+        )
 
 
 def memory_cases(sizes: list[str], of_ranks: list[int]) -> list[Case]:
@@ -79,6 +81,10 @@ def shipped_cases() -> list[Case]:
                 "execution.checkpoint_blocks=true",
             ),
         ),
+        *(Case(name, 32, (), name) for name in ("distill_vitb14", "distill_vits14")),
+        Case("distill_vits14", 8, (), "distill_vits14"),
+        Case("adapt", 1, (), "adapt"),
+        Case("panendofm_published", 16, (), "panendofm_published"),
     ]
 
 

@@ -92,6 +92,9 @@ def rehearse_rank(
         world = stack.enter_context(fake_world(rank, size, local_size, device))
         stack.enter_context(torch.autograd.set_detect_anomaly(traced, check_nan=False))
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # it wants a real device to plan with
+        if config.execution.compile:
+            # Graphs are traced, and run operation by operation: code for a device needs one.
+            stack.enter_context(torch.compiler.set_stance("default", force_backend="aot_eager"))
         try:
             run = FakeRun(config, world)
             with ExitStack() as modes:

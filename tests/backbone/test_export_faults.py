@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,27 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(weights: Path, tmp_path:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_exports_to_one_folder(weights: Path, tmp_path: Path) -> None:
+    """One of them is there whole; the other one ends with a sentence, whenever it comes."""
+    out = tmp_path / "out"
+    start = threading.Barrier(2)
+
+    def attempt() -> str:
+        start.wait()
+        try:
+            export(weights, out)
+        except UserError as error:
+            return str(error)
+        return "written"
+
+    with ThreadPoolExecutor(2) as pool:
+        said = [future.result() for future in [pool.submit(attempt) for _ in range(2)]]
+    assert "written" in said and (refused := [text for text in said if text != "written"])
+    assert refused[0].startswith(f"cannot write {out}: ") and "\n" not in refused[0]
+    verify_release(out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize("name", ["README.md", "hub/model.safetensors", "release.json"])

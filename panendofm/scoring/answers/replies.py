@@ -201,10 +201,8 @@ class _Reader:
         rejected = {m.letter for m in inside if m.rejected}
         letters = {m.letter for m in inside if not m.text and m.stands}
         texts = {m.letter for m in inside if m.text}
-        if inside and not letters and inside[-1].sentence == 0:
-            texts -= (
-                rejected  # «Not the esophagus but the stomach»; longer replies speak of texts that they don't choose
-            )
+        if inside and not letters and inside[-1].sentence == 0 and inside[-1].stands:
+            texts -= rejected  # «Not the esophagus but the stomach»; longer replies speak of other texts, too
         if len(letters) > 1 or len(texts - letters) > (0 if letters else 1):
             return _SEVERAL
         if letters and not letters & rejected and not any(m.conflict for m in inside):

@@ -57,6 +57,23 @@ def test_sinkhorn_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     torch.testing.assert_close(SinkhornKnopp()(scores, 0.05), whole)
 
 
+def test_scores_for_targets_are_whole_and_fp32_though_made_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, prototypes = random(12, 8), random(30, 8, seed=1)
+    for chunk in (1 << 23, 70, 1):
+        monkeypatch.setattr(module, "CHUNK", chunk)
+        torch.testing.assert_close(module.prototype_scores(x, prototypes), x @ prototypes.T)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert module.prototype_scores(x, prototypes).dtype == torch.float32
+    assert module.prototype_scores(x[:0], prototypes).shape == (0, 30)
+
+
+def test_a_huge_batch_comes_in_few_chunks() -> None:
+    """A distillation's patches of 128 images: a thousand chunks of the smallest size would keep the host busy."""
+    rows, prototypes = 65_536, 131_072
+    assert rows * prototypes / module.chunk_size(rows * prototypes) <= module.MOST_CHUNKS
+    assert module.chunk_size(100) == module.CHUNK
+
+
 @pytest.mark.parametrize("scale", [1e2, 1e4, 1e6])
 def test_targets_stay_finite_with_very_large_logits(scale: float) -> None:
     scores = random(12, 30) * scale
