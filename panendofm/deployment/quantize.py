@@ -13,6 +13,7 @@ Three things decide whether 8 bits are enough.
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,19 +72,23 @@ def write_int8(model: VisionTransformer, batches: Sequence[Tensor], outlier: flo
         plain = Path(folder) / "smoothed.onnx"
         write_graph(even, side, plain)
         nodes = _linear_nodes(plain, len(even.blocks))
-        quantize_static(
-            plain,
-            path,
-            _reader(batches),
-            quant_format=QuantFormat.QDQ,
-            op_types_to_quantize=["MatMul"],
-            nodes_to_quantize=[node for name, node in nodes.items() if name not in kept],
-            per_channel=True,
-            activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
-            calibrate_method=CalibrationMethod.MinMax,
-            extra_options={"OpTypesToExcludeOutputQuantization": ["MatMul"]},
-        )
+        logging.disable(logging.WARNING)  # onnxruntime recommends a preparation that graphs of any size cannot have
+        try:
+            quantize_static(
+                plain,
+                path,
+                _reader(batches),
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=["MatMul"],
+                nodes_to_quantize=[node for name, node in nodes.items() if name not in kept],
+                per_channel=True,
+                activation_type=QuantType.QUInt8,
+                weight_type=QuantType.QInt8,
+                calibrate_method=CalibrationMethod.MinMax,
+                extra_options={"OpTypesToExcludeOutputQuantization": ["MatMul"]},
+            )
+        finally:
+            logging.disable(logging.NOTSET)
     return kept
 
 
