@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.adaptation.findings import fresh_rows, further_rows, tuning_rows
+from experiments.adaptation.plot import draw_curves
 from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_text
@@ -24,6 +25,7 @@ def update_readme(results: Path, readme: Path = README) -> None:
     for arm, rows in further_rows(results).items():
         text = _with_table(text, f"further {arm}", _FURTHER, rows)
     write_text(readme, text)
+    draw_curves(results)
     say(f"{readme.name} has the tables of {len(list(results.glob('*.json')))} result files")
 
 
