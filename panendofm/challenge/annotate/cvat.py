@@ -67,7 +67,7 @@ def _video(path: Path, root: ElementTree.Element, annotator: str, date: str) -> 
     width, height = (root.findtext(f"meta/*/original_size/{side}") for side in ("width", "height"))
     shape = numbers(path, name, (width, height))
     frames: dict[int, list[Shape]] = defaultdict(list)
-    last = int(root.findtext("meta/*/size") or 0) - 1
+    last = int(numbers(path, name, (root.findtext("meta/*/size") or 0,))[0]) - 1
     for track in root.iter("track"):
         for item in track:
             frame = int(numbers(path, name, (item.get("frame"),))[0])
@@ -83,7 +83,7 @@ def _shape(path: Path, where: str, item: ElementTree.Element, size: tuple[int, i
     category = category_of(item.get("label", ""))
     notes = {a.get("name", ""): (a.text or "").strip() for a in item.iter("attribute")}
     notes = {name: value for name, value in notes.items() if name in (SERIAL, DECISION) and value}
-    if float(item.get("rotation") or 0) != 0:
+    if numbers(path, where, (item.get("rotation") or 0,))[0] != 0:
         raise UserError(f"{path}, {printable(where)}: a box is rotated; draw it upright, or as a polygon.")
     if item.tag == "tag":
         return Shape(category, notes=notes)

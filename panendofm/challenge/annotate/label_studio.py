@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from panendofm.challenge.annotate.shapes import (
     DECISION,
     DECISIONS,
+    MALFORMED,
     NOTHING,
     SERIAL,
     UNDECIDED,
@@ -58,7 +59,7 @@ def read(path: Path) -> list[AnnotatedImage]:
                 if annotation.get("was_cancelled"):
                     continue
                 found.append(_annotated(path, f"{where}, {name}", name, annotation))
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (*MALFORMED, StopIteration) as error:
             raise UserError(
                 f"{path}, {where}: this is no annotated image of Label Studio ({error!r}); export it as JSON."
             ) from None

@@ -15,6 +15,7 @@ from PIL import Image
 
 from panendofm.challenge.annotate.shapes import (
     DECISION,
+    MALFORMED,
     SERIAL,
     AnnotatedImage,
     Mask,
@@ -65,7 +66,7 @@ def _annotated(path: Path) -> AnnotatedImage:
         if decisions:
             notes[DECISION] = decisions[0]
         labels = [flag for flag in flags if not flag.startswith(_DECIDED)]
-    except (KeyError, TypeError, AttributeError) as error:
+    except MALFORMED as error:
         raise UserError(f"{path}: this is no file of LabelMe ({error!r}); save it again there.") from None
     return AnnotatedImage(name, 0, size, (*shapes, *(Shape(category_of(label), notes=notes) for label in labels)))
 

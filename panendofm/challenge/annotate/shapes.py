@@ -20,6 +20,8 @@ NOTHING = "no finding"  # the label of an image in which nothing was found: tool
 SERIAL, DECISION = "serial", "decision"
 UNDECIDED = "undecided"
 DECISIONS = (UNDECIDED, "gold", "back")
+# What reading a document of another shape raises.
+MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 _NOTES = re.compile(rf"\b({SERIAL}|{DECISION})=(\S+)")
 Points = tuple[tuple[float, float], ...]
 Mask = NDArray[np.bool_]
