@@ -82,7 +82,7 @@ def tables(folder: Path) -> str:
 
 
 def networks_table(findings: Findings) -> Table:
-    named = [("teacher", "teacher: 8 blocks, width 384"), ("first_blocks", "its first 4 blocks, untrained")]
+    named = [("teacher", "teacher: 8 blocks, width 384"), ("first_blocks", "its first 4 blocks, nothing trained")]
     for student in STUDENTS:
         later = findings.timing(student).equal_time_step
         named += [(f"{student}_untrained", f"{student}: random weights")]

@@ -141,7 +141,7 @@ def smaller_section(release: ReleaseInfo) -> str:
         "smaller.md",
         table=markdown(Table(columns, rows)),
         graphs=tables,
-        patch_px=release.vit["patch_px"],
+        confidence=", ".join(sorted({f"{100 * m.confidence:g}%" for g in release.smaller.values() for m in g.kept})),
     )
 
 

@@ -74,6 +74,15 @@ def _masks(pair: list[Network], config: CompressConfig) -> list[KeptMetric]:
         images = of_network[test.a].images
         # The test says before − after.
         found.append(
-            KeptMetric("mask IoU", test.test, images, before.iou.value, after.iou.value, -test.high, -test.low)
+            KeptMetric(
+                "mask IoU",
+                test.test,
+                images,
+                before.iou.value,
+                after.iou.value,
+                -test.high,
+                -test.low,
+                bootstrap.confidence,
+            )
         )
     return found

@@ -191,6 +191,7 @@ def _say(results: VideoSpeed, out: Path) -> None:
             f"{cell.median_ms:.1f}",
             f"{cell.p95_ms:.1f}",
             *(f"{cell.mean_ms_of[stage]:.1f}" for stage in ("decoding", "cropping", "preparing", "network", "head")),
+            f"{cell.cpu_ms_per_frame:.1f}",
             f"{cell.speedup:.2f}×",
             ", ".join(target for target, met in cell.keeps_up_with.items() if met) or "none",
         ]
@@ -201,6 +202,18 @@ def _say(results: VideoSpeed, out: Path) -> None:
         f"{results.release} ({results.architecture}), {results.width}×{results.height} video, file to finding, on "
         f"{machine.processor}, {machine.threads} threads"
     )
-    columns = ["format", "frames/s", "median ms", "p95", "decode", "crop", "prepare", "network", "head", "speedup"]
+    columns = [
+        "format",
+        "frames/s",
+        "median ms",
+        "p95",
+        "decode",
+        "crop",
+        "prepare",
+        "network",
+        "head",
+        "CPU ms",
+        "speedup",
+    ]
     table(title, [*columns, f"keeps up with {', '.join(map(str, TARGETS))}"], rows)
     say(f"results: {out}" + ("" if results.head else "; without a head: name one by head=… for findings"))
