@@ -130,14 +130,12 @@ def rehearse_all(names: list[str]) -> bool:
 def rehearsed(file: Path, nodes: int, gpus: int) -> bool:
     import torch
 
-    from launch.rehearse.command import with_enough_images
+    from launch.rehearse.command import rehearsed_config
     from pretrain import PretrainConfig
     from pretrain.rehearsal import RehearsalError, rehearse
 
     start, before = time.monotonic(), _processor_seconds()
-    config, changed = with_enough_images(
-        load_config(PretrainConfig, file, ["run.dir=x", "data.shards=y"]), nodes * gpus
-    )
+    config, changed = rehearsed_config(load_config(PretrainConfig, file, ["run.dir=x", "data.shards=y"]), nodes * gpus)
     passed = True
     try:
         done = rehearse(config, nodes, gpus, torch.device("cuda", 0), measured=False)

@@ -17,10 +17,11 @@ EXIT_FAULT = 1
 HOST_SHARE = 0.3
 # A planned step that is shorter than this is a toy's.
 JUDGED_SECONDS = 0.02
+_PARTS = 2  # of a batch whose gradients are accumulated: a first one, and one that adds to it
 
 
 def run_rehearsal(config: PretrainConfig, nodes: int, gpus: int, gpu: Gpu, device: str) -> int:
-    config, changed = with_enough_images(config, nodes * gpus)
+    config, changed = rehearsed_config(config, nodes * gpus)
     kind = f"{gpu.name} without content" if device == "cuda" else "CPUs without content"
     say(f"rehearsing {nodes} × {gpus} {kind}, torch {torch.__version__}{changed}")
     try:
@@ -38,16 +39,22 @@ def run_rehearsal(config: PretrainConfig, nodes: int, gpus: int, gpu: Gpu, devic
     return 0
 
 
-def with_enough_images(config: PretrainConfig, ranks: int) -> tuple[PretrainConfig, str]:
-    """The config, and what was changed: a batch that so many ranks can't share grows to a microgroup for each."""
+def rehearsed_config(config: PretrainConfig, ranks: int) -> tuple[PretrainConfig, str]:
+    """The config, and what was changed: a batch that so many ranks can't share grows, one of many parts has two."""
     try:
         config.batch.images_per_rank(ranks)
     except UserError:
         images = config.batch.microgroup_images * ranks * config.batch.accumulation_steps
         batch = replace(config.batch, images=images)
         said = f"; {images:,} images a step instead of {config.batch.images:,}, which {ranks} ranks can't share"
-        return replace(config, batch=batch), said
-    return config, ""
+        config = replace(config, batch=batch)
+    else:
+        said = ""
+    parts = config.batch.accumulation_steps
+    if parts > _PARTS:  # further ones are the same again
+        batch = replace(config.batch, images=config.batch.images // parts * _PARTS, accumulation_steps=_PARTS)
+        return replace(config, batch=batch), f"{said}; {_PARTS} of the {parts} parts of a batch"
+    return config, said
 
 
 def print_collectives(done: Rehearsal) -> None:
