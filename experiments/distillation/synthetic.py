@@ -95,8 +95,9 @@ def _write_shards(folder: Path, per_class: int, seed: int) -> Path:
 
 
 def main() -> None:
-    for result in run_seeds(Path(sys.argv[1])):
-        write_document(RESULTS / f"synthetic_{result.seed}.json", result)
+    for seed in SEEDS:  # one after the other: what is interrupted keeps the seeds before
+        (result,) = run_seeds(Path(sys.argv[1]), (seed,))
+        write_document(RESULTS / f"synthetic_{seed}.json", result)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from experiments.adaptation.runs import Point
 from experiments.distillation.arms import ALONE, DISTILLED, METHODS, SEEDS, STEPS, STUDENTS
 from experiments.distillation.findings import Findings, arm, differences_table, networks_table
 from experiments.distillation.runs import RECIPE, RESULTS, Images, Masks, Result, Timing
-from experiments.distillation.synthetic import SyntheticResult, run_seeds
+from experiments.distillation.synthetic import SyntheticResult
 from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.config import load_config
 from pretrain import PretrainConfig
@@ -57,12 +57,8 @@ def test_the_kept_results_give_the_tables() -> None:
     for table in (networks_table(Findings()), differences_table(Findings())):
         for row in table.rows:
             assert "| " + " | ".join(map(str, row)) + " |" in readme, row
-    for seed in (0, 1, 2):
-        found = read_document(SyntheticResult, RESULTS / f"synthetic_{seed}.json", "a result")
-        assert f"| {seed} | {found.alone:.3f} | {found.distilled:.3f} | {found.difference.shown()} |" in readme
-
-
-@pytest.mark.slow
-def test_a_distilled_student_beats_one_alone_on_drawn_data(tmp_path: Path) -> None:
-    for found in run_seeds(tmp_path):
-        assert found.difference.low > 0, found
+    kept = sorted(RESULTS.glob("synthetic_*.json"))
+    assert kept
+    for path in kept:
+        found = read_document(SyntheticResult, path, "a result")
+        assert f"| {found.seed} | {found.alone:.3f} | {found.distilled:.3f} | {found.difference.shown()} |" in readme
