@@ -49,9 +49,11 @@ def test_real_vit_weights_beat_untrained_ones(synthetic_corpus: Path, tmp_path: 
     assert real["low"] > untrained["high"]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_real_pairs_are_segmented(tmp_path: Path) -> None:
-    folder = SHARED / "kvasir-seg"
+    folder = SHARED / "polyps" / "kvasir-seg"
     if not (folder / "masks").is_dir():
-        pytest.skip(f"no real pictures with masks at {folder} (set ENDOSCOPY_DATA)")
+        pytest.skip(f"no real images with masks at {folder} (set ENDOSCOPY_DATA)")
     found = values_of(["efficientnet-lite0"], folder, tmp_path, side_px=256, unusable="leave-out")
     assert found["efficientnet-lite0"]["segmentation"]["iou"]["value"] >= 0.45
