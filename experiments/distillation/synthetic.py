@@ -3,7 +3,7 @@
     python -m experiments.distillation.synthetic FOLDER
 
 The teacher has learned to describe drawn patterns (`experiments.warm_start.start`). The student has half its width and
-one block less. Both ways train on 640 other patterns without labels, for equal steps, and are judged by kNN on 500
+one block less. Both ways train on 640 other patterns without labels, for equal steps, and are judged by kNN on 2,000
 more.
 """
 
@@ -32,9 +32,9 @@ from pretrain.adapt.judge import Difference, Hits, Judge
 RECIPE = Path(__file__).resolve().parents[1] / "warm_start" / "recipe.yaml"
 RESULTS = Path(__file__).resolve().parent / "results"
 CROP_PX = 56
-STEPS = 150
+STEPS = 600
 SEEDS = (0, 1, 2)
-TRAINED, LABELED = 64, 50  # images per class
+TRAINED, LABELED = 64, 200  # images per class
 STUDENT = ("model.width=48", "model.depth=2", "monitor.mode=none", f"schedule.total={STEPS} steps")
 
 
@@ -75,7 +75,7 @@ def run_seeds(folder: Path, seeds: tuple[int, ...] = SEEDS) -> list[SyntheticRes
 def _trained(folder: Path, shards: Path, seed: int, *words: str) -> RunFolder:
     run = RunFolder(folder)
     base = [f"run.dir={folder}", f"run.seed={seed}", f"data.shards={shards}", *STUDENT]
-    base += ["checkpoint.every_steps=75", "health.collapse_every_steps=0"]
+    base += [f"checkpoint.every_steps={STEPS // 2}", "health.collapse_every_steps=0"]
     config = load_config(PretrainConfig, RECIPE, [*base, *words])
     if pretrain(config) != 0:
         raise UserError(f"{folder} was asked to stop; run the same command again to go on.")
