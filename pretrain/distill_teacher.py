@@ -14,14 +14,17 @@ from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
 from pretrain.config import PretrainConfig
 from pretrain.objective.distill import TeacherForm
+from pretrain.objective.foreign_teacher import foreign_form, is_foreign
 
 
 def teacher_form(config: PretrainConfig) -> TeacherForm | None:
     """None for a run that does not distill."""
     if config.distill.teacher is None:
         return None
-    vit = load_backbone(config.distill.teacher).model.config
     own = config.model.vit().patch_px
+    if is_foreign(config.distill.teacher):
+        return TeacherForm(foreign_form(config.distill.teacher, own, config.augment.global_px))
+    vit = load_backbone(config.distill.teacher).model.config
     if vit.patch_px != own:
         raise UserError(
             f"distill.teacher={config.distill.teacher} has patches of {vit.patch_px} px, the student's have {own} px: "
@@ -56,7 +59,10 @@ def _form_of(vit: ViTConfig, run: PretrainConfig) -> TeacherForm:
 
 
 def teacher_state(config: PretrainConfig, form: TeacherForm) -> dict[str, Tensor]:
-    """The weights of backbone and heads."""
+    """The weights of backbone and heads; none of a network of another family, which is not part of the state."""
+    if not isinstance(form.network, ViTConfig):
+        say(f"distilling from {config.distill.teacher} (another family, by its features)")
+        return {}
     checkpoint = _checkpoint_with_heads(config) if form.has_heads else None
     if checkpoint is None:
         assert config.distill.teacher is not None

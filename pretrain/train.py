@@ -28,7 +28,14 @@ from pretrain.parallel.world import World, joined_world
 from pretrain.run.announce import announce
 from pretrain.run.checkpoints import CheckpointStore, training_state
 from pretrain.run.pending_metrics import PendingMetrics, RunStep
-from pretrain.run.resume import refuse_changes, refuse_other_shards, refuse_other_weights, run_lock, write_record
+from pretrain.run.resume import (
+    refuse_changes,
+    refuse_other_shards,
+    refuse_other_teacher,
+    refuse_other_weights,
+    run_lock,
+    write_record,
+)
 from pretrain.run.retention import Retention
 from pretrain.run.step_log import StepLog
 from pretrain.schedules import StepValues, resolve_schedule
@@ -227,6 +234,7 @@ class Trainer:
             world_size=self.world.size,
             shards_sha256=self.shards.sha256,
             weights_sha256=self.order.weights_sha256,
+            teacher_sha256=self.objective.whole_networks_sha256,
             skipped_steps=self.skipped_steps.total,
             skipped_in_a_row=self.skipped_steps.in_a_row,
             warm_start=None if self.warm_start is None else self.warm_start.heads_phase.state(),
@@ -320,6 +328,7 @@ class Trainer:
             return 0
         refuse_other_shards(self.config, self.run, info, self.shards.sha256)
         refuse_other_weights(self.config, self.run, info, self.order.weights_sha256)
+        refuse_other_teacher(self.config, self.run, info, self.objective.whole_networks_sha256)
         self.skipped_steps.total = info.skipped_steps
         self.skipped_steps.in_a_row = info.skipped_in_a_row
         if self.warm_start is not None and info.warm_start is not None:

@@ -68,6 +68,7 @@ class CheckpointInfo:
     world_size: int | None = None
     shards_sha256: str | None = None
     weights_sha256: str | None = None  # of the samples' own weights, where there are any
+    teacher_sha256: str | None = None  # of a frozen network that the state does not hold
     skipped_steps: int = 0
     skipped_in_a_row: int = 0
     warm_start: HeadsPhaseState | None = None

@@ -23,8 +23,8 @@ class DistillConfig:
     """objective.kind=distill: what the student learns from."""
 
     teacher: str | None = option(
-        "The frozen network: a run or checkpoint of pretrain, whose heads are matched, or any weights that "
-        "load_backbone reads, whose features are regressed.",
+        "The frozen network: a run or checkpoint of pretrain, whose heads are matched; any weights that load_backbone "
+        "reads, or timm:NAME@FILE, timm:FOLDER or transformers:FOLDER, whose features are regressed.",
         None,
     )
     loss: Literal["auto", "features"] = option(

@@ -16,6 +16,7 @@ from panendofm.records.metrics import TOTAL
 from pretrain.data.batch import Batch
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
 from pretrain.objective.dinov2 import make_targets
+from pretrain.objective.foreign_teacher import ForeignForm
 from pretrain.objective.heads import ProjectionHead
 from pretrain.objective.losses import dino_global, dino_local, ibot
 from pretrain.objective.objective import BACKBONE, RECIPE, Objective
@@ -36,9 +37,17 @@ class TeacherForm:
     Without heads its features are regressed; with them its prototypes are matched. A shared head serves both.
     """
 
-    vit: ViTConfig
+    network: ViTConfig | ForeignForm
     dino_head: HeadConfig | None = None
     ibot_head: HeadConfig | None = None  # None beside a dino_head: that one serves patches, too
+
+    @property
+    def cls_width(self) -> int:
+        return self.network.width if isinstance(self.network, ViTConfig) else self.network.cls_width
+
+    @property
+    def patch_width(self) -> int:
+        return self.network.width if isinstance(self.network, ViTConfig) else self.network.patch_width
 
     @property
     def has_heads(self) -> bool:
@@ -90,9 +99,11 @@ class DistillObjective(Objective):
     ) -> None:
         self.form = teacher
         super().__init__(vit, teacher.student_config(config), execution, trainable)
-        plain = replace(execution or Execution(), checkpoint_blocks=False)
-        backbone = VisionTransformer(replace(teacher.vit, drop_path=0.0), plain)
-        self.distill_teacher = nn.ModuleDict({BACKBONE: backbone, **teacher.heads(teacher.vit.width)})
+        self.distill_teacher = nn.ModuleDict()
+        if isinstance(teacher.network, ViTConfig):
+            plain = replace(execution or Execution(), checkpoint_blocks=False)
+            self.distill_teacher[BACKBONE] = VisionTransformer(replace(teacher.network, drop_path=0.0), plain)
+            self.distill_teacher.update(teacher.heads(teacher.cls_width))
         self.distill_teacher.requires_grad_(False)
         self.distill_teacher.eval()
         if teacher.dino_head is not None:
@@ -102,11 +113,20 @@ class DistillObjective(Objective):
     def frozen_networks(self) -> list[nn.Module]:
         return [*super().frozen_networks(), *self.distill_teacher.values()]
 
+    def whole_networks(self) -> list[nn.Module]:
+        network = self.form.network
+        return [] if isinstance(network, ViTConfig) else [network.teacher]
+
+    @property
+    def whole_networks_sha256(self) -> str | None:
+        network = self.form.network
+        return None if isinstance(network, ViTConfig) else network.sha256
+
     def student_heads(self, width: int) -> dict[str, nn.Module]:
         if self.form.has_heads:
             return self.form.heads(width)
-        names = (_CLS_PROJECTION, _PATCH_PROJECTION)
-        return {name: nn.Linear(width, self.form.vit.width, bias=False) for name in names}
+        widths = {_CLS_PROJECTION: self.form.cls_width, _PATCH_PROJECTION: self.form.patch_width}
+        return {name: nn.Linear(width, wanted, bias=False) for name, wanted in widths.items()}
 
     def teacher_heads(self, width: int) -> dict[str, nn.Module]:
         return {}
@@ -125,7 +145,9 @@ class DistillObjective(Objective):
         drop_path: list[Tensor] | None = None,
     ) -> dict[str, Tensor]:
         with torch.no_grad(), self.autocast(batch.masks.device):
-            seen: Tokens = self.distill_teacher[BACKBONE](batch.global_crops)  # cls [2B, T], patches [2B, N, T]
+            network = self.form.network
+            backbone = self.distill_teacher[BACKBONE] if isinstance(network, ViTConfig) else network.teacher
+            seen: Tokens = backbone(batch.global_crops)  # cls [2B, T], patches [2B, N, T]
         # Before the student's pass: while targets are made, twice their memory is needed.
         parts = self._prototype_parts(seen, batch, teacher_temperature, ramp) if self.form.has_heads else {}
         with self.autocast(batch.masks.device):

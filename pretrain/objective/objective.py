@@ -72,6 +72,15 @@ class Objective(nn.Module):
         """What stays as it was at the start, beside student and teacher: computed with, never trained."""
         return [] if self.anchor_backbone is None else [self.anchor_backbone]
 
+    def whole_networks(self) -> list[nn.Module]:
+        """Frozen networks that are no part of the state: each rank has them whole."""
+        return []
+
+    @property
+    def whole_networks_sha256(self) -> str | None:
+        """Of their weights, which a resumed run must find again."""
+        return None
+
     @property
     def student_backbone(self) -> VisionTransformer:
         backbone = self.student[BACKBONE]

@@ -74,6 +74,7 @@ def memory_of(
     frozen = _sharded_bytes(objective.teacher.parameters(), ranks)
     for network in objective.frozen_networks():
         frozen += _sharded_bytes(network.parameters(), ranks)
+    frozen += sum(p.numel() for network in objective.whole_networks() for p in network.parameters()) * _FLOAT_BYTES
     pixels = 2 * augment.global_px**2 + augment.local_crops * augment.local_px**2
     # A module is whole twice for a moment: as it arrives, and as tensors. One rank alone has it as it is.
     gathered = 0 if is_left_whole(world_size, torch_type_of(sharding)) else 2 * _parameter_bytes(sharding)

@@ -58,11 +58,12 @@ def flops_per_image(
 
 def _distillation_flops(vit: ViTConfig, teacher: TeacherForm, augment: AugmentConfig, patches: int) -> float:
     """The frozen teacher on both global crops, its heads, and the student's heads on cls tokens and all patches."""
-    seen = 2 * (block_flops(teacher.vit, augment.global_px) + _embedding_flops(teacher.vit, augment.global_px))
-    if teacher.dino_head is None:
-        return seen + 3 * (2 + patches) * 2.0 * vit.width * teacher.vit.width
+    network = teacher.network
+    seen = 2 * (feature_flops(network, augment.global_px) if isinstance(network, ViTConfig) else network.flops)
+    if teacher.dino_head is None or not isinstance(network, ViTConfig):
+        return seen + 3 * (2 * teacher.cls_width + patches * teacher.patch_width) * 2.0 * vit.width
     patch_head = teacher.ibot_head or teacher.dino_head
-    seen += 2 * _head_flops(teacher.vit, teacher.dino_head) + patches * _head_flops(teacher.vit, patch_head)
+    seen += 2 * _head_flops(network, teacher.dino_head) + patches * _head_flops(network, patch_head)
     own = (2 + augment.local_crops) * _head_flops(vit, teacher.dino_head) + patches * _head_flops(vit, patch_head)
     return seen + 3 * own
 

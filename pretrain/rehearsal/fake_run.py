@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
+from panendofm.backbone import ViTConfig
 from panendofm.runtime.errors import UserError
 from pretrain.build import sharded_on_meta, take_weights
 from pretrain.config import PretrainConfig
@@ -120,6 +121,12 @@ class FakeRun:
         self.schedule = resolve_schedule(config.schedule, config.batch.images, ASSUMED_IMAGES)
         with Origins() as self.origins:
             mesh = make_mesh(config.sharding, world.size, world.local_size, world.device.type)
+            teacher = planned_teacher_form(config)
+            if teacher is not None and not isinstance(teacher.network, ViTConfig):
+                raise UserError(
+                    f"distill.teacher={config.distill.teacher} is a network of another family, whose weights have "
+                    "content and can't be rehearsed; rehearse with a teacher of pretrain of the same size."
+                )
             vit, trainable = config.model.vit(), config.model.trainable
             self.objective = sharded_on_meta(
                 vit,
@@ -129,7 +136,7 @@ class FakeRun:
                 mesh,
                 trainable,
                 ASSUMED_IMAGES,
-                planned_teacher_form(config),
+                teacher,
             )
 
     def start(self) -> None:

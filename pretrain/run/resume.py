@@ -71,6 +71,14 @@ def refuse_other_weights(config: PretrainConfig, run: RunFolder, info: Checkpoin
         )
 
 
+def refuse_other_teacher(config: PretrainConfig, run: RunFolder, info: CheckpointInfo, sha256: str | None) -> None:
+    if info.teacher_sha256 != sha256:
+        raise UserError(
+            f"distill.teacher={config.distill.teacher} does not hold the weights that the run {run.path} began with; "
+            "restore them, or choose another run.dir."
+        )
+
+
 def write_record(
     config: PretrainConfig, run: RunFolder, total_steps: int, patience_from_step: int, corpora: list[CorpusFrames]
 ) -> None:

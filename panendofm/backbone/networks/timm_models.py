@@ -41,6 +41,12 @@ class TimmEncoder(nn.Module):
     def feature_maps(self, images: Tensor, last: int = 1) -> list[Tensor]:
         return maps_of_timm(self.network, images, last)
 
+    def vector_and_map(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """What forward() gives, and the last map, in one pass."""
+        network: Any = self.network
+        final, (patches,) = network.forward_intermediates(images, indices=1, norm=True, output_fmt="NCHW")
+        return network.forward_head(final), patches
+
 
 def maps_of_timm(network: nn.Module, images: Tensor, last: int) -> list[Tensor]:
     """[B, C, h, w] of the last blocks (each through the final norm) or stages, the last one last."""

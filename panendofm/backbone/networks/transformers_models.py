@@ -17,6 +17,7 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_json_object
 from panendofm.runtime.names import printable
 
+_FINAL_NORMS = ("layernorm", "norm")  # DINOv2's and ViT's, DINOv3's
 _IS_COUNT = re.compile("layers|depth|blocks|heads|experts|stages")
 _MOST_LAYERS = 1000
 _LARGEST_SIZE = 50_000_000  # positions of a long context, pixels
@@ -30,20 +31,32 @@ class TransformersEncoder(nn.Module):
         self.encoder = encoder
 
     def forward(self, images: Tensor) -> Tensor:
-        output = self.encoder(pixel_values=images)
-        pooled = getattr(output, "pooler_output", None)
-        feature: Tensor = pooled if pooled is not None else output.last_hidden_state[:, 0]
-        return feature.flatten(1)
+        return _vector(self.encoder(pixel_values=images))
 
     def feature_maps(self, images: Tensor, last: int = 1) -> list[Tensor]:
         """[B, D, h, w] of the last blocks, through the final norm where the encoder has one by its usual name."""
-        states = self.encoder(pixel_values=images, output_hidden_states=True).hidden_states[-last:]  # [B, T, D] each
+        states = self.encoder(pixel_values=images, output_hidden_states=True).hidden_states[-last:]
+        norms = [getattr(self.encoder, name) for name in _FINAL_NORMS if hasattr(self.encoder, name)]
+        norm = norms[0] if norms else nn.Identity()
+        return [self._map(norm(state), images) for state in states]
+
+    def vector_and_map(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """What forward() gives, and the last map, in one pass."""
+        output = self.encoder(pixel_values=images)
+        return _vector(output), self._map(output.last_hidden_state, images)
+
+    def _map(self, state: Tensor, images: Tensor) -> Tensor:
+        """Tokens [B, T, D] of a block to [B, D, h, w]."""
         patch_px = int(cast(Any, self.encoder.config).patch_size)
         grid = images.shape[-2] // patch_px, images.shape[-1] // patch_px
-        norm = getattr(self.encoder, "layernorm", nn.Identity())
-        # Whatever stands before the patches (cls, registers) is cut off.
-        patches = [norm(state)[:, -grid[0] * grid[1] :] for state in states]
-        return [p.mT.reshape(len(images), -1, *grid) for p in patches]
+        patches = state[:, -grid[0] * grid[1] :]  # what stands before them (cls, registers) is cut off
+        return patches.mT.reshape(len(images), -1, *grid)
+
+
+def _vector(output: Any) -> Tensor:
+    pooled = getattr(output, "pooler_output", None)
+    feature: Tensor = pooled if pooled is not None else output.last_hidden_state[:, 0]
+    return feature.flatten(1)
 
 
 def transformers_source(rest: str) -> Source:
