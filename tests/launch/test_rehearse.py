@@ -194,6 +194,15 @@ def test_a_planted_fault_is_named_with_its_line_on_fake_gpus(on_null_cuda: dict[
     assert_named(plant, on_null_cuda[plant.name])
 
 
+@pytest.mark.slow
+def test_a_compiled_training_passes_on_fake_gpus(cuda_python: str) -> None:
+    """Blocks are traced by torch.compile, forward and backward, as on a GPU."""
+    words = ["rehearse", "configs/pretrain/doctor.yaml", "--gpus", "2", *TINY, "execution.compile=true"]
+    done = subprocess.run([cuda_python, "-m", "launch", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "no fault: ranks 0, 1 of 2" in done.stdout
+
+
 def test_a_torch_without_cuda_is_told_apart_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
