@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 STUDENT_TEMPERATURE = 0.1
-# Numbers of a chunk of scores, 32 MB: large enough for the matrix products, small beside what a GPU or a core moves.
-CHUNK = 1 << 23
+# Numbers of a chunk of scores, 64 MB: large enough that the GPU does not wait for the host, small beside its memory.
+CHUNK = 1 << 24
 # More scores than that many chunks come in larger ones: else the host would take longer than the GPU.
-MOST_CHUNKS = 128
+MOST_CHUNKS = 64
 
 
 def chunk_size(numbers: int) -> int:
