@@ -51,8 +51,9 @@ def run_all(experiment: Experiment) -> None:
 
 
 def _one(experiment: Experiment, student: str, method: str, seed: int, step: int) -> None:
-    weights = experiment.weights(student, method, seed, step)
-    experiment.result(f"{student}_{method}_{seed}_{step}", weights, step)
+    name = f"{student}_{method}_{seed}_{step}"
+    if not experiment.result_path(name).exists():
+        experiment.result(name, experiment.weights(student, method, seed, step), step)
 
 
 if __name__ == "__main__":

@@ -144,8 +144,11 @@ class Experiment:
             _write(load_backbone(run.checkpoint(step)).model, path)
         return path
 
+    def result_path(self, name: str) -> Path:
+        return self.results / f"{name}.json"
+
     def result(self, name: str, weights: Path, step: int) -> Result:
-        path = self.results / f"{name}.json"
+        path = self.result_path(name)
         if not path.exists():
             judged = self.judge.judge(load_backbone(weights).model, weights.name)
             write_document(path, Result(point_of(judged, step), self._masks(weights)))
