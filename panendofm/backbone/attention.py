@@ -92,9 +92,18 @@ def _sdpa(qkv: Tensor, packing: Packing) -> list[Tensor]:
     for group, (sequences, tokens) in zip(torch.split(qkv, packing.sizes), packing.groups, strict=True):
         # [S·N, 3, heads, d] → 3 × [S, heads, N, d]
         q, k, v = group.view(sequences, tokens, *group.shape[1:]).permute(2, 0, 3, 1, 4).unbind(0)
-        out = F.scaled_dot_product_attention(q, k, v)  # [S, heads, N, d]
+        out = _within(q, k, v)  # [S, heads, N, d]
         mixed.append(out.transpose(1, 2).flatten(2).flatten(0, 1))  # [S·N, heads·d]
     return mixed
+
+
+def _within(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention of sequences of one length, [S, heads, N, d] each."""
+    if q.device.type == "cpu" and q.dtype.itemsize == 2 and q.requires_grad:
+        # The gradient of torch's fused kernel for CPUs is slow in half precision: benchmarks/attention.py compares.
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)  # [S, heads, N, N]
+        return scores.softmax(-1) @ v
+    return F.scaled_dot_product_attention(q, k, v)
 
 
 def why_unavailable(backend: Backend, device: torch.device) -> str | None:

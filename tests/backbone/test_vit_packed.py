@@ -185,6 +185,21 @@ def test_attention_stays_within_a_sequence(backend: Backend) -> None:
     torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance)
 
 
+def test_half_precision_on_the_cpu_has_the_gradient_of_full_precision() -> None:
+    """There attention is made of products, whose scale and softmax are ours to get right."""
+    torch.manual_seed(0)
+    exact = torch.randn(3 * 5 + 2 * 7, 3, 2, 8, requires_grad=True)
+    half = exact.detach().bfloat16().requires_grad_()
+    found = []
+    for qkv in (exact, half):
+        mixed = packed_attention(qkv, ((3, 5), (2, 7)), "sdpa")
+        weights = torch.linspace(-1, 1, mixed.numel()).view_as(mixed)
+        (gradient,) = torch.autograd.grad((mixed * weights).sum(), qkv)
+        found.append((mixed, gradient))
+    for ours, expected in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours.float(), expected, rtol=2e-2, atol=2e-2)
+
+
 def test_sequence_starts_of_the_variable_length_backend() -> None:
     packing = pack(((3, 5), (2, 7)), "varlen", torch.device("cpu"))
     assert packing.starts is not None and packing.starts.dtype == torch.int32
