@@ -61,6 +61,7 @@ def _run(experiment: Experiment, arms: list[str], sets: list[str], seeds: list[i
     os.environ |= {"OMP_NUM_THREADS": "1"} | KEEP_FREED_MEMORY  # read by the processes, which do all the computing
     for training_set in sets:  # once, before the processes ask for it side by side
         experiment.start(training_set)
+        experiment.prediction(training_set)
     jobs = [(arm, training_set, seed) for training_set in sets for seed in seeds for arm in arms]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, end_with_parent) as pool:

@@ -24,6 +24,7 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_file, make_directory, sha256_of
 from pretrain import PretrainConfig, pretrain
 from pretrain.adapt.judge import Hits, Judge, Judgement
+from pretrain.adapt.prediction import Prediction, predict_from
 
 RECIPE = Path(__file__).resolve().parent / "recipe.yaml"
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -143,7 +144,16 @@ class Experiment:
             f"checkpoint.every_steps={arm.quarter_steps}",
             f"checkpoint.keep_every_steps={arm.quarter_steps}",
         ]
+        words += self.sets.sampling_words(training_set)
         return load_config(PretrainConfig, RECIPE, [*words, *arm.words])
+
+    def prediction(self, training_set: str) -> Prediction:
+        """What the start alone says of its features of the training images, as `pretrain adapt` asks it."""
+        path = prediction_path(self.results, training_set)
+        if not path.exists():
+            released = load_backbone(self.data / WEIGHTS).model
+            write_document(path, predict_from(released, self.sets.shards(training_set), CROP_PX))
+        return read_document(Prediction, path, "a prediction of the experiment")
 
     def _point(self, weights: Path, step: int) -> Point:
         judged = self.judge.judge(load_backbone(weights).model, weights.name)
@@ -164,6 +174,10 @@ class Experiment:
             self.sets.images_sha256(training_set),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def prediction_path(results: Path, training_set: str) -> Path:
+    return results / f"prediction_{training_set}.json"
 
 
 def _checkpoints(run: RunFolder) -> list[tuple[int, Path]]:

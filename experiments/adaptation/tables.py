@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.adaptation.data_findings import prediction_rows, set_rows
 from experiments.adaptation.findings import fresh_rows, further_rows, tuning_rows
 from experiments.adaptation.plot import draw_curves
 from panendofm.runtime.console import say
@@ -15,6 +16,8 @@ from panendofm.runtime.files import write_text
 README = Path(__file__).resolve().parent / "README.md"
 _TUNING = ("arm", "what", "presentations", "kNN top-1, k = 20", "linear probe", "common share", "CPU min", "")
 _FRESH = ("arm", "what", "presentations", "seeds", "kNN top-1, k = 20", "linear probe")
+_SETS = ("training set", "images", "arm", "seeds", "kNN top-1, k = 20", "linear probe")
+_PREDICTIONS = ("training set", "common share", "RankMe", "uniformity", "guess", "outcome", "the guess was")
 _FURTHER = ("metric", "images", "recentered start", "adapted", "difference, points")
 
 
@@ -22,6 +25,8 @@ def update_readme(results: Path, readme: Path = README) -> None:
     text = readme.read_text(encoding="utf-8")
     text = _with_table(text, "tuning", _TUNING, tuning_rows(results))
     text = _with_table(text, "fresh", _FRESH, fresh_rows(results))
+    text = _with_table(text, "sets", _SETS, set_rows(results))
+    text = _with_table(text, "predictions", _PREDICTIONS, prediction_rows(results))
     for arm, rows in further_rows(results).items():
         text = _with_table(text, f"further {arm}", _FURTHER, rows)
     write_text(readme, text)

@@ -46,6 +46,7 @@ class Part:
 
 
 ALL = "all"
+CURATED = "all_curated"  # the same shards, seen as often as `data_pipeline curate` says
 DEFAULT = "default"
 PARTS = {
     DEFAULT: Part((HYPERKVASIR, ("polypgen",)), 1250),
@@ -66,7 +67,7 @@ class TrainingSets:
         self.folder = folder
 
     def shards(self, name: str) -> ShardFolder:
-        shards = ShardFolder(self.folder / name)
+        shards = ShardFolder(self.folder / (ALL if name == CURATED else name))
         if not shards.checksums.exists():
             if name == ALL:
                 roots = {corpus: self.data / place for corpus, place in CORPORA.items()}
@@ -74,6 +75,16 @@ class TrainingSets:
                 roots = self._copy_images(name, PARTS[name])
             self._make_shards(shards, roots)
         return shards
+
+    def sampling_words(self, name: str) -> list[str]:
+        """What `pretrain` is told of how often it sees each image."""
+        if name != CURATED:
+            return []
+        shards = self.shards(ALL)
+        weights = shards.path.with_name(f"{shards.path.name}-curation") / "curation.parquet"
+        if not weights.exists():
+            run_stage("data_pipeline", "curate", str(shards.path))
+        return [f"data.sampling_weights={weights}"]
 
     def images_sha256(self, name: str) -> str:
         """Of the images and their order, not of what else a manifest tells."""

@@ -102,7 +102,8 @@ def _within(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     if q.device.type == "cpu" and q.dtype.itemsize == 2 and q.requires_grad:
         # The gradient of torch's fused kernel for CPUs is slow in half precision: benchmarks/attention.py compares.
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)  # [S, heads, N, N]
-        return scores.softmax(-1) @ v
+        mixed: Tensor = scores.softmax(-1) @ v
+        return mixed
     return F.scaled_dot_product_attention(q, k, v)
 
 

@@ -10,9 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
+from panendofm.backbone import ImageList, Preprocessing, evenly, extract_features
+from panendofm.records.shards import ShardFolder
 from panendofm.scoring.features.spectrum import common_share, rankme
 
+_MOST_IMAGES = 1000
+_BATCH_IMAGES = 64
 _MUCH_IN_COMMON = 0.5
 _FEW_DIMENSIONS = 0.25  # of the width
 _PAIRS_SEED = 0
@@ -36,6 +41,14 @@ class Prediction:
             f"adaptation {what}: {self.common_share:.0%} of the features' length is common to all images, and they use "
             f"{self.rankme:.0f} of {self.width} dimensions (uniformity {self.uniformity:.2f})."
         )
+
+
+def predict_from(start: nn.Module, shards: ShardFolder, crop_px: int) -> Prediction:
+    """From the start's features of the training images, or of some of them that lie evenly."""
+    images = evenly(ImageList([shards.path]), _MOST_IMAGES)
+    preprocessing = Preprocessing().at_crop(crop_px)
+    features = extract_features(start, images, preprocessing, _BATCH_IMAGES, label="features of the start")
+    return predict(features.numpy())
 
 
 def predict(features: NDArray[np.float32]) -> Prediction:

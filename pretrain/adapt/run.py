@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from panendofm.backbone import ImageList, LoadedBackbone, Preprocessing, evenly, extract_features, load_backbone
+from panendofm.backbone import LoadedBackbone, load_backbone
 from panendofm.records.documents import read_document, write_document
 from panendofm.records.release import ReleaseFolder
 from panendofm.records.run import EXIT_REQUEUE, RunFolder
@@ -24,14 +24,13 @@ from panendofm.runtime.files import make_directory
 from pretrain.adapt.config import AdaptConfig
 from pretrain.adapt.judge import Difference, Judge, Judgement
 from pretrain.adapt.model_words import model_words
-from pretrain.adapt.prediction import Prediction, predict
+from pretrain.adapt.prediction import Prediction, predict_from
 from pretrain.adapt.verdict import Adaptation, verdict_of
 
 PRESENTATIONS_PER_STEP = 32  # two crops of each of the 16 images that the preset has in a batch
 _PRESET = "configs/pretrain/adapt.yaml"
 _GPU_PX = 224
 _CPU_PATCHES = 6
-_MOST_PREDICTION_IMAGES = 1000
 # Of the whole run: two presentations of an image that is shown 16 times, then one and a half.
 _HEADS_SHARE = 1 / 8
 _RAMP_SHARE = 3 / 32
@@ -152,10 +151,7 @@ def _refuse_unguarded(shards: ShardFolder, judge: Judge) -> None:
 
 def _predict(folder: AdaptFolder, released: LoadedBackbone, shards: ShardFolder, crop_px: int) -> Prediction:
     if not folder.prediction.exists():
-        images = evenly(ImageList([shards.path]), _MOST_PREDICTION_IMAGES)
-        preprocessing = Preprocessing().at_crop(crop_px)
-        features = extract_features(released.model, images, preprocessing, 64, label="features of the start")
-        write_document(folder.prediction, predict(features.numpy()))
+        write_document(folder.prediction, predict_from(released.model, shards, crop_px))
     return read_document(Prediction, folder.prediction, "a prediction of adapt")
 
 
