@@ -1,4 +1,4 @@
-"""The Python API as docs/python-api.md shows it: its blocks run, one after another."""
+"""The Python API as docs/how-to/python-api.md shows it: its blocks run, one after another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eval_knn import EvalConfig, Evaluator
 from panendofm.backbone.networks import find_network
 from panendofm.runtime.config import load_config
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "python-api.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "python-api.md"
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """What curation will cost: time, disk and memory by number of frames, from rates measured here or stated below.
 
-docs/scale.md says where each stated rate comes from.
+docs/explanation/scale.md says where each stated rate comes from.
 """
 
 from __future__ import annotations

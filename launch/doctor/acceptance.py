@@ -52,7 +52,8 @@ def check_acceptance(world: World, config: PretrainConfig, folder: Path) -> Iter
     whole = _train(world, config, undisturbed)
     bad = _failed(whole)
     if bad is not None:
-        yield Row("training as a command", "fail", bad, f"look for the sentence in docs/pretrain.md, or {_REPORT}")
+        advice = f"look for the sentence in docs/how-to/pretrain.md, or {_REPORT}"
+        yield Row("training as a command", "fail", bad, advice)
         return
     yield Row("training as a command", "pass", f"{STEPS} steps by {world.size} processes of python -m pretrain")
     killed = _train(world, config, disturbed, killed=True)

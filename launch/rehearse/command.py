@@ -79,4 +79,6 @@ def print_cost(cost: HostCost, needs: Requirements, gpu: Gpu) -> None:
     if cost.peak_bytes > gpu.memory_gb * 1e9:
         warn(f"it does not fit: {gpu.name} has {gpu.memory_gb:.0f} GB; 'launch plan' says what to change.")
     if share > HOST_SHARE and planned > JUDGED_SECONDS:
-        warn(f"the host needs {share:.0%} of the planned step; a slow core starves the GPU: see docs/scale.md.")
+        warn(
+            f"the host needs {share:.0%} of the planned step; a slow core starves the GPU (docs/explanation/scale.md)."
+        )

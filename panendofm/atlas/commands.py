@@ -52,7 +52,7 @@ def run_list(arguments: argparse.Namespace, config: ListConfig) -> None:
     content = catalog_table(mappings)
     table("datasets", list(content.columns), [[str(cell) for cell in row] for row in content.rows])
     for sentence in contradictions_of_table_one(mappings):
-        say(f"The PanEndoAtlas paper: {sentence} (docs/source-errata.md)")
+        say(f"The PanEndoAtlas paper: {sentence} (docs/explanation/source-errata.md)")
     tested = sum(mapping.about is not None and mapping.about.real_files for mapping in mappings.values())
     say(f"{len(mappings)} datasets; the layouts of {tested} were checked on real files.")
 

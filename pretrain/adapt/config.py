@@ -11,7 +11,7 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import safe_name
 
 # How often an image is shown, and the fewest and most presentations in all: below 20,000 no gain was seen, and past
-# 40,000 on 2,500 images there was no further one (docs/adaptation.md).
+# 40,000 on 2,500 images there was no further one (docs/how-to/adaptation.md).
 _PRESENTATIONS_PER_IMAGE = 16
 _FEWEST = 30_000
 _MOST = 400_000

@@ -1,7 +1,7 @@
 """Will adaptation help? A guess from the starting weights' features of the training images alone.
 
 Features that share one vector, or that use few of their dimensions, leave room. The rule was fixed before it was tried;
-docs/adaptation.md counts how often it was right.
+docs/how-to/adaptation.md counts how often it was right.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from pretrain.monitoring.regression_guard import RollbackCause, find_regression,
 from pretrain.objective.objective import Objective
 from pretrain.parallel.world import World
 
-# Of the start's features; 0.99 was measured where the anchor held nothing (docs/warm-start.md).
+# Of the start's features; 0.99 was measured where the anchor held nothing (docs/explanation/warm-start.md).
 _COMMON_SHARE = 0.95
 
 

@@ -14,7 +14,7 @@ from pretrain.plan.memory import memory_of, memory_with_context
 from pretrain.plan.rows import rows_of
 
 _MODES: tuple[Literal["fsdp", "hsdp", "replicate"], ...] = ("replicate", "hsdp", "fsdp")
-_RECOMPUTED_WORK = 1.196  # counted operation by operation at ViT-L (docs/doctor.md): the student's blocks again
+_RECOMPUTED_WORK = 1.196  # counted operation by operation at ViT-L (docs/how-to/doctor.md): the student's blocks again
 _MOST_PARTS = 16
 
 

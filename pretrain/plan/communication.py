@@ -1,4 +1,4 @@
-"""What ranks send one another in a step, and how long that takes. docs/plan-formulas.md derives every line."""
+"""What ranks send one another in a step, and how long that takes. Derived in docs/explanation/plan-formulas.md."""
 
 from __future__ import annotations
 

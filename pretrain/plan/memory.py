@@ -1,4 +1,4 @@
-"""How much memory a rank needs, before anything is allocated. docs/plan-formulas.md derives every line."""
+"""How much memory a rank needs, before anything is allocated. docs/explanation/plan-formulas.md derives every line."""
 
 from __future__ import annotations
 

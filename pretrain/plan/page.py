@@ -1,4 +1,4 @@
-"""The plan as a page of metrics. docs/plan-formulas.md has the formula of each."""
+"""The plan as a page of metrics. docs/explanation/plan-formulas.md has the formula of each."""
 
 from __future__ import annotations
 

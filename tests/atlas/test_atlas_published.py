@@ -109,11 +109,11 @@ def test_counts_in_the_docs_are_those_of_the_files() -> None:
         "categories": len(taxonomy.categories),
         "layouts were read from real files": sum(bool(m.about and m.about.real_files) for m in mappings.values()),
     }
-    text = (ROOT / "docs" / "atlas.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "atlas.md").read_text()
     line = next(line for line in text.splitlines() if line.startswith("Counts: "))
     found = {what: int(number) for number, what in re.findall(r"(\d+) ([a-z ]+?)(?:[,.]|$)", line)}
     assert found == expected
     readme = (ROOT / "README.md").read_text()
     assert f"Labels of {len(mappings)} datasets mapped to one taxonomy" in readme
-    probe = (ROOT / "docs" / "linear-probe.md").read_text()
+    probe = (ROOT / "docs" / "how-to" / "linear-probe.md").read_text()
     assert f"| GI tree | {len(taxonomy.findings)} findings |" in probe

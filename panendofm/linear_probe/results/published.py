@@ -12,7 +12,7 @@ from panendofm.reports.numbers import estimate
 TITLE = "Beside the paper's values"
 NOTE = (
     "Columns marked «published» are the paper's, measured on other images and with other splits: compare orders of "
-    "magnitude, not ranks. † The paper contradicts itself here (docs/source-errata.md)."
+    "magnitude, not ranks. † The paper contradicts itself here (docs/explanation/source-errata.md)."
 )
 RANKS_TITLE = "The paper's ranks, counted in its own table"
 

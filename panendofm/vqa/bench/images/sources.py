@@ -102,7 +102,9 @@ def _moments(folder: Path) -> list[SourceImage]:
             annotation=moment.annotation,
         )
     if not found:
-        raise UserError(f"operations: {folder} holds no annotated frame; docs/vqa.md says how {source.title} must lie.")
+        raise UserError(
+            f"operations: {folder} holds no annotated frame; docs/how-to/vqa.md says how {source.title} must lie."
+        )
     return [found[digest] for digest in sorted(found)]
 
 

@@ -65,7 +65,9 @@ def source_of(folder: Path) -> OperationSource:
         if source.looks_like(folder):
             return source
     known = ", ".join(source.title for source in operation_sources())
-    raise UserError(f"operations: {folder} has the layout of none of {known}; docs/vqa.md says how each must lie.")
+    raise UserError(
+        f"operations: {folder} has the layout of none of {known}; docs/how-to/vqa.md says how each must lie."
+    )
 
 
 def images_below(folder: Path) -> list[Path]:
