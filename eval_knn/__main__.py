@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from eval_knn.config import EvalConfig
@@ -10,17 +9,17 @@ from panendofm.runtime.command_line import Command, Stage, run_stage
 from panendofm.runtime.errors import UserError
 
 
-def _evaluate(arguments: argparse.Namespace, config: EvalConfig) -> None:
+def _evaluate(networks: list[str], config: EvalConfig) -> None:
     if not config.watch:
         from eval_knn.score import score_on_ranks
 
-        score_on_ranks(arguments.network, config)
+        score_on_ranks(networks, config)
         return
-    if len(arguments.network) > 1:
-        raise UserError(f"watch=true looks at one run; leave out '{arguments.network[1]}', or leave out watch=true.")
+    if len(networks) > 1:
+        raise UserError(f"watch=true looks at one run; leave out '{networks[1]}', or leave out watch=true.")
     from eval_knn.watch import watch
 
-    watch(Path(arguments.network[0]), config)
+    watch(Path(networks[0]), config)
 
 
 COMMANDS = [

@@ -167,11 +167,13 @@ COMMANDS = [
         ("[FOLDER]",),
         options=_status_options,
     ),
-    Command("logs", "The end of a job's log.", _place("logs"), ("RUN",), options=_logs_options),
+    Command("logs", "The end of a job's log.", "launch.control:print_logs", ("RUN",), options=_logs_options),
     Command(
         "report", "One page on a run that opens without a network.", _place("report"), ("RUN",), options=_report_options
     ),
-    Command("cancel", "End a run's jobs; they save first.", _place("cancel"), ("RUN",), options=_cancel_options),
+    Command(
+        "cancel", "End a run's jobs; they save first.", "launch.control:cancel_run", ("RUN",), options=_cancel_options
+    ),
 ]
 STAGE = Stage("python -m launch", COMMANDS, extra="cluster")
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from data_pipeline import PipelineConfig
 from eval_knn import EvalConfig
 from launch.chain import run_chain
 from launch.chain_config import ChainConfig
-from launch.control import cancel_run, print_logs
 from launch.demo import run_demo as make_demo
 from launch.demo import run_tour as make_tour
 from launch.jobs.cluster import ClusterConfig, load_cluster
@@ -27,50 +26,32 @@ if TYPE_CHECKING:
     from data_pipeline import Conditions
 
 
-def run_demo(arguments: argparse.Namespace, config: None) -> None:
-    make_demo(Path(arguments.folder or "demo_output"))
+def run_demo(folder: str | None) -> None:
+    make_demo(Path(folder or "demo_output"))
 
 
-def run_tour(arguments: argparse.Namespace, config: None) -> None:
-    make_tour(Path(arguments.folder or "demo_output"))
+def run_tour(folder: str | None) -> None:
+    make_tour(Path(folder or "demo_output"))
 
 
-def run_pages(arguments: argparse.Namespace, config: None) -> None:
+def run_pages(folder: Path) -> None:
     from launch.pages import write_pages
 
-    say(f"pages: {write_pages(Path(arguments.folder))}")
+    say(f"pages: {write_pages(folder)}")
 
 
-def run_status(arguments: argparse.Namespace, config: None) -> None:
-    print_status(status_of(arguments.folder or "runs"), arguments.json)
+def run_status(folder: str | None, json: bool) -> None:
+    print_status(status_of(folder or "runs"), json)
 
 
-def run_logs(arguments: argparse.Namespace, config: None) -> None:
-    print_logs(arguments.run, arguments.stage, arguments.lines, arguments.follow)
-
-
-def run_cancel(arguments: argparse.Namespace, config: None) -> None:
-    cancel_run(arguments.run, arguments.stage)
-
-
-def run_report(arguments: argparse.Namespace, config: None) -> None:
+def run_report(run: Path, images: bool) -> None:
     from launch.report import write_report  # matplotlib takes a second to import
 
-    if arguments.images:
+    if images:
         from launch.report.images import draw_images
 
-        draw_images(RunFolder(Path(arguments.run)))
-    say(f"report: {write_report(arguments.run)}")
-
-
-def _cluster(arguments: argparse.Namespace, stage: str) -> ClusterConfig:
-    return load_cluster(
-        arguments.cluster,
-        stage,
-        nodes=arguments.nodes,
-        partition=arguments.partition,
-        time_minutes=arguments.time_minutes,
-    )
+        draw_images(RunFolder(run))
+    say(f"report: {write_report(run)}")
 
 
 def _start(stage: StageJob, cluster: ClusterConfig, dry_run: bool) -> None:
@@ -80,61 +61,61 @@ def _start(stage: StageJob, cluster: ClusterConfig, dry_run: bool) -> None:
         submit(stage.job, cluster, stage.files)
 
 
-def run_shard(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    cluster = _cluster(arguments, "shard")
-    _start(shard_job(config, cluster), cluster, arguments.dry_run)
+def run_shard(config: PipelineConfig, cluster: str | None, dry_run: bool, **overrides: Any) -> None:
+    where = load_cluster(cluster, "shard", **overrides)
+    _start(shard_job(config, where), where, dry_run)
 
 
-def run_pretrain(arguments: argparse.Namespace, config: PretrainConfig) -> None:
-    cluster = _cluster(arguments, "pretrain")
-    resources = cluster.resources("pretrain")
+def run_pretrain(config: PretrainConfig, cluster: str | None, dry_run: bool, **overrides: Any) -> None:
+    where = load_cluster(cluster, "pretrain", **overrides)
+    resources = where.resources("pretrain")
     # A number of ranks that can't share the batch is found now and not after a night in the queue.
     config.batch.microgroups_per_rank(resources.nodes * resources.tasks)
-    _start(pretrain_job(config, cluster), cluster, arguments.dry_run)
+    _start(pretrain_job(config, where), where, dry_run)
 
 
-def run_watch(arguments: argparse.Namespace, config: EvalConfig) -> None:
-    cluster = _cluster(arguments, "watch")
-    run = Path(arguments.run)
+def run_watch(run: Path, config: EvalConfig, cluster: str | None, dry_run: bool, **overrides: Any) -> None:
+    where = load_cluster(cluster, "watch", **overrides)
     if not run.is_dir():
         raise UserError(f"cannot watch {run}: it is not a folder; launch its training first.")
-    _start(watch_job(config, run, cluster), cluster, arguments.dry_run)
+    _start(watch_job(config, run, where), where, dry_run)
 
 
-def run_probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
-    cluster = _cluster(arguments, "probe")
-    _start(probe_job(config, arguments.network, cluster), cluster, arguments.dry_run)
+def run_probe(networks: list[str], config: ProbeConfig, cluster: str | None, dry_run: bool, **overrides: Any) -> None:
+    where = load_cluster(cluster, "probe", **overrides)
+    _start(probe_job(config, networks, where), where, dry_run)
 
 
-def run_doctor(arguments: argparse.Namespace, config: None) -> int:
+def run_doctor(words: list[str], cluster: str | None, nodes: int | None, partition: str | None, full: bool) -> int:
     from launch.doctor.command import default_ranks, load_doctor_config, run_doctor
 
-    examined, is_own = load_doctor_config(arguments.words)
-    overrides = {"nodes": arguments.nodes, "partition": arguments.partition}
-    if arguments.cluster is None:
+    examined, is_own = load_doctor_config(words)
+    overrides = {"nodes": nodes, "partition": partition}
+    if cluster is None:
         overrides["tasks_per_node"] = default_ranks(examined)
-    return run_doctor(examined, load_cluster(arguments.cluster, "pretrain", **overrides), is_own, arguments.full)
+    return run_doctor(examined, load_cluster(cluster, "pretrain", **overrides), is_own, full)
 
 
-def run_rehearse(arguments: argparse.Namespace, config: PretrainConfig) -> int:
+def run_rehearse(config: PretrainConfig, nodes: int, gpus: int, gpu: str, device: str) -> int:
     from launch.rehearse.null_cuda import is_loaded, restart_with_null_cuda
 
-    gpu = gpu_named(arguments.gpu)
-    for name in ("nodes", "gpus"):
-        if getattr(arguments, name) < 1:
+    kind = gpu_named(gpu)
+    for name, count in (("nodes", nodes), ("gpus", gpus)):
+        if count < 1:
             raise UserError(f"--{name} must be at least 1.")
-    if arguments.device == "cuda" and not is_loaded():
-        restart_with_null_cuda(arguments.gpus)
+    if device == "cuda" and not is_loaded():
+        restart_with_null_cuda(gpus)
     from launch.rehearse.command import run_rehearsal
 
-    return run_rehearsal(config, arguments.nodes, arguments.gpus, gpu, arguments.device)
+    return run_rehearsal(config, nodes, gpus, kind, device)
 
 
-def run_all(arguments: argparse.Namespace, config: ChainConfig) -> None:
-    run_chain(config, load_cluster(arguments.cluster, "shard"), arguments.dry_run)
+def run_all(config: ChainConfig, cluster: str | None, dry_run: bool) -> None:
+    run_chain(config, load_cluster(cluster, "shard"), dry_run)
 
 
-def run_plan(arguments: argparse.Namespace, config: PretrainConfig) -> None:
+def run_plan(config: PretrainConfig, **options: Any) -> None:
+    arguments = argparse.Namespace(**options)
     cluster = load_cluster(arguments.cluster, "pretrain", nodes=arguments.nodes)
     resources = cluster.resources("pretrain")
     machine = Machine(

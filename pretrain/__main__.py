@@ -9,23 +9,10 @@ from pretrain.adapt.config import AdaptConfig
 from pretrain.config import PretrainConfig
 
 
-def _train(_: argparse.Namespace, config: PretrainConfig) -> int:
-    from pretrain.train import pretrain
-
-    return pretrain(config)
-
-
-def _adapt(_: argparse.Namespace, config: AdaptConfig) -> None:
-    from pretrain.adapt.run import adapt
-
-    adapt(config)
-
-
-def _estimate(arguments: argparse.Namespace, config: PretrainConfig) -> None:
+def _estimate(config: PretrainConfig, ranks: int, ranks_per_node: int) -> None:
     from pretrain.plan.requirements import print_requirements, requirements_of
 
-    ranks_per_node = min(arguments.ranks, arguments.ranks_per_node)
-    print_requirements(requirements_of(config, arguments.ranks, ranks_per_node))
+    print_requirements(requirements_of(config, ranks, min(ranks, ranks_per_node)))
 
 
 def _estimate_options(parser: argparse.ArgumentParser) -> None:
@@ -34,11 +21,13 @@ def _estimate_options(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = [
-    Command("", "Train a backbone on shards, or resume its training.", _train, schema=PretrainConfig),
+    Command(
+        "", "Train a backbone on shards, or resume its training.", "pretrain.train:pretrain", schema=PretrainConfig
+    ),
     Command(
         "adapt",
         "Adapt released weights to a few hundred to 50,000 images, and say whether that made them better.",
-        _adapt,
+        "pretrain.adapt.run:adapt",
         schema=AdaptConfig,
     ),
     Command(

@@ -22,7 +22,7 @@ class DecodeConfig:
     )
     every_frames: int = option("Take each n-th frame, for sampling=every.", 30, low=1)
     sequence_every_frames: int = option("Take each n-th image of a folder of consecutive frames.", 1, low=1)
-    backend: Literal["pyav", "decord", "torchcodec"] = option("Library that decodes videos.", "pyav")
+    backend: Literal["pyav", "torchcodec"] = option("Library that decodes videos.", "pyav")
     device: Literal["cpu", "cuda"] = option("Where to decode; cuda needs backend=torchcodec.", "cpu")
 
     def check(self) -> None:

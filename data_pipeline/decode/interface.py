@@ -32,22 +32,15 @@ def frames_of(path: Path, config: DecodeConfig) -> Iterator[Frame]:
     """The wanted frames in order. A broken video yields what decodes and then raises `DecodeError` with the reason."""
     if path.stat().st_size == 0:
         raise DecodeError("the file is empty")
-    if config.backend != "pyav":
-        from data_pipeline.decode import with_pyav
+    from data_pipeline.decode import with_pyav
 
-        with_pyav.refuse_other_formats(path)
     if config.backend == "pyav":
-        from data_pipeline.decode import with_pyav
-
         yield from with_pyav.frames_of(path, config)
-    elif config.backend == "decord":
-        from data_pipeline.decode import with_decord
+        return
+    from data_pipeline.decode import with_torchcodec
 
-        yield from with_decord.frames_of(path, config)
-    else:
-        from data_pipeline.decode import with_torchcodec
-
-        yield from with_torchcodec.frames_of(path, config)
+    with_pyav.refuse_other_formats(path)
+    yield from with_torchcodec.frames_of(path, config)
 
 
 def probe_frames(path: Path, count: int) -> list[NDArray[np.uint8]]:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from panendofm.atlas.config import AtlasConfig, CodesConfig, ExportConfig, ImportConfig, ListConfig
-from panendofm.runtime.command_line import Command, Stage, run_stage
+from dataclasses import replace
 
-_COMMANDS = "panendofm.atlas.commands"
-COMMANDS = [
-    Command(
+from panendofm.runtime.command_line import Stage, run_stage, verbs
+
+_ATLAS, _LIST, *_OTHERS = verbs(
+    "panendofm.atlas",
+    (
         "",
         "Read the datasets on disk into one atlas, and split it.",
-        f"{_COMMANDS}:run_atlas",
-        ("ROOTS…",),
-        AtlasConfig,
+        *("commands:run_atlas", ("ROOTS…",), "config:AtlasConfig"),
     ),
-    Command("list", "List the datasets that are known.", f"{_COMMANDS}:run_list", (), ListConfig, show_config=False),
-    Command("codes", "Write templates of tables of codes.", f"{_COMMANDS}:run_codes", ("ROOTS…",), CodesConfig),
-    Command("export", "An atlas as a folder for others.", f"{_COMMANDS}:run_export", ("ATLAS",), ExportConfig),
-    Command(
+    ("list", "List the datasets that are known.", "commands:run_list", (), "config:ListConfig"),
+    ("codes", "Write templates of tables of codes.", "commands:run_codes", ("ROOTS…",), "config:CodesConfig"),
+    ("export", "An atlas as a folder for others.", "commands:run_export", ("ATLAS",), "config:ExportConfig"),
+    (
         "import",
         "Rebuild an exported atlas from the datasets here.",
-        f"{_COMMANDS}:run_import",
-        ("RELEASE", "ROOTS…"),
-        ImportConfig,
+        *("commands:run_import", ("RELEASE", "ROOTS…"), "config:ImportConfig"),
     ),
-]
+)
+COMMANDS = (_ATLAS, replace(_LIST, show_config=False), *_OTHERS)
 STAGE = Stage("panendofm atlas", COMMANDS, extra="eval")
 
 if __name__ == "__main__":

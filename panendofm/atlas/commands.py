@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from pathlib import Path
 
@@ -22,13 +21,13 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory
 
 
-def run_atlas(arguments: argparse.Namespace, config: AtlasConfig) -> None:
+def run_atlas(roots: list[str], config: AtlasConfig) -> None:
     out = Path(config.out)
     extra = _extra(config.mappings)
-    atlas = build_atlas(arguments.roots, config.near_duplicate_bits, extra, config.codes, config.quality)
+    atlas = build_atlas(roots, config.near_duplicate_bits, extra, config.codes, config.quality)
     samples = samples_of(atlas.rows)
     split = make_split(samples, SplitConfig(seed=config.seed))
-    mappings = _used_mappings(arguments.roots, extra, config.codes)
+    mappings = _used_mappings(roots, extra, config.codes)
     report = write_atlas(atlas, samples, split, out, mappings, config.tasks)
     say_report(report)
     files = f"report: {out.with_suffix('.json')}, page: {out.with_suffix('.html')}"
@@ -47,7 +46,7 @@ def _used_mappings(roots: list[str], extra: Path | None, codes: dict[str, str]) 
     return known | {found.mapping.dataset: found.mapping for found in find_datasets(roots, known, codes)}
 
 
-def run_list(arguments: argparse.Namespace, config: ListConfig) -> None:
+def run_list(config: ListConfig) -> None:
     mappings = load_mappings(_extra(config.mappings))
     content = catalog_table(mappings)
     table("datasets", list(content.columns), [[str(cell) for cell in row] for row in content.rows])
@@ -57,17 +56,17 @@ def run_list(arguments: argparse.Namespace, config: ListConfig) -> None:
     say(f"{len(mappings)} datasets; the layouts of {tested} were checked on real files.")
 
 
-def run_codes(arguments: argparse.Namespace, config: CodesConfig) -> None:
+def run_codes(roots: list[str], config: CodesConfig) -> None:
     folder = make_directory(config.out)
     images: dict[str, Counter[str]] = {}
     mappings: dict[str, Mapping] = {}
-    for found in find_datasets(arguments.roots, load_mappings(_extra(config.mappings))):
+    for found in find_datasets(roots, load_mappings(_extra(config.mappings))):
         if found.mapping.codes is not None:
             items, _ = read_items(found)
             images.setdefault(found.mapping.dataset, Counter()).update(count_codes(items, found.mapping))
             mappings[found.mapping.dataset] = found.mapping
     if not mappings:
-        raise UserError(f"{', '.join(arguments.roots)}: none of the datasets there takes a table of codes.")
+        raise UserError(f"{', '.join(roots)}: none of the datasets there takes a table of codes.")
     for name, mapping in mappings.items():
         path = folder / codes_file(mapping)
         missing = write_template(path, mapping, images[name])
@@ -75,16 +74,16 @@ def run_codes(arguments: argparse.Namespace, config: CodesConfig) -> None:
         say(f"{path}: {len(images[name])} codes, {missing} without a meaning.{what}")
 
 
-def run_export(arguments: argparse.Namespace, config: ExportConfig) -> None:
-    number = export_atlas(Path(arguments.atlas), Path(config.out), config.name, config.version)
+def run_export(atlas: Path, config: ExportConfig) -> None:
+    number = export_atlas(atlas, Path(config.out), config.name, config.version)
     say(f"{number} images → {config.out}: images.csv, croissant.json, DATASHEET.md, split.parquet")
 
 
-def run_import(arguments: argparse.Namespace, config: ImportConfig) -> None:
+def run_import(release: Path, roots: list[str], config: ImportConfig) -> None:
     extra = _extra(config.mappings)
-    restored = restore_atlas(Path(arguments.release), arguments.roots, extra)
+    restored = restore_atlas(release, roots, extra)
     out = Path(config.out)
-    mappings = _used_mappings(arguments.roots, extra, {})
+    mappings = _used_mappings(roots, extra, {})
     write_atlas(restored.atlas, restored.samples, restored.split, out, mappings, "clean")
     restored.say()
     say(f"{len(restored.atlas.rows)} of {restored.images} images → {out}")

@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-from panendofm.backbone import command_config as keys
-from panendofm.runtime.command_line import Command, Stage, run_stage
+from panendofm.runtime.command_line import Stage, run_stage, verbs
 
-_COMMANDS = "panendofm.backbone.commands"
-COMMANDS = [
-    Command(
+_IMAGES = ("NETWORK", "IMAGES…")
+COMMANDS = verbs(
+    "panendofm.backbone",
+    (
         "export",
         "write a release: formats, model card, checksums",
-        f"{_COMMANDS}:run_export",
-        ("NETWORK",),
-        keys.ExportConfig,
+        *("release:export_release", ("NETWORK",), "command_config:ExportConfig"),
     ),
-    Command(
+    (
         "verify",
         "whether a release is whole and unchanged",
-        f"{_COMMANDS}:run_verify",
-        ("RELEASE",),
-        keys.VerifyConfig,
+        *("commands:run_verify", ("RELEASE",), "command_config:VerifyConfig"),
     ),
-    Command(
+    (
         "embed",
         "features of images, folders of images or .tar shards as a Parquet table",
-        f"{_COMMANDS}:run_embed",
-        ("NETWORK", "IMAGES…"),
-        keys.EmbedConfig,
+        *("commands:run_embed", _IMAGES, "command_config:EmbedConfig"),
     ),
-    Command(
+    (
         "show",
         "an image: original, PCA of patches, attention",
-        f"{_COMMANDS}:run_show",
-        ("NETWORK", "IMAGES…"),
-        keys.ShowConfig,
+        *("commands:run_show", _IMAGES, "command_config:ShowConfig"),
     ),
-    Command("info", "what a file or folder of weights holds", f"{_COMMANDS}:run_info", ("NETWORK",)),
-    Command(
+    ("info", "what a file or folder of weights holds", "commands:run_info", ("NETWORK",), ""),
+    (
         "init",
         "an untrained backbone, e.g. vit_tiny_patch14",
-        f"{_COMMANDS}:run_init",
-        ("ARCHITECTURE",),
-        keys.InitConfig,
+        *("commands:run_init", ("ARCHITECTURE",), "command_config:InitConfig"),
     ),
-    Command(
+    (
         "recenter",
         "weights whose features have mean zero over images, folders of images or .tar shards",
-        f"{_COMMANDS}:run_recenter",
-        ("NETWORK", "IMAGES…"),
-        keys.RecenterConfig,
+        *("commands:run_recenter", _IMAGES, "command_config:RecenterConfig"),
     ),
-]
+)
 STAGE = Stage("panendofm backbone", COMMANDS, extra="export")
 
 if __name__ == "__main__":

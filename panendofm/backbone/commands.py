@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import torch
 
 from panendofm.backbone.command_config import (
     EmbedConfig,
-    ExportConfig,
     InitConfig,
     RecenterConfig,
     ShowConfig,
@@ -26,24 +24,18 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_file
 
 
-def run_export(arguments: argparse.Namespace, config: ExportConfig) -> None:
-    from panendofm.backbone.release import export_release
-
-    export_release(arguments.network, config)
-
-
-def run_verify(arguments: argparse.Namespace, config: VerifyConfig) -> None:
+def run_verify(release: str, config: VerifyConfig) -> None:
     from panendofm.backbone.release import verify_release
 
-    verify_release(arguments.release, config.signers)
+    verify_release(release, config.signers)
 
 
-def run_embed(arguments: argparse.Namespace, config: EmbedConfig) -> None:
+def run_embed(network_spec: str, images_of: list[Path], config: EmbedConfig) -> None:
     from panendofm.backbone.embed import ImageList, embed
     from panendofm.backbone.networks import FeatureChoice, Reading, find_network, reading_of
 
-    images = ImageList([Path(source) for source in arguments.images])
-    network = find_network(arguments.network)
+    images = ImageList(images_of)
+    network = find_network(network_spec)
     reading = reading_of(network, config.block, config.pooling)
     if len(reading.choices) > 1:
         raise UserError("block and pooling: embed has no labels to choose by; name one block and one pooling.")
@@ -62,13 +54,12 @@ def run_embed(arguments: argparse.Namespace, config: EmbedConfig) -> None:
     say(f"{out}: {rows} × {width} features")
 
 
-def run_show(arguments: argparse.Namespace, config: ShowConfig) -> None:
+def run_show(network_spec: str, images: list[Path], config: ShowConfig) -> None:
     from panendofm.backbone.networks import find_network
     from panendofm.backbone.visualize import show, show_whole
 
     out = Path(config.out)
-    network = find_network(arguments.network)
-    images = [Path(image) for image in arguments.images]
+    network = find_network(network_spec)
     if config.whole:
         point = (config.point[0], config.point[1]) if config.point else None
         show_whole(network, images, out, config.side_px, point)
@@ -77,8 +68,8 @@ def run_show(arguments: argparse.Namespace, config: ShowConfig) -> None:
     say(f"{out}: {len(images)} images")
 
 
-def run_info(arguments: argparse.Namespace, config: None) -> None:
-    loaded = load_backbone(arguments.network)
+def run_info(network: str) -> None:
+    loaded = load_backbone(network)
     vit, preprocessing = loaded.model.config, loaded.preprocessing
     parameters = sum(p.numel() for p in loaded.model.parameters())
     tensors = len(loaded.model.state_dict())
@@ -108,24 +99,24 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def run_init(arguments: argparse.Namespace, config: InitConfig) -> None:
+def run_init(architecture: str, config: InitConfig) -> None:
     changes = {} if config.image_px is None else {"image_px": config.image_px}
-    vit = vit_config(arguments.architecture, **changes)
+    vit = vit_config(architecture, **changes)
     torch.manual_seed(config.seed)
     sha256 = _write(VisionTransformer(vit), Preprocessing(), config.out)
     say(f"{config.out}: {architecture_name(vit)}, untrained, seed {config.seed}")
     say(f"weights sha256 {sha256}")
 
 
-def run_recenter(arguments: argparse.Namespace, config: RecenterConfig) -> None:
+def run_recenter(network: str, sources: list[Path], config: RecenterConfig) -> None:
     from panendofm.backbone.recenter import recentered, some_images
 
     device = device_of(config.device, "device")
-    loaded = load_backbone(arguments.network)
+    loaded = load_backbone(network)
     preprocessing = loaded.preprocessing
     if config.crop_px is not None:
         preprocessing = preprocessing.at_crop(config.crop_px)
-    images = some_images([Path(source) for source in arguments.images], config.images)
+    images = some_images(sources, config.images)
     found = recentered(loaded, images, preprocessing, config.batch_size, device)
     sha256 = _write(found.backbone.model, preprocessing, config.out)
     say(

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from panendofm.runtime.command_line import Command, Stage, run_stage
+from panendofm.runtime.command_line import Stage, run_stage, verbs
 
-
-def _command(name: str, summary: str, argument: str, place: str, schema: str) -> Command:
-    return Command(name, summary, f"panendofm.challenge.{place}", (argument,), f"panendofm.challenge.config:{schema}")
-
-
-COMMANDS = (
-    _command("score", "Score a file of predictions against the truth.", "SUBMISSION", "score.run:main", "ScoreConfig"),
-    _command("rank", "Rank scored submissions, with paired tests.", "RESULTS…", "rank.run:main", "RankConfig"),
-    _command("time", "Time any program on one image and on all.", "COMMAND", "timing:main", "TimeConfig"),
-    _command(
+COMMANDS = verbs(
+    "panendofm.challenge",
+    (
+        "score",
+        "Score a file of predictions against the truth.",
+        *("score.run:score", ("SUBMISSION",), "config:ScoreConfig"),
+    ),
+    ("rank", "Rank scored submissions, with paired tests.", "rank.run:rank", ("RESULTS…",), "config:RankConfig"),
+    ("time", "Time any program on one image and on all.", "timing:time_command", ("COMMAND",), "config:TimeConfig"),
+    (
         "check-data",
         "Is a test set readable, unique and free of persons?",
-        "FOLDER",
-        "check_data:main",
-        "CheckDataConfig",
+        *("check_data:run_check", ("FOLDER",), "config:CheckDataConfig"),
     ),
-    _command("merge", "Several doctors' annotations into gold.", "LOG", "merge:main", "MergeConfig"),
-    _command("tasks", "Open work of the log as tasks for a tool.", "LOG", "annotate.tasks:main", "TasksConfig"),
-    _command("convert", "VOC, COCO and YOLO boxes to and from ours.", "SOURCE", "convert:main", "ConvertConfig"),
-    _command("bundle", "A competition for Codabench.", "TRUTH", "host.codabench:main", "BundleConfig"),
-    _command("record", "The record for regulators.", "RESULTS…", "record.run:main", "RecordConfig"),
+    ("merge", "Several doctors' annotations into gold.", "merge:merge", ("LOG",), "config:MergeConfig"),
+    ("tasks", "Open work of the log as tasks for a tool.", "annotate.tasks:tasks", ("LOG",), "config:TasksConfig"),
+    ("convert", "VOC, COCO and YOLO boxes to and from ours.", "convert:convert", ("SOURCE",), "config:ConvertConfig"),
+    ("bundle", "A competition for Codabench.", "host.codabench:bundle", ("TRUTH",), "config:BundleConfig"),
+    ("record", "The record for regulators.", "record.run:record", ("RESULTS…",), "config:RecordConfig"),
 )
 STAGE = Stage("panendofm challenge", COMMANDS, extra="eval")
 

@@ -5,7 +5,6 @@ Errors are what the benchmark's text forbids; remarks are what somebody should l
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -94,9 +93,8 @@ def read_data_check(path: Path) -> DataCheck:
     return read_document(DataCheck, path, "a report that 'challenge check-data' wrote")
 
 
-def main(arguments: argparse.Namespace, config: CheckDataConfig) -> int:
-    report = check_data(Path(arguments.folder), config)
-    return 1 if report.errors else 0
+def run_check(folder: Path, config: CheckDataConfig) -> int:
+    return 1 if check_data(folder, config).errors else 0
 
 
 def check_data(folder: Path, config: CheckDataConfig) -> DataCheck:

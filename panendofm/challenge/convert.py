@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections import defaultdict
@@ -12,7 +11,7 @@ from typing import Any
 
 from panendofm.challenge.config import ConvertConfig
 from panendofm.challenge.files.finding_model import Box, Finding, Frame
-from panendofm.challenge.files.findings import read_findings
+from panendofm.challenge.files.findings import answer_columns, read_findings
 from panendofm.challenge.files.text_table import read_utf8
 from panendofm.challenge.files.xml_document import read_xml, xml_text
 from panendofm.imaging.images import is_image, open_image
@@ -27,12 +26,8 @@ _ROUNDING_PX = 1.0  # VOC counts pixels from 1, YOLO rounds shares
 _MOST_PX = 1_000_000
 
 
-def main(arguments: argparse.Namespace, config: ConvertConfig) -> None:
-    convert(Path(arguments.source), config)
-
-
-def convert(source: Path, config: ConvertConfig) -> int:
-    """Read boxes of one format and write another; returns the number of boxes."""
+def convert(source: Path, config: ConvertConfig) -> None:
+    """Read boxes of one format and write another."""
     frames = _READERS[config.source_format](source, config)
     if not frames:
         raise UserError(
@@ -44,7 +39,6 @@ def convert(source: Path, config: ConvertConfig) -> int:
     boxes = sum(len(frame.findings) for frame in frames)
     formats = f"{source} ({config.source_format}) → {config.out} ({config.target_format})"
     say(f"{len(frames)} frames, {boxes} boxes: {formats}")
-    return boxes
 
 
 def _refuse_faults(source: Path, frames: Sequence[Frame], names: Sequence[str]) -> None:
@@ -221,7 +215,7 @@ def _write_csv(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> None
             rows.append([frame.file, frame.frame, f.category, f"{f.confidence:g}", *(exact(v) for v in f.box or ())])
         if not frame.findings:
             rows.append([frame.file, frame.frame, "", "", "", "", "", ""])
-    write_text(out, csv_text(("file", "frame", "category", "confidence", "x", "y", "w", "h"), rows))
+    write_text(out, csv_text(answer_columns("detection"), rows))
 
 
 def _write_json(out: Path, frames: Sequence[Frame], names: Sequence[str]) -> None:

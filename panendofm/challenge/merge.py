@@ -6,7 +6,6 @@ arbitration. Merged and arbitrated candidates become gold by a review row, and o
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -68,10 +67,6 @@ class GoldDocument:
 
 def read_gold(path: Path) -> GoldDocument:
     return read_document(GoldDocument, path, "a gold.json that 'challenge merge' wrote")
-
-
-def main(arguments: argparse.Namespace, config: MergeConfig) -> None:
-    merge(Path(arguments.log), config)
 
 
 def merge(path: Path, config: MergeConfig) -> GoldDocument:

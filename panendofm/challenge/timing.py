@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import shutil
 import subprocess
@@ -58,10 +57,6 @@ class Timing:
 
 def read_timing(path: Path) -> Timing:
     return read_document(Timing, path, "a timing that 'challenge time' wrote")
-
-
-def main(arguments: argparse.Namespace, config: TimeConfig) -> None:
-    time_command(arguments.command, config)
 
 
 def time_command(command: str, config: TimeConfig) -> Timing:

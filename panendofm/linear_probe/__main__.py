@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from panendofm.linear_probe.config import PredictConfig, ProbeConfig, ReportConfig, ShortcutConfig, TimeConfig
-from panendofm.runtime.command_line import Command, Stage, run_stage
+from dataclasses import replace
 
-_COMMANDS = "panendofm.linear_probe.commands"
-COMMANDS = (
-    Command(
+from panendofm.runtime.command_line import Stage, run_stage, verbs
+
+_PROBE, _PREDICT, *_OTHERS = verbs(
+    "panendofm.linear_probe",
+    (
         "",
         "Linear probes of frozen networks on PanEndoX tasks; 'panendofm dense' is for masks and boxes.",
-        f"{_COMMANDS}:run_probe",
-        ("NETWORK…",),
-        ProbeConfig,
+        *("commands:run_probe", ("NETWORK…",), "config:ProbeConfig"),
     ),
-    Command(
+    (
         "predict",
         "Classify images with a trained head.",
-        f"{_COMMANDS}:run_predict",
-        ("HEAD", "IMAGES…"),
-        PredictConfig,
-        show_config=False,  # out=- prints the answers and nothing else
+        *("inference.predict:predict", ("HEAD", "IMAGES…"), "config:PredictConfig"),
     ),
-    Command("time", "Time a head image by image.", f"{_COMMANDS}:run_time", ("HEAD", "IMAGES…"), TimeConfig),
-    Command(
+    ("time", "Time a head image by image.", "inference.timing:time_head", ("HEAD", "IMAGES…"), "config:TimeConfig"),
+    (
         "report",
         "Report what a video shows.",
-        f"{_COMMANDS}:run_report_video",
-        ("HEAD", "VIDEO"),
-        ReportConfig,
+        *("inference.video_report:video_report", ("HEAD", "VIDEO"), "config:ReportConfig"),
     ),
-    Command(
+    (
         "shortcut",
         "Answers with and without the position box.",
-        f"{_COMMANDS}:run_shortcut",
-        ("HEAD", "DATA"),
-        ShortcutConfig,
+        *("inference.shortcut:shortcut", ("HEAD", "DATA"), "config:ShortcutConfig"),
     ),
 )
+# out=- prints the answers and nothing else.
+COMMANDS = (_PROBE, replace(_PREDICT, show_config=False), *_OTHERS)
 STAGE = Stage("panendofm probe", COMMANDS, extra="eval")
 
 if __name__ == "__main__":

@@ -1,16 +1,10 @@
-"""What the verbs of `panendofm probe` do."""
+"""What `panendofm probe` does without a verb."""
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
-from pathlib import Path
 
-from panendofm.linear_probe.config import PredictConfig, ProbeConfig, ReportConfig, ShortcutConfig, TimeConfig
-from panendofm.linear_probe.inference.predict import predict
-from panendofm.linear_probe.inference.shortcut import shortcut
-from panendofm.linear_probe.inference.timing import time_head
-from panendofm.linear_probe.inference.video_report import video_report
+from panendofm.linear_probe.config import ProbeConfig
 from panendofm.linear_probe.results.tables import CLEANING_TITLE, cleaning_table, main_table
 from panendofm.linear_probe.results.write import write_results
 from panendofm.linear_probe.run import run_benchmark
@@ -22,7 +16,7 @@ from panendofm.runtime.locks import directory_lock
 from panendofm.runtime.names import without_folders
 
 
-def run_probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
+def run_probe(networks: list[str], config: ProbeConfig) -> None:
     named = config.named()
     if named is not None:  # the stored configuration says both
         config = replace(config, block=named[0], pooling=named[1])
@@ -30,7 +24,7 @@ def run_probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
     files = ProbeFolder(out)
     with directory_lock(out), log_to(files.log):
         write_text(files.config, without_folders(config_to_yaml(config)))
-        benchmark = run_benchmark(arguments.network, config)
+        benchmark = run_benchmark(networks, config)
         write_results(benchmark, out, config.published_values)
         main = main_table(benchmark.results)
         intervals = f"{100 * config.bootstrap.confidence:g}% interval over groups"
@@ -39,19 +33,3 @@ def run_probe(arguments: argparse.Namespace, config: ProbeConfig) -> None:
         if cleaning.rows:
             table(CLEANING_TITLE, cleaning.columns, cleaning.rows)
         say(f"results: {files.page}, {files.table.name}, {files.results.name}, and CSV files beside them")
-
-
-def run_predict(arguments: argparse.Namespace, config: PredictConfig) -> None:
-    predict(Path(arguments.head), arguments.images, config)
-
-
-def run_time(arguments: argparse.Namespace, config: TimeConfig) -> None:
-    time_head(Path(arguments.head), arguments.images, config)
-
-
-def run_report_video(arguments: argparse.Namespace, config: ReportConfig) -> None:
-    video_report(Path(arguments.head), Path(arguments.video), config)
-
-
-def run_shortcut(arguments: argparse.Namespace, config: ShortcutConfig) -> None:
-    shortcut(Path(arguments.head), Path(arguments.data), config)

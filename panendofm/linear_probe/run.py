@@ -57,9 +57,8 @@ from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.names import without_folders
 from panendofm.scoring.classification.metrics import Floats, Targets, macro, roc_auc
-from panendofm.scoring.statistics.estimates import defined
-from panendofm.scoring.statistics.intervals import paired_p_value, percentile_interval
-from panendofm.scoring.statistics.paired_tests import holm
+from panendofm.scoring.statistics.intervals import percentile_interval
+from panendofm.scoring.statistics.paired_tests import Measured, compare
 
 
 @dataclass(frozen=True)
@@ -220,15 +219,8 @@ def _read(network: Network, samples: list[Sample], config: ProbeConfig, device: 
 def _beside(uncleaned: Outcome, cleaned: Outcome, confidence: float) -> Uncleaned:
     """Both are drawn by the same groups. A task runs only when a class is evaluable, so both have a macro-AUC."""
     auc = uncleaned.metrics.auc
-    between = percentile_interval(cleaned.draws - uncleaned.draws, confidence)
-    return Uncleaned(
-        macro=auc.macro,
-        low=auc.low,
-        high=auc.high,
-        difference=_macro(cleaned) - _macro(uncleaned),
-        difference_low=None if between is None else between.low,
-        difference_high=None if between is None else between.high,
-    )
+    low, high = percentile_interval(cleaned.draws - uncleaned.draws, confidence) or (None, None)
+    return Uncleaned(auc.macro, auc.low, auc.high, _macro(cleaned) - _macro(uncleaned), low, high)
 
 
 def _macro(outcome: Outcome) -> float:
@@ -286,26 +278,9 @@ def _seeds(
 
 def paired_tests(outcomes: dict[str, dict[str, Outcome]], networks: list[str], confidence: float) -> list[PairedTest]:
     """Every pair of networks on every task, corrected for the number of all comparisons (Holm)."""
-    pairs = [(task, a, b) for a, b in combinations(networks, 2) for task in outcomes]
-    p_values = {
-        f"{task} {a} {b}": paired_p_value(outcomes[task][a].draws, outcomes[task][b].draws) for task, a, b in pairs
+    names = [(task, a, b) for a, b in combinations(networks, 2) for task in outcomes]
+    measured = {
+        (task, name): Measured(_macro(one), one.draws) for task, by in outcomes.items() for name, one in by.items()
     }
-    corrected = holm(p_values)
-    result = []
-    for task, a, b in pairs:
-        key = f"{task} {a} {b}"
-        one, other = outcomes[task][a], outcomes[task][b]
-        between = percentile_interval(one.draws - other.draws, confidence)
-        result.append(
-            PairedTest(
-                task=task,
-                a=a,
-                b=b,
-                difference=_macro(one) - _macro(other),
-                difference_low=None if between is None else between.low,
-                difference_high=None if between is None else between.high,
-                p=defined(p_values[key]),
-                p_corrected=defined(corrected[key]),
-            )
-        )
-    return result
+    compared = compare([(measured[task, a], measured[task, b]) for task, a, b in names], confidence)
+    return [PairedTest(*name, *vars(found).values()) for name, found in zip(names, compared, strict=True)]

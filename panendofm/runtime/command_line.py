@@ -10,6 +10,7 @@ imported when they are asked for, so that `--help` answers at once.
 from __future__ import annotations
 
 import argparse
+import inspect
 import pkgutil
 import re
 import sys
@@ -29,17 +30,19 @@ _OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
 _OWN_PACKAGES = ("data_pipeline", "eval_knn", "launch", "panendofm", "pretrain")
 
 
-Handler = Callable[[argparse.Namespace, Any], int | None]
+Handler = Callable[..., object]
 
 
 @dataclass(frozen=True)
 class Command:
     """One verb of a stage.
 
-    `run` gets the parsed arguments and the config object (None without a schema). An argument whose name ends in "…"
-    takes one or more words and arrives as a list; one in square brackets may be left out and is then None. `options`
-    adds --flags to the parser. `run` and `schema` may be given as their place, "module:name". The resolved config is
-    printed before `run` is called, unless `show_config` is off: for commands whose output others read.
+    `run` gets the words in the order of `arguments`, then the config object where there is a schema, and the --flags by
+    their names. What it returns is the exit code if it is a number. A word whose parameter says Path arrives as one. An
+    argument whose name ends in "…" takes one or more words and arrives as a list; one in square brackets may be left
+    out and is then None. `options` adds --flags to the parser. `run` and `schema` may be given as their place,
+    "module:name". The resolved config is printed before `run` is called, unless `show_config` is off: for commands
+    whose output others read.
     """
 
     name: str
@@ -55,6 +58,18 @@ class Command:
 
     def schema_class(self) -> type | None:
         return cast(type, pkgutil.resolve_name(self.schema)) if isinstance(self.schema, str) else self.schema
+
+
+# Verb, what it does, where its handler stands, its arguments, and where its keys do (empty: it has none).
+Row = tuple[str, str, str, tuple[str, ...], str]
+
+
+def verbs(package: str, *rows: Row) -> tuple[Command, ...]:
+    """Commands as a table; places are below the package."""
+    return tuple(
+        Command(name, summary, f"{package}.{run}", arguments, f"{package}.{schema}" if schema else None)
+        for name, summary, run, arguments, schema in rows
+    )
 
 
 @dataclass(frozen=True)
@@ -139,20 +154,32 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
     arguments = parser.parse_intermixed_args(words)
     rest: list[str] = arguments.words
     del arguments.words
-    config: Any = None
     if schema is not None:
         overrides = [word for word in rest if _OVERRIDE.match(word)]
         files = [word for word in rest if _names_a_config(word) and word not in overrides]
         if len(files) > 1:
             raise UserError(f"{program}: two configs were given ({files[0]} and {files[1]}); name one.")
         rest = [word for word in rest if word not in overrides and word not in files]
-        _bind(program, command, rest, arguments)
+        handed = _bind(program, command, rest)
         config = load_config(schema, files[0] if files else None, overrides)
         if command.show_config:
             say("resolved configuration:\n" + textwrap.indent(config_to_yaml(config).rstrip(), "  "))
+        handed.append(config)
     else:
-        _bind(program, command, rest, arguments)
-    return command.handler()(arguments, config)
+        handed = _bind(program, command, rest)
+    handler = command.handler()
+    code = handler(*_typed(handler, handed), **vars(arguments))
+    return code if isinstance(code, int) else None
+
+
+def _typed(handler: Handler, handed: list[Any]) -> list[Any]:
+    """With paths where the handler's parameters say Path."""
+    found = []
+    for value, parameter in zip(handed, inspect.signature(handler).parameters.values(), strict=False):
+        if "Path" in str(parameter.annotation) and isinstance(value, str | list):
+            value = [Path(word) for word in value] if isinstance(value, list) else Path(value)
+        found.append(value)
+    return found
 
 
 def _names_a_config(word: str) -> bool:
@@ -177,21 +204,22 @@ def _epilog(schema: type | None, verbs: Sequence[Command]) -> str | None:
     return "\n".join(lines) or None
 
 
-def _bind(program: str, command: Command, words: list[str], into: argparse.Namespace) -> None:
-    """Give the words to the command's declared arguments, in order."""
+def _bind(program: str, command: Command, words: list[str]) -> list[Any]:
+    """The words of each of the command's declared arguments, in order."""
     left = list(words)
+    found: list[Any] = []
     for declared in command.arguments:
-        name = declared.strip("[]…").lower().replace("-", "_")
         if "…" in declared:
             if not left and not declared.startswith("["):
                 raise UserError(f"{program}: {declared.strip('[]…')} is missing; usage: {_usage(program, command)}")
-            setattr(into, name, left)
+            found.append(left)
             left = []
         elif left:
-            setattr(into, name, left.pop(0))
+            found.append(left.pop(0))
         elif declared.startswith("["):
-            setattr(into, name, None)
+            found.append(None)
         else:
             raise UserError(f"{program}: {declared} is missing; usage: {_usage(program, command)}")
     if left:
         raise UserError(f"{program}: '{left[0]}' was not expected; usage: {_usage(program, command)}")
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,65 +42,65 @@ def benchmark_of(bench: Bench) -> Benchmark:
     return find_benchmark(bench.manifest.benchmark)
 
 
-def run_build(arguments: argparse.Namespace, config: BuildConfig) -> None:
+def run_build(config: BuildConfig) -> None:
     from panendofm.vqa.bench.build import build_bench  # torch is slow to import, and most verbs do without
 
     build_bench(config)
 
 
-def run_instruct(arguments: argparse.Namespace, config: InstructConfig) -> None:
+def run_instruct(config: InstructConfig) -> None:
     from panendofm.vqa.bench.instruct import write_instructions
 
     write_instructions(config)
 
 
-def run_import(arguments: argparse.Namespace, config: ImportConfig) -> None:
-    import_tsv(Path(arguments.tsv), config)
+def run_import(tsv: Path, config: ImportConfig) -> None:
+    import_tsv(tsv, config)
 
 
-def run_export(arguments: argparse.Namespace, config: ExportConfig) -> None:
-    export_bench(read_bench(arguments.bench, verify=True), config)
+def run_export(bench_folder: str, config: ExportConfig) -> None:
+    export_bench(read_bench(bench_folder, verify=True), config)
     say(f"{config.form} → {config.out}")
 
 
-def run_check(arguments: argparse.Namespace, config: CheckConfig) -> int:
-    return check_bench(read_bench(arguments.bench, verify=True), config)
+def run_check(bench_folder: str, config: CheckConfig) -> int:
+    return check_bench(read_bench(bench_folder, verify=True), config)
 
 
-def run_review(arguments: argparse.Namespace, config: ReviewConfig) -> None:
-    write_review_page(read_bench(arguments.bench), Path(config.out))
+def run_review(bench_folder: str, config: ReviewConfig) -> None:
+    write_review_page(read_bench(bench_folder), Path(config.out))
     say(f"{config.out}: decide, save review.csv, and build again with review=review.csv")
 
 
-def run_rephrase(arguments: argparse.Namespace, config: RephraseConfig) -> None:
-    rephrase_bench(read_bench(arguments.bench, verify=True), config)
+def run_rephrase(bench_folder: str, config: RephraseConfig) -> None:
+    rephrase_bench(read_bench(bench_folder, verify=True), config)
 
 
-def run_ask(arguments: argparse.Namespace, config: RunConfig) -> int:
-    return ask_bench(read_bench(arguments.bench), config)
+def run_ask(bench_folder: str, config: RunConfig) -> int:
+    return ask_bench(read_bench(bench_folder), config)
 
 
-def run_extract(arguments: argparse.Namespace, config: ExtractConfig) -> None:
-    extract_answers(read_bench(arguments.bench), Path(arguments.answers), config)
+def run_extract(bench_folder: str, answers: Path, config: ExtractConfig) -> None:
+    extract_answers(read_bench(bench_folder), answers, config)
 
 
-def run_convert(arguments: argparse.Namespace, config: ConvertConfig) -> None:
-    convert_answers(read_bench(arguments.bench), Path(arguments.answers), config)
+def run_convert(bench_folder: str, answers: Path, config: ConvertConfig) -> None:
+    convert_answers(read_bench(bench_folder), answers, config)
 
 
-def run_encoder(arguments: argparse.Namespace, config: EncoderConfig) -> None:
+def run_encoder(bench_folder: str, config: EncoderConfig) -> None:
     from panendofm.vqa.encoder import answer_with_encoder
 
-    bench = read_bench(arguments.bench)
+    bench = read_bench(bench_folder)
     answer_with_encoder(benchmark_of(bench), bench, config)
 
 
-def run_synthesize(arguments: argparse.Namespace, config: SynthesizeConfig) -> None:
-    synthesize(read_bench(arguments.bench), Path(config.out))
+def run_synthesize(bench_folder: str, config: SynthesizeConfig) -> None:
+    synthesize(read_bench(bench_folder), Path(config.out))
 
 
-def run_score(arguments: argparse.Namespace, config: ScoreConfig) -> None:
-    score_bench(read_bench(arguments.bench), [Path(path) for path in arguments.answers], config)
+def run_score(bench_folder: str, answers: list[Path], config: ScoreConfig) -> None:
+    score_bench(read_bench(bench_folder), answers, config)
 
 
 def score_bench(bench: Bench, answers: Sequence[Path], config: ScoreConfig) -> object:
@@ -110,36 +109,36 @@ def score_bench(bench: Bench, answers: Sequence[Path], config: ScoreConfig) -> o
     return benchmark.leaderboard.score(benchmark, bench, answers, config)
 
 
-def run_exam(arguments: argparse.Namespace, config: ExamConfig) -> None:
-    serve_exam(read_bench(arguments.bench), config)
+def run_exam(bench_folder: str, config: ExamConfig) -> None:
+    serve_exam(read_bench(bench_folder), config)
 
 
-def run_rate(arguments: argparse.Namespace, config: RateConfig) -> None:
-    bench = read_bench(arguments.bench)
+def run_rate(bench_folder: str, answers: list[Path], config: RateConfig) -> None:
+    bench = read_bench(bench_folder)
     rubric = benchmark_of(bench).rubric_called(config.rubric)
-    serve_rating(bench, rubric, _all_sets(bench, arguments.answers, config.people), config)
+    serve_rating(bench, rubric, _all_sets(bench, answers, config.people), config)
 
 
-def run_rate_reports(arguments: argparse.Namespace, config: RateReportsConfig) -> None:
-    serve_report_rating([Path(folder) for folder in arguments.reports], config)
+def run_rate_reports(reports: list[Path], config: RateReportsConfig) -> None:
+    serve_report_rating(reports, config)
 
 
-def run_rank_reports(arguments: argparse.Namespace, config: RankReportsConfig) -> None:
-    rank_reports([Path(folder) for folder in arguments.reports], config)
+def run_rank_reports(reports: list[Path], config: RankReportsConfig) -> None:
+    rank_reports(reports, config)
 
 
-def run_judge(arguments: argparse.Namespace, config: JudgeConfig) -> None:
-    bench = read_bench(arguments.bench)
+def run_judge(bench_folder: str, answers: list[Path], config: JudgeConfig) -> None:
+    bench = read_bench(bench_folder)
     rubric = benchmark_of(bench).rubric_called(config.rubric)
-    judge_texts(bench, rubric, _all_sets(bench, arguments.answers, config.people), config)
+    judge_texts(bench, rubric, _all_sets(bench, answers, config.people), config)
 
 
-def _all_sets(bench: Bench, answers: Sequence[str], people: str) -> list[AnswerSet]:
-    sets = [read_answer_set(Path(path), bench, allow_partial=True) for path in answers]
+def _all_sets(bench: Bench, answers: Sequence[Path], people: str) -> list[AnswerSet]:
+    sets = [read_answer_set(path, bench, allow_partial=True) for path in answers]
     if people:
         sets += [one for _, one in read_people(Path(people), bench, allow_partial=True)]
     return sets
 
 
-def run_contamination(arguments: argparse.Namespace, config: ContaminationConfig) -> None:
-    find_contamination(read_bench(arguments.bench), config)
+def run_contamination(bench_folder: str, config: ContaminationConfig) -> None:
+    find_contamination(read_bench(bench_folder), config)

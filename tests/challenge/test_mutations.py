@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from panendofm.challenge.config import ScoreConfig
 from panendofm.challenge.files.frames import read_pair
 from panendofm.challenge.files.submissions import read_answers, read_truth
 from panendofm.challenge.profile import BoxProfile, find_profile
@@ -20,7 +21,7 @@ from panendofm.runtime.errors import UserError
 from panendofm.scoring.statistics.config import BootstrapConfig
 
 CLASSES = ["polyps", "normal-cecum", "esophagitis"]
-NO_DRAWS = BootstrapConfig(replicates=0)
+NO_DRAWS = ScoreConfig(truth="", bootstrap=BootstrapConfig(replicates=0))
 SIGNS = ',;"\n\r\t .-0189eEnaN_|é\x00\ufeff'
 
 

@@ -84,7 +84,7 @@ def torchcodec_is_here() -> bool:
 
 
 WITH_TORCHCODEC = pytest.mark.skipif(not torchcodec_is_here(), reason="torchcodec is not installed")
-BACKENDS = ["pyav", "decord", pytest.param("torchcodec", marks=WITH_TORCHCODEC)]
+BACKENDS = ["pyav", pytest.param("torchcodec", marks=WITH_TORCHCODEC)]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -236,7 +236,7 @@ def test_contradictions_in_the_settings_are_named() -> None:
     for config, key in (
         (DecodeConfig(fps=0.0), "'fps' is 0.0"),
         (DecodeConfig(device="cuda"), "decode.backend=torchcodec"),
-        (DecodeConfig(sampling="keyframes", backend="decord"), "decode.backend=pyav"),
+        (DecodeConfig(sampling="keyframes", backend="torchcodec"), "decode.backend=pyav"),
     ):
         with pytest.raises(UserError, match=key):
             check_config(config)

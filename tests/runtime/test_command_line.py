@@ -23,11 +23,11 @@ class Config:
     out: str = required("Folder to write to.")
     count: int = option("How many.", 3)
 
-def write(arguments: argparse.Namespace, config: Config) -> None:
+def write(inputs: list[str], config: Config, fast: bool) -> None:
     save_config(config, f"{config.out}/config.yaml")
-    say(f"wrote {arguments.inputs} fast={arguments.fast}")
+    say(f"wrote {inputs} fast={fast}")
 
-def crash(arguments: argparse.Namespace, config: None) -> None:
+def crash(where: str | None) -> None:
     raise ValueError("a defect")
 
 def flags(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 from panendofm.atlas.build import Atlas, load_atlas
-from panendofm.atlas.release.croissant import croissant
-from panendofm.atlas.release.datasheet import datasheet
+from panendofm.atlas.release.about import croissant, datasheet
 from panendofm.atlas.release.images_csv import images_csv
 from panendofm.atlas.samples import samples_of
 from panendofm.atlas.split import SPLITS, load_split, save_split, split_path

@@ -195,13 +195,9 @@ def _new(log: Log, source: _Source, said: Sequence[str], category: str, sources:
         file=source.image.file,
         frame=source.image.frame,
         category=category,
-        box=None,
-        mask="",
         step=source.step,
         annotator=source.annotator,
         sources=sources,
-        merge="",
-        decision="",
         date=source.date,
         optional=("",) * (len(log.header) - len(COLUMNS)),
     )

@@ -19,20 +19,14 @@ from panendofm.challenge.annotate.shapes import (
     SERIAL,
     AnnotatedImage,
     Mask,
+    Place,
     Shape,
     TaskSet,
     category_of,
-    corner_box,
-    label_of,
-    numbers,
-    outline,
-    outlines_of,
-    refuse_shape,
 )
 from panendofm.challenge.files.xml_document import read_xml
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import write_text
-from panendofm.runtime.names import printable
 
 _ROOT = "annotations"
 
@@ -54,9 +48,9 @@ def read(path: Path) -> list[AnnotatedImage]:
     found = []
     for image in root.iter("image"):
         name = image.get("name", "")
-        width, height = numbers(path, name, (image.get("width"), image.get("height")))
-        size = int(width), int(height)
-        shapes = tuple(_shape(path, name, item, size) for item in image)
+        place = Place(path, name)
+        size = place.size(image.get("width"), image.get("height"))
+        shapes = tuple(_shape(place, item, size) for item in image)
         found.append(AnnotatedImage(name, 0, size, shapes, annotator, date))
     return found
 
@@ -64,54 +58,48 @@ def read(path: Path) -> list[AnnotatedImage]:
 def _video(path: Path, root: ElementTree.Element, annotator: str, date: str) -> list[AnnotatedImage]:
     """Boxes of tracks, frame by frame; a box that left the image is there as «outside»."""
     name = root.findtext("meta/source") or root.findtext("meta/*/source") or root.findtext("meta/*/name") or ""
-    width, height = (root.findtext(f"meta/*/original_size/{side}") for side in ("width", "height"))
-    shape = numbers(path, name, (width, height))
+    place = Place(path, name)
+    size = place.size(*(root.findtext(f"meta/*/original_size/{side}") for side in ("width", "height")))
     frames: dict[int, list[Shape]] = defaultdict(list)
-    last = int(numbers(path, name, (root.findtext("meta/*/size") or 0,))[0]) - 1
+    last = int(place.numbers(root.findtext("meta/*/size") or 0)[0]) - 1
     for track in root.iter("track"):
         for item in track:
-            frame = int(numbers(path, name, (item.get("frame"),))[0])
+            frame = int(place.numbers(item.get("frame"))[0])
             last = max(last, frame)
             if item.get("outside") != "1":
                 item.set("label", track.get("label", ""))
-                frames[frame].append(_shape(path, f"{name}, frame {frame}", item, (int(shape[0]), int(shape[1]))))
-    size = int(shape[0]), int(shape[1])
+                frames[frame].append(_shape(Place(path, f"{name}, frame {frame}"), item, size))
     return [AnnotatedImage(name, f, size, tuple(frames[f]), annotator, date) for f in range(last + 1)]
 
 
-def _shape(path: Path, where: str, item: ElementTree.Element, size: tuple[int, int]) -> Shape:
+def _shape(place: Place, item: ElementTree.Element, size: tuple[int, int]) -> Shape:
     category = category_of(item.get("label", ""))
     notes = {a.get("name", ""): (a.text or "").strip() for a in item.iter("attribute")}
     notes = {name: value for name, value in notes.items() if name in (SERIAL, DECISION) and value}
-    if numbers(path, where, (item.get("rotation") or 0,))[0] != 0:
-        raise UserError(f"{path}, {printable(where)}: a box is rotated; draw it upright, or as a polygon.")
+    place.upright(item.get("rotation"))
     if item.tag == "tag":
         return Shape(category, notes=notes)
     if item.tag == "box":
-        corners = (item.get(side) for side in ("xtl", "ytl", "xbr", "ybr"))
-        return Shape(category, corner_box(path, where, *corners), notes=notes)
+        return Shape(category, place.box(*(item.get(side) for side in ("xtl", "ytl", "xbr", "ybr"))), notes=notes)
     if item.tag == "polygon":
         points = [point.split(",") for point in item.get("points", "").split(";")]
-        return Shape(category, outline=outline(path, where, points), notes=notes)
+        return Shape(category, outline=place.outline(points), notes=notes)
     if item.tag == "mask":
-        return Shape(category, mask=_run_lengths(path, where, item, size), notes=notes)
-    raise refuse_shape(path, where, item.tag)
+        return Shape(category, mask=_run_lengths(place, item, size), notes=notes)
+    raise place.unknown_kind(item.tag)
 
 
-def _run_lengths(path: Path, where: str, item: ElementTree.Element, size: tuple[int, int]) -> Mask:
+def _run_lengths(place: Place, item: ElementTree.Element, size: tuple[int, int]) -> Mask:
     """Lengths of runs inside the box of the mask, row by row, the first of what is outside."""
-    left, top, width, height = (int(v) for v in numbers(path, where, [item.get(n) for n in _MASK_BOX]))
-    runs = [int(v) for v in numbers(path, where, item.get("rle", "").split(","))]
+    left, top, width, height = (int(v) for v in place.numbers(*map(item.get, ("left", "top", "width", "height"))))
+    runs = [int(v) for v in place.numbers(*item.get("rle", "").split(","))]
     fits = left >= 0 and top >= 0 and left + width <= size[0] and top + height <= size[1]
     if not fits or min(runs) < 0 or sum(runs) != width * height:
-        raise UserError(f"{path}, {printable(where)}: the runs of a mask do not fill its box; export it again.")
+        raise place.fail("the runs of a mask do not fill its box; export it again.")
     inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(height, width)
     mask = np.zeros((size[1], size[0]), bool)
     mask[top : top + height, left : left + width] = inside
     return mask
-
-
-_MASK_BOX = ("left", "top", "width", "height")
 
 
 def write(out: Path, tasks: TaskSet) -> list[Path]:
@@ -138,16 +126,15 @@ def write(out: Path, tasks: TaskSet) -> list[Path]:
 
 
 def _elements(image: ElementTree.Element, shape: Shape) -> list[ElementTree.Element]:
-    common = {"label": label_of(shape.category), "source": "manual", "occluded": "0", "z_order": "0"}
+    common = {"label": shape.label, "source": "manual", "occluded": "0", "z_order": "0"}
     if shape.box is not None:
         x, y, w, h = shape.box
         corners = {"xtl": x, "ytl": y, "xbr": x + w, "ybr": y + h}
         places = {name: repr(float(value)) for name, value in corners.items()}
         return [ElementTree.SubElement(image, "box", {**common, **places})]
-    outlines = [shape.outline] if shape.outline is not None else [] if shape.mask is None else outlines_of(shape.mask)
     if shape.is_label:
         return [ElementTree.SubElement(image, "tag", label=common["label"], source="manual")]
-    texts = [";".join(f"{x:.2f},{y:.2f}" for x, y in points) for points in outlines]
+    texts = [";".join(f"{x:.2f},{y:.2f}" for x, y in points) for points in shape.outlines()]
     return [ElementTree.SubElement(image, "polygon", common, points=text) for text in texts]
 
 

@@ -19,22 +19,16 @@ from panendofm.challenge.annotate.shapes import (
     SERIAL,
     UNDECIDED,
     AnnotatedImage,
+    Place,
     Shape,
     TaskSet,
     category_of,
-    corner_box,
-    label_of,
     notes_of,
     notes_text,
-    numbers,
-    outline,
-    outlines_of,
-    refuse_shape,
 )
 from panendofm.challenge.files.finding_model import Box
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_json, write_json, write_text
-from panendofm.runtime.names import printable
 
 _BOX, _OUTLINE, _LABEL = "rectanglelabels", "polygonlabels", "choices"
 _IMAGE, _BOXES, _OUTLINES, _LABELS = "image", "boxes", "outlines", "label"
@@ -58,7 +52,7 @@ def read(path: Path) -> list[AnnotatedImage]:
             for annotation in task.get("annotations") or []:
                 if annotation.get("was_cancelled"):
                     continue
-                found.append(_annotated(path, f"{where}, {name}", name, annotation))
+                found.append(_annotated(Place(path, f"{where}, {name}"), name, annotation))
         except (*MALFORMED, StopIteration) as error:
             raise UserError(
                 f"{path}, {where}: this is no annotated image of Label Studio ({error!r}); export it as JSON."
@@ -77,7 +71,7 @@ def _image_name(data: dict[str, Any]) -> str:
     return rest if uploaded else name
 
 
-def _annotated(path: Path, where: str, name: str, annotation: dict[str, Any]) -> AnnotatedImage:
+def _annotated(place: Place, name: str, annotation: dict[str, Any]) -> AnnotatedImage:
     by_region: dict[str, list[dict[str, Any]]] = {}
     for result in annotation["result"]:
         by_region.setdefault(str(result.get("id")), []).append(result)
@@ -86,7 +80,7 @@ def _annotated(path: Path, where: str, name: str, annotation: dict[str, Any]) ->
     decided = [r for r in annotation["result"] if r.get("from_name") == _LABEL_DECISION]
     for results in by_region.values():
         size = max([size, *((int(r.get("original_width", 0)), int(r.get("original_height", 0))) for r in results)])
-        shapes += _shapes(path, where, [r for r in results if r not in decided])
+        shapes += _shapes(place, [r for r in results if r not in decided])
     for result in decided:
         own = {DECISION: str(result["value"][_LABEL][0])}
         shapes = [replace(shape, notes={**shape.notes, **own}) if shape.is_label else shape for shape in shapes]
@@ -96,7 +90,7 @@ def _annotated(path: Path, where: str, name: str, annotation: dict[str, Any]) ->
     return AnnotatedImage(name, 0, size, tuple(shapes), "" if person is None else f"user-{person}", date)
 
 
-def _shapes(path: Path, where: str, results: list[dict[str, Any]]) -> list[Shape]:
+def _shapes(place: Place, results: list[dict[str, Any]]) -> list[Shape]:
     """All results of one region: its shape, and what was chosen for it."""
     drawn = [r for r in results if r["type"] not in (_LABEL, "textarea")]
     notes: dict[str, str] = {}
@@ -111,24 +105,23 @@ def _shapes(path: Path, where: str, results: list[dict[str, Any]]) -> list[Shape
             if result["type"] == _LABEL and result.get("from_name") != DECISION
             for name in result["value"][_LABEL]
         ]
-    return [_shape(path, where, result, notes) for result in drawn]
+    return [_shape(place, result, notes) for result in drawn]
 
 
-def _shape(path: Path, where: str, result: dict[str, Any], notes: dict[str, str]) -> Shape:
+def _shape(place: Place, result: dict[str, Any], notes: dict[str, str]) -> Shape:
     kind, value = str(result["type"]), result["value"]
     if kind not in (_BOX, _OUTLINE):
-        raise refuse_shape(path, where, kind)
+        raise place.unknown_kind(kind)
     category = category_of(str(value[kind][0]))
-    if value.get("rotation"):
-        raise UserError(f"{path}, {printable(where)}: a box is rotated; draw it upright, or as a polygon.")
+    place.upright(value.get("rotation"))
     scale_x, scale_y = (int(result[f"original_{side}"]) / 100 for side in ("width", "height"))
     if kind == _OUTLINE:
-        points = [numbers(path, where, point) for point in value["points"]]
+        points = [place.numbers(*point) for point in value["points"]]
         scaled = [(x * scale_x, y * scale_y) for x, y in points]
-        return Shape(category, outline=outline(path, where, scaled), notes=notes)
-    x, y, w, h = numbers(path, where, [value[side] for side in ("x", "y", "width", "height")])
+        return Shape(category, outline=place.outline(scaled), notes=notes)
+    x, y, w, h = place.numbers(*(value[side] for side in ("x", "y", "width", "height")))
     corners = (x * scale_x, y * scale_y, (x + w) * scale_x, (y + h) * scale_y)
-    return Shape(category, corner_box(path, where, *corners), notes=notes)
+    return Shape(category, place.box(*corners), notes=notes)
 
 
 def write(out: Path, tasks: TaskSet) -> list[Path]:
@@ -145,11 +138,10 @@ def write(out: Path, tasks: TaskSet) -> list[Path]:
 
 
 def _results(number: str, shape: Shape, size: tuple[int, int], decides: bool) -> list[dict[str, Any]]:
-    outlines = [shape.outline] if shape.outline is not None else [] if shape.mask is None else outlines_of(shape.mask)
     values: list[tuple[str, str, dict[str, Any]]] = []
     if shape.box is not None:
         values.append((_BOX, _BOXES, _percent(shape.box, size)))
-    for points in outlines:
+    for points in shape.outlines():
         percent = [[100 * x / size[0], 100 * y / size[1]] for x, y in points]
         values.append((_OUTLINE, _OUTLINES, {"points": percent}))
     if shape.is_label:
@@ -163,7 +155,7 @@ def _results(number: str, shape: Shape, size: tuple[int, int], decides: bool) ->
             "original_height": size[1],
         }
         meta = {"meta": {"text": [notes_text({k: v for k, v in shape.notes.items() if k == SERIAL})]}}
-        labeled = {**value, kind: [label_of(shape.category)]}
+        labeled = {**value, kind: [shape.label]}
         found.append({**region, **meta, "type": kind, "from_name": control, "value": labeled})
         if decides and shape.notes.get(DECISION, UNDECIDED) != UNDECIDED:
             decided = {**value, _LABEL: [shape.notes[DECISION]]}

@@ -19,22 +19,16 @@ from panendofm.challenge.annotate.shapes import (
     SERIAL,
     AnnotatedImage,
     Mask,
+    Place,
     Shape,
     Task,
     TaskSet,
     category_of,
-    corner_box,
-    label_of,
     notes_of,
     notes_text,
-    numbers,
-    outline,
-    outlines_of,
-    refuse_shape,
 )
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_json, read_json_object, write_json
-from panendofm.runtime.names import printable
 
 _OWN = "panendofm"
 _DECIDED = f"{DECISION}: "
@@ -57,9 +51,9 @@ def _annotated(path: Path) -> AnnotatedImage:
     document = read_json_object(path)
     try:
         name = PurePosixPath(str(document["imagePath"]).replace("\\", "/")).name
-        width, height = numbers(path, name, (document["imageWidth"], document["imageHeight"]))
-        size = int(width), int(height)
-        shapes = [_shape(path, name, shape, size) for shape in document["shapes"]]
+        place = Place(path, name)
+        size = place.size(document["imageWidth"], document["imageHeight"])
+        shapes = [_shape(place, shape, size) for shape in document["shapes"]]
         flags = [flag for flag, chosen in (document.get("flags") or {}).items() if chosen]
         notes = {k: str(v) for k, v in (document.get(_OWN) or {}).items() if k in (SERIAL, DECISION)}
         decisions = [flag.removeprefix(_DECIDED) for flag in flags if flag.startswith(_DECIDED)]
@@ -71,34 +65,34 @@ def _annotated(path: Path) -> AnnotatedImage:
     return AnnotatedImage(name, 0, size, (*shapes, *(Shape(category_of(label), notes=notes) for label in labels)))
 
 
-def _shape(path: Path, where: str, shape: dict[str, Any], size: tuple[int, int]) -> Shape:
+def _shape(place: Place, shape: dict[str, Any], size: tuple[int, int]) -> Shape:
     kind, points = str(shape.get("shape_type", "polygon")), shape["points"]
     category, notes = category_of(str(shape["label"])), notes_of(str(shape.get("description") or ""))
     if kind == "rectangle":
         if len(points) not in (2, 4):
-            raise UserError(f"{path}, {printable(where)}: a rectangle has {len(points)} points, not 2; draw it again.")
-        xs, ys = zip(*(numbers(path, where, point) for point in points), strict=True)
-        return Shape(category, corner_box(path, where, min(xs), min(ys), max(xs), max(ys)), notes=notes)
+            raise place.fail(f"a rectangle has {len(points)} points, not 2; draw it again.")
+        xs, ys = zip(*(place.numbers(*point) for point in points), strict=True)
+        return Shape(category, place.box(min(xs), min(ys), max(xs), max(ys)), notes=notes)
     if kind == "polygon":
-        return Shape(category, outline=outline(path, where, points), notes=notes)
+        return Shape(category, outline=place.outline(points), notes=notes)
     if kind == "mask":
-        return Shape(category, mask=_mask(path, where, shape, size), notes=notes)
-    raise refuse_shape(path, where, kind)
+        return Shape(category, mask=_mask(place, shape, size), notes=notes)
+    raise place.unknown_kind(kind)
 
 
-def _mask(path: Path, where: str, shape: dict[str, Any], size: tuple[int, int]) -> Mask:
+def _mask(place: Place, shape: dict[str, Any], size: tuple[int, int]) -> Mask:
     """A PNG of the pixels between two corners, both included."""
-    (x1, y1), (x2, y2) = (numbers(path, where, point) for point in shape["points"])
+    (x1, y1), (x2, y2) = (place.numbers(*point) for point in shape["points"])
     left, top, right, bottom = int(x1), int(y1), int(x2), int(y2)
     try:
         with Image.open(io.BytesIO(base64.b64decode(shape["mask"]))) as image:
             inside = np.asarray(image.convert("L")) > 0
     except (OSError, ValueError, TypeError, SyntaxError) as error:
-        raise UserError(f"{path}, {printable(where)}: its mask cannot be read ({error}); draw it again.") from None
+        raise place.fail(f"its mask cannot be read ({error}); draw it again.") from None
     mask = np.zeros((size[1], size[0]), bool)
     window = mask[top : bottom + 1, left : right + 1]
     if min(left, top) < 0 or window.shape != inside.shape:
-        raise UserError(f"{path}, {printable(where)}: a mask does not fit between its corners; draw it again.")
+        raise place.fail("a mask does not fit between its corners; draw it again.")
     window[:] = inside
     return mask
 
@@ -115,7 +109,7 @@ def write(out: Path, tasks: TaskSet) -> list[Path]:
 
 def _document(task: Task, tasks: TaskSet) -> dict[str, Any]:
     labels = [shape for shape in task.shapes if shape.is_label]
-    flags = {label: any(label == label_of(shape.category) for shape in labels) for label in tasks.labels}
+    flags = {label: any(label == shape.label for shape in labels) for label in tasks.labels}
     if tasks.decides and labels:
         flags |= {f"{_DECIDED}gold": False, f"{_DECIDED}back": False}
     serials = [shape.notes[SERIAL] for shape in labels if SERIAL in shape.notes]
@@ -133,7 +127,7 @@ def _document(task: Task, tasks: TaskSet) -> dict[str, Any]:
 
 def _shapes(shape: Shape) -> list[dict[str, Any]]:
     common: dict[str, Any] = {
-        "label": label_of(shape.category),
+        "label": shape.label,
         "group_id": None,
         "description": notes_text(shape.notes),
         "flags": {},
@@ -141,5 +135,5 @@ def _shapes(shape: Shape) -> list[dict[str, Any]]:
     if shape.box is not None:
         x, y, w, h = shape.box
         return [{**common, "shape_type": "rectangle", "points": [[x, y], [x + w, y + h]]}]
-    outlines = [shape.outline] if shape.outline is not None else [] if shape.mask is None else outlines_of(shape.mask)
-    return [{**common, "shape_type": "polygon", "points": [list(point) for point in points]} for points in outlines]
+    outlines = [[list(point) for point in points] for points in shape.outlines()]
+    return [{**common, "shape_type": "polygon", "points": points} for points in outlines]

@@ -44,6 +44,20 @@ class Shape:
     def is_label(self) -> bool:
         return self.box is None and self.outline is None and self.mask is None
 
+    @property
+    def label(self) -> str:
+        """What a tool calls it: an empty category is a label of its own there."""
+        return self.category or NOTHING
+
+    def outlines(self) -> list[Points]:
+        """Its outline, or the outer borders of its mask; none of a box or label."""
+        if self.outline is not None:
+            return [self.outline]
+        if self.mask is None:
+            return []
+        found, _ = cv2.findContours(self.mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+        return [tuple((float(x), float(y)) for x, y in border[:, 0]) for border in found if len(border) > 2]
+
     def drawn(self, size: tuple[int, int]) -> Mask | None:
         """Outline or mask as pixels; None for boxes and labels."""
         if self.outline is None:
@@ -102,50 +116,54 @@ def notes_text(notes: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in notes.items())
 
 
-def outlines_of(mask: Mask) -> list[Points]:
-    """The outer borders of its parts."""
-    found, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
-    return [tuple((float(x), float(y)) for x, y in border[:, 0]) for border in found if len(border) > 2]
-
-
 def category_of(label: str) -> str:
     """The log's word: nothing is an empty category there."""
     return "" if label == NOTHING else label
 
 
-def label_of(category: str) -> str:
-    return category or NOTHING
+@dataclass(frozen=True)
+class Place:
+    """Where in an export something stands. What is read there is checked, and refused with the place's name."""
 
+    path: Path
+    where: str
 
-def corner_box(path: Path, where: str, x1: Any, y1: Any, x2: Any, y2: Any) -> Box:
-    """From two opposite corners, in whichever order they were drawn."""
-    sides = numbers(path, where, (x1, y1, x2, y2))
-    left, right = sorted((sides[0], sides[2]))
-    top, bottom = sorted((sides[1], sides[3]))
-    if right <= left or bottom <= top:
-        raise UserError(f"{path}, {printable(where)}: a box has no area; correct or delete it.")
-    return left, top, right - left, bottom - top
+    def fail(self, what: str) -> UserError:
+        return UserError(f"{self.path}, {printable(self.where)}: {what}")
 
+    def numbers(self, *values: Any) -> list[float]:
+        try:
+            found = [float(value) for value in values]
+        except (TypeError, ValueError):
+            found = [float("nan")]
+        if not np.isfinite(found).all():
+            raise self.fail("its coordinates are no numbers; export it again.")
+        return found
 
-def numbers(path: Path, where: str, values: Sequence[Any]) -> list[float]:
-    try:
-        found = [float(value) for value in values]
-    except (TypeError, ValueError):
-        found = [float("nan")]
-    if not np.isfinite(found).all():
-        raise UserError(f"{path}, {printable(where)}: its coordinates are no numbers; export it again.")
-    return found
+    def size(self, width: Any, height: Any) -> tuple[int, int]:
+        found = self.numbers(width, height)
+        return int(found[0]), int(found[1])
 
+    def box(self, x1: Any, y1: Any, x2: Any, y2: Any) -> Box:
+        """From two opposite corners, in whichever order they were drawn."""
+        sides = self.numbers(x1, y1, x2, y2)
+        left, right = sorted((sides[0], sides[2]))
+        top, bottom = sorted((sides[1], sides[3]))
+        if right <= left or bottom <= top:
+            raise self.fail("a box has no area; correct or delete it.")
+        return left, top, right - left, bottom - top
 
-def outline(path: Path, where: str, points: Sequence[Sequence[Any]]) -> Points:
-    found = [numbers(path, where, point) for point in points]
-    if len(found) < 3 or any(len(point) != 2 for point in found):
-        raise UserError(f"{path}, {printable(where)}: an outline has fewer than three points; correct or delete it.")
-    return tuple((point[0], point[1]) for point in found)
+    def upright(self, rotation: Any) -> None:
+        if self.numbers(rotation or 0)[0] != 0:
+            raise self.fail("a box is rotated; draw it upright, or as a polygon.")
 
+    def outline(self, points: Sequence[Sequence[Any]]) -> Points:
+        found = [self.numbers(*point) for point in points]
+        if len(found) < 3 or any(len(point) != 2 for point in found):
+            raise self.fail("an outline has fewer than three points; correct or delete it.")
+        return tuple((point[0], point[1]) for point in found)
 
-def refuse_shape(path: Path, where: str, kind: str) -> UserError:
-    return UserError(
-        f"{path}, {printable(where)}: a shape of the kind '{printable(kind)}' is neither box, polygon nor mask; "
-        "draw it as one of them."
-    )
+    def unknown_kind(self, kind: str) -> UserError:
+        return self.fail(
+            f"a shape of the kind '{printable(kind)}' is neither box, polygon nor mask; draw it as one of them."
+        )

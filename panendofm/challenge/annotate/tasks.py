@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,10 +21,6 @@ from panendofm.runtime.files import make_directory
 from panendofm.runtime.names import printable
 
 Shapes = Mapping[Key, Sequence[Shape]]
-
-
-def main(arguments: argparse.Namespace, config: TasksConfig) -> None:
-    tasks(Path(arguments.log), config)
 
 
 def tasks(path: Path, config: TasksConfig) -> TaskSet:

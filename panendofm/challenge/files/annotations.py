@@ -20,6 +20,7 @@ COLUMNS = (
     *("decision", "date"),
 )
 OPTIONAL = ("device", "collected", "width", "height", "fps", "hospital", "age", "sex", "ethnicity")
+_TEXTS = ("serial", "file", "category", "mask", "step", "annotator", "merge", "decision", "date")
 MERGES, DECISIONS = ("average", "majority"), ("gold", "back", "arbitrate")
 
 
@@ -32,14 +33,14 @@ class Act:
     file: str
     frame: int
     category: str
-    box: Box | None
-    mask: str
-    step: str
-    annotator: str
-    sources: tuple[str, ...]
-    merge: str
-    decision: str
-    date: str
+    box: Box | None = None
+    mask: str = ""
+    step: str = ""
+    annotator: str = ""
+    sources: tuple[str, ...] = ()
+    merge: str = ""
+    decision: str = ""
+    date: str = ""
     optional: tuple[str, ...] = ()
 
     @property
@@ -102,20 +103,12 @@ def _act(row: Row) -> Act:
     if cell["step"] == "review" and not cell["sources"]:
         raise row.fail("a review names in 'sources' what it decides about.")
     return Act(
-        row.line,
-        cell["serial"],
-        cell["file"],
-        row.frame(),
-        cell["category"],
-        _box(row),
-        cell["mask"],
-        cell["step"],
-        cell["annotator"],
-        tuple(cell["sources"].split()),
-        cell["merge"],
-        cell["decision"],
-        cell["date"],
-        row.cells[len(COLUMNS) :],
+        line=row.line,
+        frame=row.frame(),
+        box=_box(row),
+        sources=tuple(cell["sources"].split()),
+        optional=row.cells[len(COLUMNS) :],
+        **{name: cell[name] for name in _TEXTS},
     )
 
 

@@ -34,6 +34,14 @@ OF_TRUTH = (
 )
 
 
+def answer_columns(kind: TaskKind) -> tuple[str, ...]:
+    """Of a submission in CSV."""
+    if kind == "classification":
+        return ("file", "frame", "category", "confidence")
+    confidence = () if kind == "segmentation" else ("confidence",)
+    return ("file", "frame", "category", *confidence, *PLACES[kind])
+
+
 def kind_of(path: Path, separator: str = ",") -> TaskKind:
     """Boxes, masks, points or labels: by the header, or by what a JSON or XML file says of its task."""
     if path.suffix.lower() in _OF_DOCUMENTS:

@@ -5,24 +5,22 @@ The truth stays hidden: it lies in the reference data of each phase, which parti
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import yaml
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from panendofm.challenge.config import BundleConfig
-from panendofm.challenge.files.findings import kind_of
+from panendofm.challenge.config import BundleConfig, ScoreConfig
+from panendofm.challenge.files.finding_model import TaskKind
+from panendofm.challenge.files.findings import answer_columns, kind_of
 from panendofm.challenge.host.packages import copy_packages, copy_sources, needed_distributions
-from panendofm.challenge.host.sample import answer_columns, sample_rows
-from panendofm.challenge.host.scoring_program import ScoringSettings, leaderboard, score_submission, write_settings
+from panendofm.challenge.host.scoring_program import SETTINGS, leaderboard, score_submission
 from panendofm.challenge.host.split_truth import (
     TRUTH,
     HiddenRow,
@@ -40,6 +38,7 @@ from panendofm.challenge.profile import (
     find_profile,
     registered_profiles,
 )
+from panendofm.records.documents import write_document
 from panendofm.reports import render_text
 from panendofm.runtime.console import say
 from panendofm.runtime.csv_files import csv_text
@@ -69,16 +68,14 @@ class _Phase:
     """`name` is also that of its folder of reference data."""
 
     name: str
-    title: str
     rows: list[HiddenRow]
     start: str
     end: str | None
-    per_day: int
-    at_all: int
+    submissions: int  # of a team
 
-
-def main(arguments: argparse.Namespace, config: BundleConfig) -> None:
-    bundle(Path(arguments.truth), config)
+    @property
+    def title(self) -> str:
+        return self.name.capitalize()
 
 
 def bundle(path: Path, config: BundleConfig) -> Path:
@@ -122,30 +119,27 @@ def _profile(path: Path, config: BundleConfig) -> Profile:
 
 
 def _write_phases(truth: HiddenTruth, profile: Profile, config: BundleConfig, folder: Path) -> list[_Phase]:
-    everything = np.ones(len(truth.rows), bool)
-    parts: list[tuple[str, str, NDArray[np.bool_], str | None, str | None, int]]
-    parts = [("final", "Final", everything, config.start, config.end, config.final_submissions)]
+    """The development phase, where there is one, ends when the final one begins."""
+    inside = np.zeros(len(truth.rows), bool)
+    phases = []
     if config.development_share:
         inside = development_rows(truth, config.development_share, config.seed)
-        parts = [
-            ("development", "Development", inside, config.start, config.development_end, config.submissions),
-            ("final", "Final", ~inside, config.development_end, config.end, config.final_submissions),
-        ]
-    phases = []
-    for name, title, inside, start, end, at_all in parts:
-        reference = folder / f"reference_data_{name}"
-        rows = write_part(truth, inside, reference)
-        settings = ScoringSettings(
-            truth=TRUTH,
-            profile=profile.name,
-            classes=list(truth.classes),
-            match=config.match,
-            missing=config.missing,
-            confidence=config.confidence,
-            bootstrap=config.bootstrap,
-        )
-        write_settings(reference, settings)
-        phases.append(_Phase(name, title, rows, str(start), end, config.submissions_per_day, at_all))
+        rows = write_part(truth, inside, folder / "reference_data_development")
+        phases.append(_Phase("development", rows, config.start, config.development_end, config.submissions))
+    rows = write_part(truth, ~inside, folder / "reference_data_final")
+    start = config.development_end or config.start
+    phases.append(_Phase("final", rows, start, config.end, config.final_submissions))
+    settings = ScoreConfig(
+        truth=TRUTH,
+        profile=profile.name,
+        classes=list(truth.classes),
+        match=config.match,
+        missing=config.missing,
+        confidence=config.confidence,
+        bootstrap=config.bootstrap,
+    )
+    for phase in phases:
+        write_document(folder / f"reference_data_{phase.name}" / SETTINGS, settings)
     return phases
 
 
@@ -156,7 +150,7 @@ def _starting_kit(truth: HiddenTruth, profile: Profile, phases: list[_Phase], fo
         kit = folder / _STARTING_KIT
         names = [[row.file, row.key[1]] for row in phase.rows]
         write_text(kit / f"images_{phase.name}.csv", csv_text(("file", "frame"), names))
-        sample = csv_text(answer_columns(profile.kind), sample_rows(profile.kind, phase.rows, truth.classes))
+        sample = csv_text(answer_columns(profile.kind), _sample_rows(profile.kind, phase.rows, truth.classes))
         write_text(kit / phase.name / "sample_submission.csv", sample)
         with tempfile.TemporaryDirectory() as name:
             source = _as_platform(Path(name), folder, phase)
@@ -165,6 +159,14 @@ def _starting_kit(truth: HiddenTruth, profile: Profile, phases: list[_Phase], fo
             except UserError as error:
                 raise UserError(f"the phase {phase.title} can't be scored: {error}") from None
     return columns
+
+
+def _sample_rows(kind: TaskKind, rows: Sequence[HiddenRow], classes: Sequence[str]) -> list[list[object]]:
+    """Valid, and knows nothing: the first class by the alphabet for labels; else: looked at, nothing found."""
+    if kind == "classification":
+        return [[row.file, row.key[1], min(classes), 1 / len(classes)] for row in rows]
+    empty = [""] * (len(answer_columns(kind)) - 2)
+    return [[row.file, row.key[1], *empty] for row in rows]
 
 
 def _as_platform(where: Path, folder: Path, phase: _Phase) -> Path:
@@ -196,66 +198,15 @@ def _write_competition(
         "phases": phases,
         "columns": answer_columns(profile.kind),
         "metrics": [name for name in columns if not name.endswith(("_low", "_high"))],
+        "pages": _PAGES,
+        "image": config.docker_image or f"python:{sys.version_info.major}.{sys.version_info.minor}",
+        "board": sorted(columns, key=lambda name: not name.startswith(profile.ranking[0])),
     }
     for page in (*_PAGES, "terms"):
         write_text(folder / f"{page}.md", render_text("panendofm.challenge", f"bundle_{page}.md", **shown))
     write_text(folder / _STARTING_KIT / "README.md", render_text("panendofm.challenge", "bundle_data.md", **shown))
     _write_logo(folder / "logo.png", config.title)
-    competition = _competition(profile, phases, columns, config)
-    write_text(folder / "competition.yaml", yaml.safe_dump(competition, sort_keys=False, allow_unicode=True))
-
-
-def _competition(profile: Profile, phases: list[_Phase], columns: list[str], config: BundleConfig) -> dict[str, object]:
-    """competition.yaml, version 2."""
-    image = config.docker_image or f"python:{sys.version_info.major}.{sys.version_info.minor}"
-    ordered = sorted(columns, key=lambda name: (not name.startswith(profile.ranking[0]), columns.index(name)))
-    return {
-        "version": 2,
-        "title": config.title,
-        "description": config.description,
-        "image": "logo.png",
-        "registration_auto_approve": False,
-        "docker_image": image,
-        "terms": "terms.md",
-        "pages": [{"title": page.capitalize(), "file": f"{page}.md"} for page in _PAGES],
-        "tasks": [
-            {
-                "index": number,
-                "name": f"{config.title}, {phase.title.lower()}",
-                "description": f"{len(phase.rows)} images",
-                "is_public": False,
-                "reference_data": f"reference_data_{phase.name}",
-                "scoring_program": _PROGRAM,
-            }
-            for number, phase in enumerate(phases)
-        ],
-        "phases": [
-            {
-                "index": number,
-                "name": phase.title,
-                "description": f"{len(phase.rows)} images; the truth is hidden",
-                "start": phase.start,
-                **({"end": phase.end} if phase.end else {}),
-                "max_submissions_per_day": phase.per_day,
-                "max_submissions": phase.at_all,
-                "execution_time_limit": config.time_limit_seconds,
-                "starting_kit": _STARTING_KIT,
-                "tasks": [number],
-            }
-            for number, phase in enumerate(phases)
-        ],
-        "leaderboards": [
-            {
-                "title": "Results",
-                "key": "main",
-                "submission_rule": "Add_And_Delete",
-                "columns": [
-                    {"title": name, "key": name, "index": number, "sorting": "desc", "precision": 4, "hidden": False}
-                    for number, name in enumerate(ordered)
-                ],
-            }
-        ],
-    }
+    write_text(folder / "competition.yaml", render_text("panendofm.challenge", "competition.yaml", **shown))
 
 
 def _write_logo(path: Path, title: str) -> None:

@@ -35,9 +35,8 @@ def copy_sources(out: Path) -> None:
             shutil.copytree(path, out / "panendofm" / path.name, ignore=leave)
 
 
-def copy_packages(out: Path) -> dict[str, str]:
-    """The installed files of all packages; their versions by name."""
-    versions = {}
+def copy_packages(out: Path) -> None:
+    """The installed files of all packages."""
     for found in needed_distributions():
         for file in found.files or ():
             source = Path(str(found.locate_file(file)))
@@ -46,8 +45,6 @@ def copy_packages(out: Path) -> dict[str, str]:
             target = out / file.as_posix()
             make_directory(target.parent)
             shutil.copyfile(source, target)
-        versions[found.metadata["Name"]] = found.version
-    return versions
 
 
 def needed_distributions() -> list[Distribution]:

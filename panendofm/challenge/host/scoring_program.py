@@ -7,39 +7,18 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from panendofm.challenge.config import ScoreConfig
-from panendofm.challenge.files.names import Match
 from panendofm.challenge.score.results import Results
 from panendofm.challenge.score.run import score
-from panendofm.records.documents import read_document, write_document
+from panendofm.records.documents import read_document
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, write_json
-from panendofm.scoring.statistics.config import BootstrapConfig
 
 SETTINGS = "scoring.json"
 SUFFIXES = (".csv", ".json", ".xml")
-
-
-@dataclass(frozen=True)
-class ScoringSettings:
-    """How submissions are scored; `truth` is a file beside this one."""
-
-    truth: str
-    profile: str
-    classes: list[str]
-    match: Match
-    missing: Literal["refuse", "wrong"]
-    confidence: float
-    bootstrap: BootstrapConfig = field(default_factory=BootstrapConfig)
-    format: Literal[1] = 1
-
-
-def write_settings(folder: Path, settings: ScoringSettings) -> None:
-    write_document(folder / SETTINGS, settings)
 
 
 def run(arguments: list[str]) -> int:
@@ -54,20 +33,10 @@ def run(arguments: list[str]) -> int:
 
 
 def score_submission(source: Path, out: Path) -> Results:
-    settings = read_document(ScoringSettings, source / "ref" / SETTINGS, "the settings of the scoring program")
+    settings = read_document(ScoreConfig, source / "ref" / SETTINGS, "the settings of the scoring program")
     submission = find_submission(source / "res")
     with tempfile.TemporaryDirectory() as folder:
-        config = ScoreConfig(
-            truth=str(source / "ref" / settings.truth),
-            out=folder,
-            profile=settings.profile,
-            classes=settings.classes,
-            match=settings.match,
-            missing=settings.missing,
-            confidence=settings.confidence,
-            bootstrap=settings.bootstrap,
-        )
-        results = score(submission, config)
+        results = score(submission, replace(settings, truth=str(source / "ref" / settings.truth), out=folder))
     write_json(make_directory(out) / "scores.json", leaderboard(results))
     return results
 

@@ -41,10 +41,6 @@ class HiddenTruth:
     groups: NDArray[np.int64]  # [N]
     group_kind: str
 
-    @property
-    def has_frames(self) -> bool:
-        return any(row.key[1] for row in self.rows)
-
 
 def read_hidden_truth(path: Path, match: Match, classes: Sequence[str]) -> HiddenTruth:
     if not path.is_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,8 @@ from panendofm.scoring.classification.averages import square_mcc
 from panendofm.scoring.classification.confusion import weighted_confusions
 from panendofm.scoring.classification.rates import Floats
 from panendofm.scoring.statistics.config import BootstrapConfig
-from panendofm.scoring.statistics.estimates import defined
-from panendofm.scoring.statistics.intervals import group_weights, paired_p_value, percentile_interval
-from panendofm.scoring.statistics.paired_tests import holm
+from panendofm.scoring.statistics.intervals import group_weights
+from panendofm.scoring.statistics.paired_tests import Measured, compare
 
 
 def paired_tests(systems: Sequence[tuple[str, Path, float]], bootstrap: BootstrapConfig) -> list[PairedTest]:
@@ -24,26 +24,10 @@ def paired_tests(systems: Sequence[tuple[str, Path, float]], bootstrap: Bootstra
     if len(systems) < 2:
         return []
     replicates = _replicates(systems, bootstrap)
-    names = list(replicates)
-    values = {name: mcc for name, _, mcc in systems}
-    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-    p_values = {f"{a} − {b}": paired_p_value(replicates[a], replicates[b]) for a, b in pairs}
-    corrected = holm(p_values)
-    tests = []
-    for a, b in pairs:
-        interval = percentile_interval(replicates[a] - replicates[b], bootstrap.confidence)
-        tests.append(
-            PairedTest(
-                a=a,
-                b=b,
-                difference=values[a] - values[b],
-                low=interval.low if interval else None,
-                high=interval.high if interval else None,
-                p=defined(p_values[f"{a} − {b}"]),
-                p_corrected=defined(corrected[f"{a} − {b}"]),
-            )
-        )
-    return tests
+    measured = {name: Measured(mcc, replicates[name]) for name, _, mcc in systems}
+    pairs = list(combinations(measured, 2))
+    compared = compare([(measured[a], measured[b]) for a, b in pairs], bootstrap.confidence)
+    return [PairedTest(a, b, **vars(found)) for (a, b), found in zip(pairs, compared, strict=True)]
 
 
 def _replicates(systems: Sequence[tuple[str, Path, float]], bootstrap: BootstrapConfig) -> dict[str, Floats]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,10 +38,6 @@ class Scored:
     def name(self) -> str:
         task = self.results.submission.task
         return f"{self.entry.team} #{self.entry.run}" + (f" ({task})" if task != "classification" else "")
-
-
-def main(arguments: argparse.Namespace, config: RankConfig) -> None:
-    rank([Path(word) for word in arguments.results], config)
 
 
 def rank(folders: Sequence[Path], config: RankConfig) -> Ranking:

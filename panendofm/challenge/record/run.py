@@ -5,7 +5,6 @@ Nothing is invented: a field that nobody filled is printed as missing.
 
 from __future__ import annotations
 
-import argparse
 import platform
 from dataclasses import replace
 from importlib.metadata import version
@@ -31,10 +30,6 @@ from panendofm.runtime.files import make_directory, sha256_of, write_bytes, writ
 
 _PICTURES = "pictures"
 _PACKAGES = ("numpy", "scipy", "pillow", "opencv-python-headless")
-
-
-def main(arguments: argparse.Namespace, config: RecordConfig) -> None:
-    record([Path(word) for word in arguments.results], config)
 
 
 def record(folders: list[Path], config: RecordConfig) -> Record:

@@ -7,22 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.challenge.config import SubgroupConfig
+from panendofm.challenge.config import ScoreConfig, SubgroupConfig
 from panendofm.challenge.files.finding_model import Frame
 from panendofm.challenge.files.frames import FindingPair
 from panendofm.challenge.files.traits import Trait
 from panendofm.challenge.matched_boxes import MatchedBoxes
 from panendofm.challenge.profile import BoxProfile, Metrics
-from panendofm.challenge.score.subgroups import (
-    CLASS,
-    NOTHING,
-    SHARE,
-    best_and_worst,
-    image_traits,
-    parts_of,
-    subgroup_scores,
-)
-from panendofm.challenge.score.subsets import Case, Subgroup, Subset
+from panendofm.challenge.score.subgroups import CLASS, NOTHING, SHARE, Parted, image_traits, score_parts
+from panendofm.challenge.score.subsets import Case
 from panendofm.scoring.classification.rates import Floats
 from panendofm.scoring.detection.boxes import Boxes, Matches
 from panendofm.scoring.statistics.estimates import defined
@@ -54,12 +46,10 @@ def box_subgroups(
     boxes: Pairs,
     image_scores: Floats,
     weights: Floats,
-    level: float,
-    config: SubgroupConfig | None = None,
-) -> tuple[list[Subgroup], list[Subset], list[Subset]]:
+    config: ScoreConfig,
+) -> Parted:
     """The metrics that rank in the profile, over the classes with true boxes in a part."""
-    config = config or SubgroupConfig()
-    parts = parts_of([frame_traits(frame, config) for frame in pair.frames.frames])
+    traits = [frame_traits(frame, config.subgroups) for frame in pair.frames.frames]
     whole: dict[tuple[str, ...], Metrics] = {}
 
     def metrics_where(inside: NDArray[np.bool_]) -> tuple[Metrics, Metrics]:
@@ -73,9 +63,7 @@ def box_subgroups(
         frame = pair.frames.frames[i]
         return Case(frame.file, frame.frame, float(image_scores[i]), f"F1 of its boxes {image_scores[i]:.2f}")
 
-    groups = pair.frames.groups
-    found = subgroup_scores(parts, metrics_where, image_scores, groups, weights, level, config.small)
-    return found, *best_and_worst(found, parts, image_scores, case)
+    return score_parts(traits, metrics_where, image_scores, case, pair.frames.groups, weights, config)
 
 
 def frame_traits(frame: Frame, config: SubgroupConfig) -> list[Trait]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from panendofm.challenge.config import SubgroupConfig
+from panendofm.challenge.config import ScoreConfig
 from panendofm.challenge.files.finding_model import Frame
 from panendofm.challenge.files.frames import FindingPair
 from panendofm.challenge.matched_boxes import MatchedBoxes
@@ -15,12 +15,10 @@ from panendofm.challenge.score.box_subgroups import SIZES, box_subgroups, frame_
 from panendofm.challenge.score.centers import center_scores
 from panendofm.challenge.score.results import BoxClass, BoxProfileScores, BoxScores, CountedRates, SizeRecall
 from panendofm.challenge.score.videos import patient_scores, video_scores
-from panendofm.scoring.classification import rates
 from panendofm.scoring.classification.rates import Floats
 from panendofm.scoring.detection.average_precision import mean_iou_of_true
 from panendofm.scoring.detection.boxes import Boxes, Matches
 from panendofm.scoring.detection.frames import FROC_POINTS, box_counts, frame_counts, froc
-from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.estimates import defined, estimate, value_and_replicate_weights
 
 _BOX_RATES = ("recall", "precision", "f1", "f2")  # the others need true negatives, which boxes don't have
@@ -28,16 +26,9 @@ _FRAME_RATES = ("recall", "precision", "specificity", "npv", "accuracy", "f1", "
 Pairs = dict[str, tuple[Boxes, Boxes]]  # true boxes and detections by class
 
 
-def score_boxes(
-    pair: FindingPair,
-    profile: BoxProfile,
-    bootstrap: BootstrapConfig,
-    confidence: float = 0.5,
-    fps: float | None = None,
-    unseen_center: str | None = None,
-    subgroups: SubgroupConfig | None = None,
-) -> BoxScores:
+def score_boxes(pair: FindingPair, profile: BoxProfile, config: ScoreConfig) -> BoxScores:
     frames = pair.frames
+    bootstrap, confidence = config.bootstrap, config.confidence
     boxes = {name: (_boxes_of(frames.frames, name), _boxes_of(pair.told, name)) for name in pair.classes}
     weights = value_and_replicate_weights(frames.groups, bootstrap)
     level = bootstrap.confidence
@@ -47,7 +38,6 @@ def score_boxes(
     matched = {name: MatchedBoxes(p.rules, boxes, weights) for name, p in chosen.items()}
     at_half = {name: matches[0.5] for name, matches in matched[coco.name].matches.items()}
     own_f1 = frame_f1(at_half, confidence, len(frames))
-    found, well, badly = box_subgroups(pair, profile, boxes, own_f1, weights, level, subgroups)
     return BoxScores(
         n=len(frames),
         classes=list(pair.classes),
@@ -58,13 +48,11 @@ def score_boxes(
         confidence_threshold=confidence,
         profiles={name: _profile(p, matched[name], boxes, level) for name, p in chosen.items()},
         per_class={name: _per_class(matches, confidence, weights, level) for name, matches in at_half.items()},
-        centers=center_scores("map", matched[coco.name].mean_ap_where, frames, unseen_center),
+        centers=center_scores("map", matched[coco.name].mean_ap_where, frames, config.unseen_center),
         by_size=_by_size(frames.frames, boxes, at_half),
         patients=patient_scores(frames, at_half, confidence, bootstrap),
-        videos=video_scores(pair, at_half, confidence, fps),
-        subgroups=found,
-        does_well=well,
-        does_badly=badly,
+        videos=video_scores(pair, at_half, confidence, config.fps),
+        **vars(box_subgroups(pair, profile, boxes, own_f1, weights, config)),
     )
 
 
@@ -91,19 +79,15 @@ def _profile(profile: BoxProfile, matched: MatchedBoxes, boxes: Pairs, level: fl
 def _per_class(matches: Matches, confidence: float, weights: Floats, level: float) -> BoxClass:
     images = weights.shape[1]
     points = froc(matches, images, weights)
+    boxes = box_counts(images, matches, confidence, weights)
+    presence, with_place = (frame_counts(images, matches, place, confidence, weights) for place in (False, True))
     return BoxClass(
-        boxes=_rates(box_counts(images, matches, confidence, weights), _BOX_RATES, level),
+        boxes=CountedRates.of(boxes, _BOX_RATES, level),
         mean_iou_of_true_positives=defined(mean_iou_of_true(matches)),
-        frames_presence=_rates(frame_counts(images, matches, False, confidence, weights), _FRAME_RATES, level),
-        frames_presence_and_place=_rates(frame_counts(images, matches, True, confidence, weights), _FRAME_RATES, level),
+        frames_presence=CountedRates.of(presence, _FRAME_RATES, level),
+        frames_presence_and_place=CountedRates.of(with_place, _FRAME_RATES, level),
         froc={f"{x:g}": estimate(points[:, i], level) for i, x in enumerate(FROC_POINTS)},
     )
-
-
-def _rates(counts: rates.Counts, names: Sequence[str], level: float) -> CountedRates:
-    tp, fp, fn, tn = (int(part[0]) for part in (counts.tp, counts.fp, counts.fn, counts.tn))
-    every = rates.all_rates(counts)
-    return CountedRates(tp, fp, fn, tn, {name: estimate(every[name], level) for name in names})
 
 
 def _by_size(frames: Sequence[Frame], pairs: Pairs, at_half: dict[str, Matches]) -> dict[str, SizeRecall]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.atlas import load_mappings
-from panendofm.challenge.config import SubgroupConfig
+from panendofm.challenge.config import ScoreConfig
 from panendofm.challenge.files.submissions import MISSING, Answers, Truth
 from panendofm.challenge.profile import LabelProfile, Metrics, profiles_of
 from panendofm.challenge.score.results import (
@@ -21,15 +21,14 @@ from panendofm.challenge.score.results import (
     MacroMean,
     SubsetScores,
 )
-from panendofm.challenge.score.subgroups import CLASS, best_and_worst, image_traits, parts_of, subgroup_scores
-from panendofm.challenge.score.subsets import Case, Subgroup, Subset
+from panendofm.challenge.score.subgroups import CLASS, Parted, image_traits, score_parts
+from panendofm.challenge.score.subsets import Case
 from panendofm.scoring.classification import averages
 from panendofm.scoring.classification.confusion import weighted_confusions
 from panendofm.scoring.classification.metrics import expected_calibration_error
 from panendofm.scoring.classification.rates import Floats
 from panendofm.scoring.classification.risk_coverage import area_under_risk, risk_at_coverage
 from panendofm.scoring.statistics.binomial import wilson
-from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.estimates import Estimate, defined, estimate, value_and_replicate_weights
 from panendofm.scoring.statistics.speed import Speed, fps_replicates, speed_of
 
@@ -47,13 +46,10 @@ def confusion_of(truth: Truth, answers: Answers, weights: Floats) -> Floats:
     return np.asarray(square[:, :classes, :])
 
 
-def score_labels(
-    truth: Truth, answers: Answers, bootstrap: BootstrapConfig, subgroups: SubgroupConfig | None = None
-) -> LabelScores:
-    weights = value_and_replicate_weights(truth.groups, bootstrap)
+def score_labels(truth: Truth, answers: Answers, config: ScoreConfig) -> LabelScores:
+    weights = value_and_replicate_weights(truth.groups, config.bootstrap)
     confusions = confusion_of(truth, answers, weights)  # [1 + R, C, C]
-    level = bootstrap.confidence
-    found, well, badly = _subgroups(truth, answers, weights, confusions, level, subgroups or SubgroupConfig())
+    level = config.bootstrap.confidence
     speed, fps = _speed(answers, weights, level)
     return LabelScores(
         n=len(truth),
@@ -70,9 +66,7 @@ def score_labels(
         fps=fps,
         levels=_levels(truth, answers),
         centers=_centers(truth, answers),
-        subgroups=found,
-        does_well=well,
-        does_badly=badly,
+        **vars(_subgroups(truth, answers, weights, confusions, config)),
     )
 
 
@@ -162,12 +156,10 @@ def _centers(truth: Truth, answers: Answers) -> dict[str, SubsetScores]:
     return result
 
 
-def _subgroups(
-    truth: Truth, answers: Answers, weights: Floats, confusions: Floats, level: float, config: SubgroupConfig
-) -> tuple[list[Subgroup], list[Subset], list[Subset]]:
+def _subgroups(truth: Truth, answers: Answers, weights: Floats, confusions: Floats, config: ScoreConfig) -> Parted:
     centers = truth.centers or [""] * len(truth)
     stated = [
-        [*image_traits(own, center, [size], config), (CLASS, truth.classes[label])]
+        [*image_traits(own, center, [size], config.subgroups), (CLASS, truth.classes[label])]
         for own, center, size, label in zip(truth.traits, centers, truth.sizes_mm, truth.label, strict=True)
     ]
 
@@ -182,11 +174,9 @@ def _subgroups(
         return Case(truth.files[i], truth.keys[i][1], float(right[i]), caption)
 
     right = (answers.label == truth.label).astype(np.float64)
-    parts = parts_of(stated)
-    found = subgroup_scores(parts, metrics_where, right, truth.groups, weights, level, config.small)
     # The surest right answers are best, the surest wrong ones worst.
     order = np.where(right > 0, answers.confidence, -answers.confidence)
-    return found, *best_and_worst(found, parts, order, case)
+    return score_parts(stated, metrics_where, right, case, truth.groups, weights, config, order)
 
 
 def _of_classes(confusions: Floats, present: NDArray[np.int64]) -> Metrics:

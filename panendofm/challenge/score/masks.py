@@ -7,23 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.challenge.config import SubgroupConfig
+from panendofm.challenge.config import ScoreConfig
 from panendofm.challenge.files.finding_model import Frame
 from panendofm.challenge.files.frames import FindingPair, FrameSet
 from panendofm.challenge.files.mask_files import mask_of
 from panendofm.challenge.profile import MaskProfile, Metrics, profiles_of
 from panendofm.challenge.score.centers import center_scores
 from panendofm.challenge.score.results import MaskClass, MaskScores, ProfileScores, SizeDice
-from panendofm.challenge.score.subgroups import (
-    CLASS,
-    NOTHING,
-    SHARE,
-    best_and_worst,
-    image_traits,
-    parts_of,
-    subgroup_scores,
-)
-from panendofm.challenge.score.subsets import Case, Subgroup, Subset
+from panendofm.challenge.score.subgroups import CLASS, NOTHING, SHARE, Parted, image_traits, score_parts
+from panendofm.challenge.score.subsets import Case
 from panendofm.runtime.console import track
 from panendofm.runtime.errors import UserError
 from panendofm.scoring.classification import rates
@@ -39,7 +31,6 @@ from panendofm.scoring.masks import (
     pooled,
     size_of,
 )
-from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.estimates import defined, estimate, value_and_replicate_weights
 from panendofm.scoring.statistics.replicates import mean_replicates
 
@@ -51,13 +42,7 @@ MEANS = (
 SIZES = {"small": (0.0, 0.1), "medium": (0.1, 0.3), "large": (0.3, 2.0)}
 
 
-def score_masks(
-    pair: FindingPair,
-    profile: MaskProfile,
-    bootstrap: BootstrapConfig,
-    unseen_center: str | None = None,
-    subgroups: SubgroupConfig | None = None,
-) -> MaskScores:
+def score_masks(pair: FindingPair, profile: MaskProfile, config: ScoreConfig) -> MaskScores:
     frames = pair.frames
     metrics: dict[str, list[MaskMetrics]] = {name: [] for name in pair.classes}
     longest: dict[str, list[float | None]] = {name: [] for name in pair.classes}
@@ -70,16 +55,14 @@ def score_masks(
             size = size_of(true)
             longest[name].append(size.longest_px / float(np.hypot(*true.shape)) if size else None)
         confusions.append(_confusion(masks))
-    weights = value_and_replicate_weights(frames.groups, bootstrap)
-    level = bootstrap.confidence
+    weights = value_and_replicate_weights(frames.groups, config.bootstrap)
+    level = config.bootstrap.confidence
     profiles = profiles_of(MaskProfile)
     means = {name: _means(found, weights) for name, found in metrics.items()}
     # What each challenge would rank by, all under the chosen rules for empty masks.
     rankings = {name: {n: p.score(of_class) for n, p in profiles.items()} for name, of_class in means.items()}
     overall = {n: mean_of_classes([of_class[n] for of_class in rankings.values()]) for n in profiles}
     dice = np.mean([[m.dice for m in found] for found in metrics.values()], axis=0)
-    parting = subgroups or SubgroupConfig()
-    parted, well, badly = _subgroups(frames, metrics, longest, profile, weights, level, parting)
     return MaskScores(
         n=len(frames),
         classes=list(pair.classes),
@@ -91,10 +74,8 @@ def score_masks(
             for name, found in metrics.items()
         },
         mean_iou_of_classes=_mean_iou(confusions),
-        centers=center_scores("dice", lambda inside: _mean(dice[inside]), frames, unseen_center),
-        subgroups=parted,
-        does_well=well,
-        does_badly=badly,
+        centers=center_scores("dice", lambda inside: _mean(dice[inside]), frames, config.unseen_center),
+        **vars(_subgroups(frames, metrics, longest, profile, weights, config)),
     )
 
 
@@ -104,9 +85,8 @@ def _subgroups(
     longest: Mapping[str, Sequence[float | None]],
     profile: MaskProfile,
     weights: Floats,
-    level: float,
-    config: SubgroupConfig,
-) -> tuple[list[Subgroup], list[Subset], list[Subset]]:
+    config: ScoreConfig,
+) -> Parted:
     """The profile's score, Dice and IoU as means over all classes."""
 
     def means_where(inside: NDArray[np.bool_]) -> Metrics:
@@ -119,11 +99,10 @@ def _subgroups(
         shares = [size for of_class in longest.values() if (size := of_class[i]) is not None]
         names = [name for name, (low, high) in SIZES.items() if any(low < share <= high for share in shares)]
         seen = sorted(name for name, found in metrics.items() if found[i].has_finding)
-        stated = image_traits(frame.traits, frame.center, [f.size_mm for f in frame.findings], config)
+        stated = image_traits(frame.traits, frame.center, [f.size_mm for f in frame.findings], config.subgroups)
         traits.append([*stated, *((SHARE, name) for name in names), *((CLASS, name) for name in seen or [NOTHING])])
     everywhere = means_where(np.ones(len(frames), bool))
     dice = np.mean([[m.dice for m in found] for found in metrics.values()], axis=0)
-    parts = parts_of(traits)
 
     def metrics_where(inside: NDArray[np.bool_]) -> tuple[Metrics, Metrics]:
         return means_where(inside), everywhere
@@ -132,8 +111,7 @@ def _subgroups(
         frame = frames.frames[i]
         return Case(frame.file, frame.frame, float(dice[i]), f"Dice {dice[i]:.2f}")
 
-    found = subgroup_scores(parts, metrics_where, dice, frames.groups, weights, level, config.small)
-    return found, *best_and_worst(found, parts, dice, case)
+    return score_parts(traits, metrics_where, dice, case, frames.groups, weights, config)
 
 
 def _masks_of(pair: FindingPair, frame: Frame, told: Frame) -> dict[str, tuple[Mask, Mask]]:

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.challenge.config import SubgroupConfig
+from panendofm.challenge.config import ScoreConfig
 from panendofm.challenge.files.finding_model import Finding, Frame, Point
 from panendofm.challenge.files.frames import FindingPair
 from panendofm.challenge.files.mask_files import finding_mask
@@ -19,30 +19,22 @@ from panendofm.challenge.profile import Metrics, PointProfile
 from panendofm.challenge.score.box_subgroups import frame_traits
 from panendofm.challenge.score.centers import center_scores
 from panendofm.challenge.score.results import CountedRates, PointClass, PointScores, ProfileScores
-from panendofm.challenge.score.subgroups import best_and_worst, parts_of, subgroup_scores
+from panendofm.challenge.score.subgroups import score_parts
 from panendofm.challenge.score.subsets import Case
 from panendofm.runtime.console import track
 from panendofm.scoring.classification import rates
 from panendofm.scoring.classification.rates import Counts, Floats
 from panendofm.scoring.detection.frames import points_in_parts
-from panendofm.scoring.detection.video import LatencySummary, detection_latency, latency_summary
-from panendofm.scoring.statistics.config import BootstrapConfig
+from panendofm.scoring.detection.video import LatencySummary, latency_of_objects
 from panendofm.scoring.statistics.estimates import estimate, value_and_replicate_weights
 
 _POINT_RATES = ("recall", "precision", "f1", "f2")
 _FRAME_RATES = ("recall", "precision", "specificity", "npv", "accuracy", "f1", "f2")
 
 
-def score_points(
-    pair: FindingPair,
-    profile: PointProfile,
-    bootstrap: BootstrapConfig,
-    confidence: float = 0.5,
-    fps: float | None = None,
-    unseen_center: str | None = None,
-    subgroups: SubgroupConfig | None = None,
-) -> PointScores:
+def score_points(pair: FindingPair, profile: PointProfile, config: ScoreConfig) -> PointScores:
     frames = pair.frames
+    bootstrap, confidence, fps = config.bootstrap, config.confidence, config.fps
     rows = list(zip(frames.frames, pair.told, strict=True))
     placed = [_placed(pair, frame, told, confidence) for frame, told in track(rows, "points", len(rows), "frames")]
     found, false, missed = (
@@ -56,12 +48,15 @@ def score_points(
     def metrics_under(drawn: Floats) -> Metrics:
         return profile.metrics(PlacedPoints(all_found, all_false, all_missed, video, drawn))
 
+    main = profile.ranking[0]
     metrics = metrics_under(weights)
     level = bootstrap.confidence
     latency = _latency(pair, placed)
     image_scores = np.nan_to_num(rates.f_score(Counts.of(all_found, all_false, all_missed, 0.0)), nan=1.0)
-    config = subgroups or SubgroupConfig()
-    parts = parts_of([frame_traits(frame, config) for frame in frames.frames])
+    traits = [frame_traits(frame, config.subgroups) for frame in frames.frames]
+
+    def main_where(inside: NDArray[np.bool_]) -> float:
+        return float(metrics_under(inside[None].astype(np.float64))[main][0])
 
     def metrics_where(inside: NDArray[np.bool_]) -> tuple[Metrics, Metrics]:
         own = metrics_under(weights * inside)
@@ -71,26 +66,19 @@ def score_points(
         said = f"{all_found[i]:g} found, {all_false[i]:g} false, {all_missed[i]:g} missed"
         return Case(frames.frames[i].file, frames.frames[i].frame, float(image_scores[i]), said)
 
-    parted = subgroup_scores(parts, metrics_where, image_scores, frames.groups, weights, level, config.small)
-    well, badly = best_and_worst(parted, parts, image_scores, case)
-    main = profile.ranking[0]
     return PointScores(
         n=len(frames),
         classes=list(pair.classes),
         groups=int(frames.groups.max()) + 1,
         group_kind=frames.group_kind,
-        subgroups=parted,
-        does_well=well,
-        does_badly=badly,
+        **vars(score_parts(traits, metrics_where, image_scores, case, frames.groups, weights, config)),
         findings={name: int((found + missed)[:, c].sum()) for c, name in enumerate(pair.classes)},
         confidence_threshold=confidence,
         profiles={profile.name: ProfileScores(profile.about, {n: estimate(v, level) for n, v in metrics.items()})},
         per_class={
             name: _class(found[:, c], false[:, c], missed[:, c], weights, level) for c, name in enumerate(pair.classes)
         },
-        centers=center_scores(
-            main, lambda inside: float(metrics_under(inside[None].astype(np.float64))[main][0]), frames, unseen_center
-        ),
+        centers=center_scores(main, main_where, frames, config.unseen_center),
         latency=latency,
         mean_latency_seconds=latency.mean_frames / fps if latency and fps and latency.mean_frames is not None else None,
     )
@@ -156,13 +144,7 @@ def _class(found: Floats, false: Floats, missed: Floats, weights: Floats, level:
     has, reported = found + missed > 0, found + false > 0
     kinds = (has & reported, ~has & reported, has & ~reported, ~has & ~reported)
     frames = Counts(*(weights @ kind.astype(np.float64) for kind in kinds))
-    return PointClass(_rates(points, _POINT_RATES, level), _rates(frames, _FRAME_RATES, level))
-
-
-def _rates(counts: Counts, names: Sequence[str], level: float) -> CountedRates:
-    tp, fp, fn, tn = (int(part[0]) for part in (counts.tp, counts.fp, counts.fn, counts.tn))
-    every = rates.all_rates(counts)
-    return CountedRates(tp, fp, fn, tn, {name: estimate(every[name], level) for name in names})
+    return PointClass(CountedRates.of(points, _POINT_RATES, level), CountedRates.of(frames, _FRAME_RATES, level))
 
 
 def _latency(pair: FindingPair, placed: Sequence[dict[str, _Placed]]) -> LatencySummary | None:
@@ -178,5 +160,4 @@ def _latency(pair: FindingPair, placed: Sequence[dict[str, _Placed]]) -> Latency
                 seen[name, thing].append(number)
             for thing in found.hit:
                 hit[name, thing].append(number)
-    latencies = [detection_latency([(f, f) for f in sorted(frames)], hit[key]) for key, frames in seen.items()]
-    return latency_summary(latencies) if latencies else None
+    return latency_of_objects(seen, hit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,9 +13,10 @@ from panendofm.challenge.score.subsets import Estimates, Subgroup, Subset
 from panendofm.challenge.timing import Timing
 from panendofm.records.documents import read_document, write_document
 from panendofm.runtime.errors import UserError
+from panendofm.scoring.classification import rates
 from panendofm.scoring.detection.video import LatencySummary
 from panendofm.scoring.statistics.config import BootstrapConfig
-from panendofm.scoring.statistics.estimates import Estimate
+from panendofm.scoring.statistics.estimates import Estimate, estimate
 from panendofm.scoring.statistics.generalization import Generalization
 from panendofm.scoring.statistics.speed import Speed
 
@@ -167,6 +169,13 @@ class CountedRates:
     fn: int
     tn: int  # always 0 for boxes: nobody can count those that were rightly not drawn
     metrics: Estimates
+
+    @classmethod
+    def of(cls, counts: rates.Counts, names: Sequence[str], level: float) -> CountedRates:
+        """From counts under weights [1 + R]; `names` are the rates that make sense of them."""
+        found = [int(part[0]) for part in (counts.tp, counts.fp, counts.fn, counts.tn)]
+        every = rates.all_rates(counts)
+        return cls(*found, {name: estimate(every[name], level) for name in names})
 
 
 @dataclass(frozen=True)

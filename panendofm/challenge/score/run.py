@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -57,10 +56,6 @@ class _Scored:
     errors: list[PageImage]
     draw: DrawCase
     tables: dict[str, str] = field(default_factory=dict)  # CSV files by name
-
-
-def main(arguments: argparse.Namespace, config: ScoreConfig) -> None:
-    score(Path(arguments.submission), config)
 
 
 def score(submission: Path, config: ScoreConfig) -> Results:
@@ -124,7 +119,7 @@ def _score_labels(submission: Path, config: ScoreConfig, separator: str) -> _Sco
     profile = find_profile(LabelProfile, config.profile)
     truth = read_truth(Path(config.truth), separator, config.match, config.classes or profile.classes)
     answers = read_answers(submission, truth, separator, config.time_unit, config.missing)
-    scores = score_labels(truth, answers, config.bootstrap, config.subgroups)
+    scores = score_labels(truth, answers, config)
     if config.timing is not None:
         scores = replace(scores, measured=read_timing(Path(config.timing)))
     if config.without is not None:
@@ -168,9 +163,7 @@ def _read_pair(
 def _score_boxes(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(BoxProfile, config.profile)
     pair = _read_pair(submission, config, separator, "detection", profile)
-    scores = score_boxes(
-        pair, profile, config.bootstrap, config.confidence, config.fps, config.unseen_center, config.subgroups
-    )
+    scores = score_boxes(pair, profile, config)
     errors = box_errors(pair, _images(config), config.confidence)
     return _Scored(profile, scores, errors, lambda images, case: box_case(pair, images, config.confidence, case))
 
@@ -178,16 +171,14 @@ def _score_boxes(submission: Path, config: ScoreConfig, separator: str) -> _Scor
 def _score_masks(submission: Path, config: ScoreConfig, separator: str) -> _Scored:
     profile = find_profile(MaskProfile, config.profile)
     pair = _read_pair(submission, config, separator, "segmentation", profile)
-    scores = score_masks(pair, profile, config.bootstrap, config.unseen_center, config.subgroups)
+    scores = score_masks(pair, profile, config)
     return _Scored(profile, scores, [], lambda images, case: mask_case(pair, images, case))
 
 
 def _score_points(submission: Path, config: ScoreConfig, separator: str, predicted: Kind = "localization") -> _Scored:
     profile = find_profile(PointProfile, config.profile)
     pair = _read_pair(submission, config, separator, "segmentation", profile, predicted)
-    scores = score_points(
-        pair, profile, config.bootstrap, config.confidence, config.fps, config.unseen_center, config.subgroups
-    )
+    scores = score_points(pair, profile, config)
     return _Scored(profile, scores, [], lambda images, case: mask_case(pair, images, case))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.challenge.config import SubgroupConfig
+from panendofm.challenge.config import ScoreConfig, SubgroupConfig
 from panendofm.challenge.files.traits import TRAIT_COLUMNS, Trait, band_of
 from panendofm.challenge.profile import Metrics
 from panendofm.challenge.score.subsets import Case, Estimates, Subgroup, Subset
@@ -81,7 +81,36 @@ def _order(name: str) -> tuple[float, str]:
     return number - 0.5 * name.startswith("under "), name
 
 
-def subgroup_scores(
+@dataclass(frozen=True)
+class Parted:
+    """What results.json says of the parts of a test set."""
+
+    subgroups: list[Subgroup]
+    does_well: list[Subset]
+    does_badly: list[Subset]
+
+
+def score_parts(
+    traits: Sequence[Sequence[Trait]],
+    metrics_where: MetricsWhere,
+    image_scores: Floats,
+    case: Callable[[int], Case],
+    groups: NDArray[np.int64],
+    weights: Floats,
+    config: ScoreConfig,
+    order: Floats | None = None,
+) -> Parted:
+    """image_scores [N] (how well each image was answered), weights [1 + R, N].
+
+    order [N]: images from the worst answer to the best, where the scores alone leave ties.
+    """
+    parts = parts_of(traits)
+    level = config.bootstrap.confidence
+    found = _subgroups(parts, metrics_where, image_scores, groups, weights, level, config.subgroups.small)
+    return Parted(found, *_best_and_worst(found, parts, image_scores if order is None else order, case))
+
+
+def _subgroups(
     parts: Sequence[Part],
     metrics_where: MetricsWhere,
     image_scores: Floats,
@@ -90,7 +119,6 @@ def subgroup_scores(
     level: float,
     small: int,
 ) -> list[Subgroup]:
-    """image_scores [N] (how well each image was answered), weights [1 + R, N]."""
     found = []
     everywhere = mean_replicates(image_scores, weights)
     for part in parts:
@@ -123,13 +151,10 @@ def _estimate(values: Floats, groups: int, level: float) -> Estimate:
     return estimate(values if groups > 1 else values[:1], level)
 
 
-def best_and_worst(
+def _best_and_worst(
     subgroups: Sequence[Subgroup], parts: Sequence[Part], order: Floats, case: Callable[[int], Case]
 ) -> tuple[list[Subset], list[Subset]]:
-    """The subgroups that are answered best and worst, with cases of them; those whose interval leaves out 0 come first.
-
-    order [N]: images from the worst answer to the best.
-    """
+    """The subgroups answered best and worst, with cases of them; those whose interval leaves out 0 come first."""
     sides: tuple[list[Subset], list[Subset]] = ([], [])
     for side, sign in zip(sides, (1.0, -1.0), strict=True):
         found = [

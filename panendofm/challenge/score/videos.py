@@ -17,8 +17,7 @@ from panendofm.scoring.detection.video import (
     LatencySummary,
     alarms_per_minute,
     centroid_jitter,
-    detection_latency,
-    latency_summary,
+    latency_of_objects,
 )
 from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.estimates import estimate, value_and_replicate_weights
@@ -108,8 +107,7 @@ def _latency(frames: FrameSet, at_half: dict[str, Matches], confidence: float) -
                 seen[name, finding.object].append(frame_number)
                 if found:
                     hit[name, finding.object].append(frame_number)
-    latencies = [detection_latency([(f, f) for f in visible], hit[name]) for name, visible in seen.items()]
-    return latency_summary(latencies) if latencies else None
+    return latency_of_objects(seen, hit)
 
 
 def _alarms_per_minute(

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from panendofm.linear_probe.dense.config import DenseConfig, DensePredictConfig
-from panendofm.runtime.command_line import Command, Stage, run_stage
+from panendofm.runtime.command_line import Stage, run_stage, verbs
 
-COMMANDS = [
-    Command(
+COMMANDS = verbs(
+    "panendofm.linear_probe.dense",
+    (
         "",
         "Segmentation and detection on frozen features.",
-        "panendofm.linear_probe.dense.commands:run_dense_tasks",
-        ("NETWORK…",),
-        DenseConfig,
+        *("commands:run_dense_tasks", ("NETWORK…",), "config:DenseConfig"),
     ),
-    Command(
+    (
         "predict",
         "Masks and boxes of images, or a video with outlines, by trained heads.",
-        "panendofm.linear_probe.dense.commands:run_predict",
-        ("HEAD", "[IMAGES…]"),
-        DensePredictConfig,
+        *("commands:run_predict", ("HEAD", "[IMAGES…]"), "config:DensePredictConfig"),
     ),
-]
+)
 STAGE = Stage("panendofm dense", COMMANDS, extra="eval")
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from panendofm.linear_probe.dense.config import DenseConfig, DensePredictConfig
@@ -18,14 +17,14 @@ from panendofm.runtime.locks import directory_lock
 from panendofm.runtime.names import without_folders
 
 
-def run_dense_tasks(arguments: argparse.Namespace, config: DenseConfig) -> None:
+def run_dense_tasks(networks: list[str], config: DenseConfig) -> None:
     out = make_directory(config.out)
     files = ProbeFolder(out)
     with directory_lock(out), log_to(files.log):
         if files.features.is_dir():
             remove_leftovers(files.features)
         write_text(files.config, without_folders(config_to_yaml(config)))
-        benchmark = run_dense(arguments.network, config)
+        benchmark = run_dense(networks, config)
         write_results(benchmark, files)
         main = main_table(benchmark.results)
         intervals = f"{100 * config.bootstrap.confidence:g}% intervals over groups"
@@ -33,11 +32,10 @@ def run_dense_tasks(arguments: argparse.Namespace, config: DenseConfig) -> None:
         say(f"results: {files.page}, {files.table.name}, {files.results.name}, predictions/, truth/, heads/")
 
 
-def run_predict(arguments: argparse.Namespace, config: DensePredictConfig) -> None:
-    head = Path(arguments.head)
-    if bool(config.video) == bool(arguments.images):
+def run_predict(head: Path, images: list[str], config: DensePredictConfig) -> None:
+    if bool(config.video) == bool(images):
         raise UserError("dense predict: name either images or video=FILE.")
     if config.video:
         predict_video(head, Path(config.video), config)
     else:
-        predict_images(head, arguments.images, config)
+        predict_images(head, images, config)

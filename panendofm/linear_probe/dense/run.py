@@ -41,9 +41,8 @@ from panendofm.runtime.files import safe_name
 from panendofm.runtime.names import without_folders
 from panendofm.scoring.masks import mask_metrics
 from panendofm.scoring.statistics.config import BootstrapConfig
-from panendofm.scoring.statistics.estimates import Estimate, defined
-from panendofm.scoring.statistics.intervals import paired_p_value, percentile_interval
-from panendofm.scoring.statistics.paired_tests import holm
+from panendofm.scoring.statistics.estimates import Estimate
+from panendofm.scoring.statistics.paired_tests import Measured, compare
 
 
 @dataclass(frozen=True)
@@ -267,30 +266,15 @@ def paired_tests(
     outcomes: list[Outcome], networks: list[str], plan: Plan, bootstrap: BootstrapConfig
 ) -> list[DensePairedTest]:
     """Every pair of networks on every test set, IoU; corrected for the number of sets (Holm)."""
-    scored = {(one.results.network, test): found for one in outcomes for test, found in one.scored.items()}
-    tests = [test for fold in plan.folds for test in fold.tests]
+    measured: dict[tuple[str, str], Measured] = {}
+    for outcome in outcomes:
+        for test, found in outcome.scored.items():
+            masks = found.results.segmentation
+            if masks is not None and masks.iou.value is not None and found.iou_draws is not None:
+                measured[outcome.results.network, test] = Measured(masks.iou.value, found.iou_draws)
     result = []
     for a, b in combinations(networks, 2):
-        draws = {test: (scored[a, test].iou_draws, scored[b, test].iou_draws) for test in tests}
-        p_values = {t: paired_p_value(x, y) for t, (x, y) in draws.items() if x is not None and y is not None}
-        corrected = holm(p_values)
-        for test in p_values:
-            one, other = scored[a, test], scored[b, test]
-            values = [found.results.segmentation.iou.value for found in (one, other) if found.results.segmentation]
-            first, second = values
-            if first is None or second is None or one.iou_draws is None or other.iou_draws is None:
-                continue
-            interval = percentile_interval(one.iou_draws - other.iou_draws, bootstrap.confidence)
-            result.append(
-                DensePairedTest(
-                    test=test,
-                    a=a,
-                    b=b,
-                    difference=first - second,
-                    low=None if interval is None else interval.low,
-                    high=None if interval is None else interval.high,
-                    p=defined(p_values[test]),
-                    p_corrected=defined(corrected[test]),
-                )
-            )
+        tests = [t for fold in plan.folds for t in fold.tests if (a, t) in measured and (b, t) in measured]
+        compared = compare([(measured[a, test], measured[b, test]) for test in tests], bootstrap.confidence)
+        result += [DensePairedTest(test, a, b, **vars(one)) for test, one in zip(tests, compared, strict=True)]
     return result

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields
+from typing import TYPE_CHECKING
 
 from panendofm.linear_probe.results.document import (
     SUMMARY,
     ClassMetrics,
+    ConfusedPair,
+    LeftOutDataset,
     MacroAuc,
     ProbeResults,
+    SubgroupAuc,
+    SubsetAuc,
     TaskMetrics,
     Uncleaned,
 )
 from panendofm.reports import Table, markdown
 from panendofm.reports.numbers import difference, estimate
 from panendofm.runtime.csv_files import csv_text
+from panendofm.scoring.statistics.estimates import Estimate
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 CLEANING_TITLE = "Macro-AUC: images cleaned as training frames are, and as they came"
 NOT_EVALUABLE = "not evaluable"
@@ -78,28 +88,44 @@ def caption(results: ProbeResults) -> str:
     )
 
 
-def summary_csv(results: ProbeResults) -> str:
-    """One row a task and network with every metric of the whole task."""
-    rows: list[list[object]] = []
+def csv_tables(results: ProbeResults) -> dict[str, str]:
+    """Long tables by file name; that of datasets left out of training only where there are any."""
+    left_out = _long_table(results, LeftOutDataset, lambda metrics: metrics.left_out_datasets)
+    return {
+        "summary.csv": _summary(results),
+        "classes.csv": _classes(results),
+        "subgroups.csv": _long_table(results, SubgroupAuc, lambda metrics: metrics.subgroups, {"name": "subgroup"}),
+        "errors.csv": _long_table(results, ConfusedPair, lambda metrics: metrics.confused),
+        **({"left_out_datasets.csv": left_out} if left_out.count("\n") > 1 else {}),
+    }
+
+
+def _outcomes(results: ProbeResults) -> Iterator[tuple[str, str, TaskMetrics]]:
     for task, by_network in results.results.items():
         for name, metrics in by_network.items():
-            calibration = metrics.calibration
-            unseen = metrics.without_pretraining_overlap
-            of_unseen = (None,) * 4 if unseen is None else (unseen.images, unseen.macro, unseen.low, unseen.high)
-            good = metrics.without_poor_images
-            of_good = (None,) * 4 if good is None else (good.images, good.macro, good.low, good.high)
-            seeds = metrics.seeds
-            of_seeds = (None,) * 3 if seeds is None else (len(seeds.values), seeds.mean, seeds.deviation)
-            rows.append(
-                [
-                    *(task, name, results.protocol, metrics.images, metrics.groups, metrics.auc.classes),
-                    *(metrics.auc.macro, metrics.auc.low, metrics.auc.high),
-                    *(getattr(metrics, metric) for metric in SUMMARY),
-                    *(calibration.before.ece, calibration.before.brier, calibration.after.ece),
-                    *(calibration.after.brier, calibration.temperature, *of_unseen, *of_good, *of_seeds),
-                    *(metrics.chosen.head, metrics.chosen.validation_auc),
-                ]
-            )
+            yield task, name, metrics
+
+
+def _summary(results: ProbeResults) -> str:
+    """One row a task and network with every metric of the whole task."""
+    rows: list[list[object]] = []
+    for task, name, metrics in _outcomes(results):
+        calibration = metrics.calibration
+        seeds = metrics.seeds
+        of_seeds = (None,) * 3 if seeds is None else (len(seeds.values), seeds.mean, seeds.deviation)
+        rows.append(
+            [
+                *(task, name, results.protocol, metrics.images, metrics.groups, metrics.auc.classes),
+                *(metrics.auc.macro, metrics.auc.low, metrics.auc.high),
+                *(getattr(metrics, metric) for metric in SUMMARY),
+                *(calibration.before.ece, calibration.before.brier, calibration.after.ece),
+                *(calibration.after.brier, calibration.temperature),
+                *_of_subset(metrics.without_pretraining_overlap),
+                *_of_subset(metrics.without_poor_images),
+                *of_seeds,
+                *(metrics.chosen.head, metrics.chosen.validation_auc),
+            ]
+        )
     columns = [
         *("task", "model", "protocol", "images", "groups", "classes", "auc", "auc_low", "auc_high", *SUMMARY),
         *("ece", "brier", "ece_scaled", "brier_scaled", "temperature"),
@@ -110,13 +136,16 @@ def summary_csv(results: ProbeResults) -> str:
     return _csv(columns, rows)
 
 
-def classes_csv(results: ProbeResults) -> str:
+def _of_subset(found: SubsetAuc | None) -> tuple[object, ...]:
+    return (None,) * 4 if found is None else (found.images, found.macro, found.low, found.high)
+
+
+def _classes(results: ProbeResults) -> str:
     """One row a task, network, level and class."""
     columns = ["task", "model", "level", "class", *(item.name for item in fields(ClassMetrics))]
     rows = [
         [task, name, *_level_and_class(class_name, of_network), *astuple(metrics)]
-        for task, by_network in results.results.items()
-        for name, of_network in by_network.items()
+        for task, name, of_network in _outcomes(results)
         for class_name, metrics in of_network.per_class.items()
     ]
     return _csv(columns, rows)
@@ -127,44 +156,24 @@ def _level_and_class(name: str, metrics: TaskMetrics) -> tuple[str, str]:
     return (level, rest) if level in metrics.levels else ("", name)
 
 
-def subgroups_csv(results: ProbeResults) -> str:
-    """One row a task, network and subgroup."""
-    columns = ["task", "model", "kind", "subgroup", "images", "groups", "classes", "auc", "auc_low", "auc_high"]
-    columns += ["difference", "difference_low", "difference_high"]
-    rows: list[list[object]] = [
-        [
-            *(task, name, one.kind, one.name, one.images, one.groups, one.classes),
-            *astuple(one.auc),
-            *astuple(one.difference),
-        ]
-        for task, by_network in results.results.items()
-        for name, metrics in by_network.items()
-        for one in metrics.subgroups
-    ]
-    return _csv(columns, rows)
-
-
-def left_out_csv(results: ProbeResults) -> str:
-    """One row a task, network and dataset that was left out of training."""
-    columns = ["task", "model", "dataset", "training_images", "images", "classes", "auc", "auc_low", "auc_high"]
-    rows: list[list[object]] = [
-        [task, name, one.dataset, one.training_images, one.images, one.classes, *astuple(one.auc)]
-        for task, by_network in results.results.items()
-        for name, metrics in by_network.items()
-        for one in metrics.left_out_datasets
-    ]
-    return _csv(columns, rows)
-
-
-def errors_csv(results: ProbeResults) -> str:
-    """One row a task, network, level and confused pair."""
-    columns = ["task", "model", "level", "truth", "answer", "images", "of", "share", "share_low", "share_high"]
-    rows: list[list[object]] = [
-        [task, name, one.level, one.truth, one.answer, one.images, one.of, *astuple(one.share)]
-        for task, by_network in results.results.items()
-        for name, metrics in by_network.items()
-        for one in metrics.confused
-    ]
+def _long_table(
+    results: ProbeResults,
+    kind: type[DataclassInstance],
+    parts: Callable[[TaskMetrics], Sequence[DataclassInstance]],
+    titles: Mapping[str, str] | None = None,
+) -> str:
+    """One row a part of every task and network: all its fields but lists; an estimate takes three columns."""
+    shown = [item for item in fields(kind) if not str(item.type).startswith("list")]
+    columns = ["task", "model"]
+    for item in shown:
+        title = (titles or {}).get(item.name, item.name)
+        columns += [title, f"{title}_low", f"{title}_high"] if item.type == "Estimate" else [title]
+    rows = []
+    for task, name, metrics in _outcomes(results):
+        for part in parts(metrics):
+            values = [getattr(part, item.name) for item in shown]
+            cells = [astuple(value) if isinstance(value, Estimate) else (value,) for value in values]
+            rows.append([task, name, *(cell for of_value in cells for cell in of_value)])
     return _csv(columns, rows)
 
 

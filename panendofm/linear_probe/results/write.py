@@ -8,16 +8,7 @@ from panendofm.linear_probe.results.document import write_probe_results
 from panendofm.linear_probe.results.page import page
 from panendofm.linear_probe.results.plots import confusion_plot, roc_plot
 from panendofm.linear_probe.results.published import published_table
-from panendofm.linear_probe.results.tables import (
-    as_markdown,
-    caption,
-    classes_csv,
-    errors_csv,
-    left_out_csv,
-    main_table,
-    subgroups_csv,
-    summary_csv,
-)
+from panendofm.linear_probe.results.tables import as_markdown, caption, csv_tables, main_table
 from panendofm.linear_probe.run import Benchmark
 from panendofm.records.probe import ProbeFolder
 from panendofm.reports import latex
@@ -30,12 +21,8 @@ def write_results(benchmark: Benchmark, folder: Path, published_values: bool = T
     beside = published_table(results) if published_values else None
     write_text(files.table, as_markdown(results, beside))
     write_text(folder / "table.tex", latex(main_table(results), caption(results)))
-    write_text(folder / "summary.csv", summary_csv(results))
-    write_text(folder / "classes.csv", classes_csv(results))
-    write_text(folder / "subgroups.csv", subgroups_csv(results))
-    write_text(folder / "errors.csv", errors_csv(results))
-    if any(metrics.left_out_datasets for by in results.results.values() for metrics in by.values()):
-        write_text(folder / "left_out_datasets.csv", left_out_csv(results))
+    for name, text in csv_tables(results).items():
+        write_text(folder / name, text)
     plots = _plots(benchmark)
     for name, content in plots.items():
         write_bytes(folder / name, content)

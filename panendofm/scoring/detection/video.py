@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
 
@@ -38,6 +38,14 @@ def latency_summary(latencies: Sequence[int | None]) -> LatencySummary:
     found = np.array([x for x in latencies if x is not None], np.float64)
     mean, median = (float(found.mean()), float(np.median(found))) if len(found) else (None, None)
     return LatencySummary(len(latencies), len(found), len(latencies) - len(found), mean, median)
+
+
+def latency_of_objects(
+    seen: Mapping[tuple[str, str], Sequence[int]], hit: Mapping[tuple[str, str], Sequence[int]]
+) -> LatencySummary | None:
+    """Frames that show each object (video, name), and those in which it was found; None without objects."""
+    latencies = [detection_latency([(f, f) for f in frames], hit.get(key, ())) for key, frames in seen.items()]
+    return latency_summary(latencies) if latencies else None
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
+
+from panendofm.scoring.statistics.estimates import defined
+from panendofm.scoring.statistics.intervals import paired_p_value, percentile_interval
 
 Floats = NDArray[np.float64]
 
@@ -73,3 +78,31 @@ def benjamini_hochberg(p_values: dict[str, float]) -> dict[str, float]:
         smallest = min(smallest, p * len(known) / (len(known) - position))
         adjusted[name] = smallest
     return adjusted
+
+
+class Measured(NamedTuple):
+    """A contestant's metric, and its bootstrap replicates [R] under weights that all contestants share."""
+
+    value: float
+    draws: Floats
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The first contestant minus the second; p-values are None where no replicate tells."""
+
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    p_corrected: float | None  # over all pairs that were compared together, by Holm
+
+
+def compare(pairs: Sequence[tuple[Measured, Measured]], confidence: float) -> list[Compared]:
+    p_values = {str(number): paired_p_value(a.draws, b.draws) for number, (a, b) in enumerate(pairs)}
+    corrected = holm(p_values)
+    found = []
+    for (a, b), name in zip(pairs, p_values, strict=True):
+        low, high = percentile_interval(a.draws - b.draws, confidence) or (None, None)
+        found.append(Compared(a.value - b.value, low, high, defined(p_values[name]), defined(corrected[name])))
+    return found
