@@ -8,7 +8,7 @@ from data_pipeline.config import PipelineConfig
 from data_pipeline.foreign.config import CheckConfig, ImportConfig
 from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
-from panendofm.synthetic import ExaminationConfig, SynthesizeConfig, synthesize, write_examination
+from panendofm.synthetic import ExaminationConfig, SynthesizeConfig
 
 
 def run_plan(config: PipelineConfig) -> None:
@@ -47,10 +47,14 @@ def run_upload(folder: Path, url: str) -> None:
 
 
 def run_synthesize(folder: Path, config: SynthesizeConfig) -> None:
+    from panendofm.synthetic import synthesize
+
     synthesize(folder, config.size, config.seed)
 
 
 def run_examination(path: Path, config: ExaminationConfig) -> None:
+    from panendofm.synthetic import write_examination
+
     if path.suffix != ".mp4":
         raise UserError(f"{path}: the video's name must end in .mp4.")
     write_examination(path, config.events, config.seed)

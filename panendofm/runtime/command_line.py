@@ -161,7 +161,7 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
             raise UserError(f"{program}: two configs were given ({files[0]} and {files[1]}); name one.")
         rest = [word for word in rest if word not in overrides and word not in files]
         handed = _bind(program, command, rest)
-        config = load_config(schema, files[0] if files else None, overrides)
+        config: Any = load_config(schema, files[0] if files else None, overrides)
         if command.show_config:
             say("resolved configuration:\n" + textwrap.indent(config_to_yaml(config).rstrip(), "  "))
         handed.append(config)

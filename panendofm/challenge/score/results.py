@@ -173,9 +173,9 @@ class CountedRates:
     @classmethod
     def of(cls, counts: rates.Counts, names: Sequence[str], level: float) -> CountedRates:
         """From counts under weights [1 + R]; `names` are the rates that make sense of them."""
-        found = [int(part[0]) for part in (counts.tp, counts.fp, counts.fn, counts.tn)]
+        tp, fp, fn, tn = (int(part[0]) for part in (counts.tp, counts.fp, counts.fn, counts.tn))
         every = rates.all_rates(counts)
-        return cls(*found, {name: estimate(every[name], level) for name in names})
+        return cls(tp, fp, fn, tn, {name: estimate(every[name], level) for name in names})
 
 
 @dataclass(frozen=True)

@@ -74,14 +74,22 @@ def evaluate(
         estimate(area, bootstrap.confidence) if evaluable else Estimate(None)
         for area, evaluable in zip(class_aucs.T, side.evaluable, strict=True)
     ]
+    summary = _summary(task, side, logits, decisions, rates)
     head = trained.head
     metrics = TaskMetrics(
-        **_summary(task, side, logits, decisions, rates),
         images=len(side.targets),
         groups=len(np.unique(side.groups)),
         auc=_macro_auc(macro_aucs, int(side.evaluable.sum()), bootstrap.confidence),
         levels=_levels(task, side, logits, weights, bootstrap.confidence),
         average_precision=defined(macro(np.where(side.evaluable, precision, np.nan))),
+        accuracy=summary["accuracy"],
+        balanced_accuracy=summary["balanced_accuracy"],
+        sensitivity=summary["sensitivity"],
+        specificity=summary["specificity"],
+        ppv=summary["ppv"],
+        npv=summary["npv"],
+        f1=summary["f1"],
+        mcc=summary["mcc"],
         calibration=Calibration(
             head.temperature,
             before=_calibration(task, side.targets, logits),
