@@ -197,14 +197,14 @@ def mask_files(row: Row, mapping: Mapping) -> list[tuple[str, Label | None, Path
         base = (path.parent / f"{steps}../").resolve() if "../" in filled else path.parent
         found |= dict.fromkeys(sorted(p for p in base.glob(rest) if is_image(p)))
     said = str(mapping.regions.get("label", "")).replace("{folder}", path.parent.name)
-    labelled = [(said or file.stem.removeprefix(path.stem + "_"), file) for file in found]
-    return [(label, meaning_of(label, mapping), file) for label, file in labelled]
+    labeled = [(said or file.stem.removeprefix(path.stem + "_"), file) for file in found]
+    return [(label, meaning_of(label, mapping), file) for label, file in labeled]
 
 
 def read_mask(path: Path) -> NDArray[np.bool_] | None:
     """A mask [H, W]: set from the middle gray on, as JPEG blurs edges; None when it can't be read."""
-    grey = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
-    return None if grey is None else np.asarray(grey > _MASK_ABOVE)
+    gray = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
+    return None if gray is None else np.asarray(gray > _MASK_ABOVE)
 
 
 def _from_masks(row: Row, mapping: Mapping, regions: Regions) -> Iterator[Region]:

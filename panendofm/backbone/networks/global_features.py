@@ -2,7 +2,7 @@
 
 Four blocks, each of length 1, so that none outweighs the others:
 
-- color layout (MPEG-7): the lowest frequencies of an 8 × 8 picture in Y, Cb and Cr;
+- color layout (MPEG-7): the lowest frequencies of an 8 × 8 image in Y, Cb and Cr;
 - colors: a histogram of 4 × 4 × 4 colors;
 - texture (Tamura, Mori and Yamawaki 1978): coarseness, contrast, and a histogram of edge directions;
 - edges (pyramid of oriented gradients, Bosch, Zisserman and Munoz 2007): 8 directions in 1, 4, 16 and 64 cells.
@@ -179,7 +179,7 @@ def global_features_source() -> Source:
 
 def _read() -> Loaded:
     checksum = hashlib.sha256(f"global features {_VERSION}, {_SIDE_PX} pixels".encode()).hexdigest()
-    # The whole picture, in its own colors.
+    # The whole image, in its own colors.
     preprocessing = Preprocessing(_SIDE_PX, _SIDE_PX, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), squash=True)
     architecture = "color layout, colors, Tamura textures, edge pyramid"
     return Loaded(GlobalFeatures().eval(), Description(architecture, checksum, preprocessing, Outputs(maps=1)))

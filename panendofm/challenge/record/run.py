@@ -92,7 +92,7 @@ def _by_part(scores: Scores) -> dict[str, str]:
 
 
 def _recorded(number: int, folder: Path, out: Path) -> RecordedResult:
-    """With copies of its pictures, so that the record needs no other folder."""
+    """With copies of its images, so that the record needs no other folder."""
     results = read_results(folder)
     scores = results.scores
     own_folder = folder if folder.is_dir() else folder.parent
@@ -104,7 +104,7 @@ def _recorded(number: int, folder: Path, out: Path) -> RecordedResult:
         if case.image not in pictures:
             source = own_folder / case.image
             if not source.is_file():
-                raise UserError(f"cannot read {source}, a picture of {folder}; score again with images=….")
+                raise UserError(f"cannot read {source}, an image of {folder}; score again with images=….")
             pictures[case.image] = f"{_PICTURES}/{number}/{source.name}"
             target = out / pictures[case.image]
             make_directory(target.parent)

@@ -29,7 +29,7 @@ from panendofm.scoring.statistics.speed import REAL_TIME_FPS
 _FRAME_RATES = ("recall", "specificity", "precision", "npv")
 
 
-def score_page(results: Results, profile: Profile, errors: list[PageImage], pictures: Mapping[str, bytes]) -> str:
+def score_page(results: Results, profile: Profile, errors: list[PageImage], thumbnails: Mapping[str, bytes]) -> str:
     """The profile names the template; what is shown depends on the kind of the scores alone."""
     scores = results.scores
     parts: dict[str, object]
@@ -54,7 +54,7 @@ def score_page(results: Results, profile: Profile, errors: list[PageImage], pict
         chart=_metric_chart(f"Profile {profile.name}", results.metrics),
         published=_published(results, profile),
         errors=errors,
-        **subgroup_parts(scores, pictures),
+        **subgroup_parts(scores, thumbnails),
         files=Table(["what", "name", "SHA-256"], files, numeric=False),
         **parts,
     )

@@ -21,7 +21,7 @@ IMAGE_SCORES = {
 }
 
 
-def subgroup_parts(scores: Scores, pictures: Mapping[str, bytes]) -> dict[str, object]:
+def subgroup_parts(scores: Scores, thumbnails: Mapping[str, bytes]) -> dict[str, object]:
     rows = [
         ForestRow(_marked(s), d.value, d.low, d.high)
         for s in scores.subgroups
@@ -33,8 +33,8 @@ def subgroup_parts(scores: Scores, pictures: Mapping[str, bytes]) -> dict[str, o
             f"Difference to all images: {IMAGE_SCORES[scores.type]}", rows, reference=0.0, differences=True, digits=4
         ),
         "any_small": any(subgroup.small for subgroup in scores.subgroups),
-        "does_well": [(subset_title(s), _gallery(s, pictures)) for s in scores.does_well],
-        "does_badly": [(subset_title(s), _gallery(s, pictures)) for s in scores.does_badly],
+        "does_well": [(subset_title(s), _gallery(s, thumbnails)) for s in scores.does_well],
+        "does_badly": [(subset_title(s), _gallery(s, thumbnails)) for s in scores.does_badly],
     }
 
 
@@ -71,9 +71,9 @@ def signed(found: Estimate | None) -> str:
     return "" if found is None or found.value is None else difference(found.value, found.low, found.high, 4)
 
 
-def _gallery(subset: Subset, pictures: Mapping[str, bytes]) -> Sequence[PageImage]:
+def _gallery(subset: Subset, thumbnails: Mapping[str, bytes]) -> Sequence[PageImage]:
     found = []
     for case in subset.cases:
-        content = pictures.get(case.image.rpartition("/")[2]) if case.image else None
+        content = thumbnails.get(case.image.rpartition("/")[2]) if case.image else None
         found.append(PageImage(content, f"{case.file}, frame {case.frame}: {case.caption}"))
-    return found if pictures else []
+    return found if thumbnails else []

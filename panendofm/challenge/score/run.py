@@ -44,7 +44,7 @@ from panendofm.runtime.names import hint
 from panendofm.scoring.statistics.speed import BELIEVABLE_FPS
 
 DrawCase = Callable[[Path, Case], bytes | None]  # from the folder of images
-_CASES = "cases"  # the folder of their small pictures
+_CASES = "cases"  # the folder of their thumbnails
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def score(submission: Path, config: ScoreConfig) -> Results:
     if (kind, own_kind) not in _SCORERS:
         raise UserError(f"{submission}: it holds {own_kind}, the truth {truth} holds {kind}; compare like with like.")
     scored = _SCORERS[kind, own_kind](submission, config, separator)
-    scored, pictures = _with_pictures(scored, _images(config))
+    scored, thumbnails = _with_thumbnails(scored, _images(config))
     results = Results(_about(submission, config, scored.profile), scored.scores, _warnings(scored.scores))
     rows = _printed_rows(results, config.metric)
     tables = dict(scored.tables)
@@ -81,9 +81,9 @@ def score(submission: Path, config: ScoreConfig) -> Results:
     out = make_directory(Path(config.out))
     for name, text in tables.items():
         write_text(out / name, text)
-    for name, picture in pictures.items():
-        write_bytes(make_directory(out / _CASES) / name, picture)
-    write_text(out / "index.html", score_page(results, scored.profile, scored.errors, pictures))
+    for name, thumbnail in thumbnails.items():
+        write_bytes(make_directory(out / _CASES) / name, thumbnail)
+    write_text(out / "index.html", score_page(results, scored.profile, scored.errors, thumbnails))
     write_results(out, results)
     _say(results, rows, [str(out / "index.html"), "results.json", *tables])
     return results
@@ -196,28 +196,28 @@ def _images(config: ScoreConfig) -> Path | None:
     return Path(config.images) if config.images is not None else None
 
 
-def _with_pictures(scored: _Scored, images: Path | None) -> tuple[_Scored, dict[str, bytes]]:
-    """The best and worst cases with small pictures, by the names of their files; none without images."""
+def _with_thumbnails(scored: _Scored, images: Path | None) -> tuple[_Scored, dict[str, bytes]]:
+    """The best and worst cases with thumbnails, by the names of their files; none without images."""
     if images is None:
         return scored, {}
     names: dict[tuple[str, int], str] = {}
-    pictures: dict[str, bytes] = {}
+    thumbnails: dict[str, bytes] = {}
 
-    def with_picture(case: Case) -> Case:
+    def with_thumbnail(case: Case) -> Case:
         key = case.file, case.frame
         if key not in names:
             content = scored.draw(images, case)
             names[key] = "" if content is None else f"{len(names) + 1:03d}.jpg"
             if content is not None:
-                pictures[names[key]] = content
+                thumbnails[names[key]] = content
         return replace(case, image=f"{_CASES}/{names[key]}" if names[key] else None)
 
     sides = (
-        [replace(subset, cases=[with_picture(case) for case in subset.cases]) for subset in side]
+        [replace(subset, cases=[with_thumbnail(case) for case in subset.cases]) for subset in side]
         for side in (scored.scores.does_well, scored.scores.does_badly)
     )
     well, badly = sides
-    return replace(scored, scores=replace(scored.scores, does_well=well, does_badly=badly)), pictures
+    return replace(scored, scores=replace(scored.scores, does_well=well, does_badly=badly)), thumbnails
 
 
 def _warnings(scores: Scores) -> list[str]:

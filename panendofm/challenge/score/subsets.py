@@ -40,7 +40,7 @@ class Subgroup:
 
 @dataclass(frozen=True)
 class Case:
-    """One image. `image` is a small picture of it with truth and answer drawn in, below the folder of results."""
+    """One image. `image` is a thumbnail of it with truth and answer drawn in, below the folder of results."""
 
     file: str
     frame: int
