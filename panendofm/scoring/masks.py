@@ -164,15 +164,12 @@ def class_ious(confusion: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Size:
-    """A finding's size. Millimetres only where a scale is known."""
+    """A finding's size."""
 
     area_px: int
     share: float
     longest_px: float
     box: tuple[int, int, int, int]
-
-    def longest_mm(self, mm_per_px: float | None) -> float | None:
-        return None if mm_per_px is None else self.longest_px * mm_per_px
 
 
 def size_of(mask: Mask) -> Size | None:

@@ -183,3 +183,24 @@ def test_xml_is_read_like_json_and_written(tmp_path: Path, capsys: pytest.Captur
         assert challenge("score", tmp_path / "bad.xml", f"truth={truth}", f"out={tmp_path / 'out'}") == 2
         assert part in capsys.readouterr().err
     assert json.loads((tmp_path / "back.json").read_text())["task"]["type"] == "detection"
+
+
+def test_points_are_drawn_on_the_images_of_the_worst_subgroup(tmp_path: Path) -> None:
+    truth = ["file,frame,category,mask,polygon,width,height,device"]
+    told = ["file,frame,category,confidence,x,y"]
+    (tmp_path / "images").mkdir()
+    for number in range(4):
+        Image.new("RGB", (60, 40)).save(tmp_path / "images" / f"{number}.png")
+        truth.append(f"{number}.png,0,polyp,,10 10 30 10 30 30 10 30,60,40,{'AB'[number % 2]}")
+        told.append(f"{number}.png,0,polyp,0.9,{20 if number % 2 else 50},20")
+    words = (
+        f"truth={write(tmp_path / 'truth.csv', *truth)}",
+        f"images={tmp_path / 'images'}",
+        "bootstrap.replicates=10",
+    )
+    assert challenge("score", write(tmp_path / "told.csv", *told), *words, f"out={tmp_path / 'out'}") == 0
+    worst = scores(tmp_path / "out")["does_badly"][0]
+    assert worst["subgroup"]["name"] == "A"
+    with Image.open(tmp_path / "out" / worst["cases"][0]["image"]) as drawn:
+        red, green, _ = np.asarray(drawn.convert("RGB")).astype(int)[drawn.height // 2, drawn.width * 50 // 60]
+    assert red > 100 and red > green + 50

@@ -33,6 +33,14 @@ class Finding:
     histology: str = ""
     size_mm: float | None = None
 
+    @property
+    def center(self) -> Point | None:
+        """Of a box, or the point itself."""
+        if self.box is None:
+            return self.point
+        x, y, w, h = self.box
+        return x + w / 2, y + h / 2
+
 
 @dataclass(frozen=True)
 class Frame:

@@ -121,13 +121,18 @@ def box_case(pair: FindingPair, images: Path, confidence: float, case: Case) -> 
 
 
 def mask_case(pair: FindingPair, images: Path, case: Case) -> bytes | None:
-    """The outlines of both sides, truth green, told red."""
+    """The outlines of both sides, truth green, told red; what was told as points or boxes as dots at their centers."""
     image = _image(images, case.file, case.frame)
     if image is None:
         return None
     canvas = np.array(image)
     true, told = _sides(pair, case)
     for file, frame, color in ((pair.truth, true, _TRUE_COLOR), (pair.prediction, told, _TOLD_COLOR)):
+        if file.kind != "segmentation":
+            for x, y in filter(None, (finding.center for finding in frame.findings)):
+                width = max(2, canvas.shape[1] // 80)
+                cv2.circle(canvas, (round(x), round(y)), width, ImageColor.getrgb(color), -1)
+            continue
         for category in pair.classes:
             mask, _ = mask_of(file, frame, category, image.size)
             if mask is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panendofm.challenge.config import ScoreConfig
-from panendofm.challenge.files.finding_model import Finding, Frame, Point
+from panendofm.challenge.files.finding_model import Finding, Frame
 from panendofm.challenge.files.frames import FindingPair
 from panendofm.challenge.files.mask_files import finding_mask
 from panendofm.challenge.placed_points import PlacedPoints
@@ -101,7 +101,7 @@ def _placed(pair: FindingPair, frame: Frame, told: Frame, confidence: float) -> 
     for name in pair.classes:
         own = [finding for finding in frame.findings if finding.category == name]
         reported = [f for f in told.findings if f.category == name and f.confidence >= confidence]
-        points = [point for f in reported if (point := _point(f)) is not None]
+        points = [point for f in reported if (point := f.center) is not None]
         numbered, objects, size = _numbered(pair, own, name, size)
         counts = points_in_parts(numbered, len(objects), points)
         hit = frozenset(
@@ -111,14 +111,6 @@ def _placed(pair: FindingPair, frame: Frame, told: Frame, confidence: float) -> 
         )
         result[name] = _Placed(counts.tp, counts.fp, counts.fn, tuple(dict.fromkeys(objects)), hit)
     return result
-
-
-def _point(finding: Finding) -> Point | None:
-    """A box counts by its center."""
-    if finding.box is not None:
-        x, y, w, h = finding.box
-        return x + w / 2, y + h / 2
-    return finding.point
 
 
 def _numbered(

@@ -153,8 +153,8 @@ def _box_centers(
     by_number: dict[int, list[tuple[float, float]]] = {}
     for number, frame in zip(numbers, frames, strict=True):
         by_number[number] = [
-            (f.box[0] + f.box[2] / 2, f.box[1] + f.box[3] / 2)
+            f.center
             for f in frame.findings
-            if f.box is not None and f.category == category and f.confidence >= confidence
+            if f.center is not None and f.category == category and f.confidence >= confidence
         ]
     return [by_number.get(number, []) for number in range(numbers[0], numbers[-1] + 1)]

@@ -5,7 +5,7 @@ A question that wasn't answered, or whose reply can't be read, is wrong: every s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -200,13 +200,6 @@ def robustness(clean: Floats, perturbed: Floats, chance: float) -> Robustness:
     )
 
 
-def multi_select(predicted: Iterable[str], gold: Iterable[str]) -> tuple[bool, float, float]:
-    """Exact match, Jaccard index and F1 of a set of letters."""
-    chosen, true = set(predicted), set(gold)
-    both, either = len(chosen & true), len(chosen | true)
-    return chosen == true, both / either if either else 1.0, 2 * both / (len(chosen) + len(true)) if either else 1.0
-
-
 # ------------------------------------------------------------------------------------------ answers by class
 
 
@@ -217,13 +210,6 @@ def class_f1(gold: Sequence[str], answers: Sequence[str | None]) -> dict[str, fl
         hits = sum(g == a == name for g, a in zip(gold, answers, strict=True))
         result[name] = 2 * hits / (sum(g == name for g in gold) + sum(a == name for a in answers))
     return result
-
-
-def class_accuracy(gold: Sequence[str], right: Sequence[bool]) -> dict[str, float]:
-    """Share of right answers of each class that occurs."""
-    return {
-        name: float(np.mean([r for g, r in zip(gold, right, strict=True) if g == name])) for name in dict.fromkeys(gold)
-    }
 
 
 def published_site_f1(

@@ -52,13 +52,6 @@ def union_iou(truth: Sequence[Sequence[float]], predicted: Sequence[Sequence[flo
     return float(one.intersection(other).area / one.union(other).area)
 
 
-def polygon_iou(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> float:
-    """Overlap of two outlines; one that crosses itself is read by the even-odd rule."""
-    one, other = (make_valid(Polygon(points)) for points in (a, b))
-    whole = one.union(other).area
-    return float(one.intersection(other).area / whole) if whole else 0.0
-
-
 def iou_with_truth(truth: Sequence[Sequence[float]], predicted: Sequence[Sequence[float]]) -> float:
     """Overlap of the first box with the true area: several true boxes of one lesion are merged."""
     return union_iou(truth, predicted[:1]) if len(truth) > 1 else iou_first(truth, predicted)

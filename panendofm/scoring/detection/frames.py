@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.ndimage import label as connected_parts
 
 from panendofm.scoring.classification.rates import Counts
 from panendofm.scoring.detection.boxes import Flags, Floats, Integers, Matches
@@ -79,14 +77,11 @@ class PointCounts:
     fn: int
 
 
-def points_in_mask(mask: NDArray[np.bool_], points: Sequence[tuple[float, float]]) -> PointCounts:
-    """APDCV's rule: a finding with a point in it is found once, a point outside is a false alarm."""
-    parts, count = connected_parts(mask, structure=np.ones((3, 3)))
-    return points_in_parts(np.asarray(parts, np.int64), int(count), points)
-
-
 def points_in_parts(parts: Integers, count: int, points: Sequence[tuple[float, float]]) -> PointCounts:
-    """The same for numbered findings [H, W], 0 where there is none."""
+    """APDCV's rule for numbered findings [H, W], 0 where there is none.
+
+    A finding with a point in it is found once, a point outside is a false alarm.
+    """
     height, width = parts.shape
     found: set[int] = set()
     outside = 0

@@ -31,17 +31,6 @@ class Segment:
         return max(0, common) / (max(self.end, other.end) - min(self.first, other.first)) if common > 0 else 0.0
 
 
-def smooth_labels(labels: Sequence[str], window: int) -> list[str]:
-    """Majority in a centered window, cut at the ends; the frame's own label wins ties, else the one seen first."""
-    half = window // 2
-    result = []
-    for i, own in enumerate(labels):
-        counts = Counter(labels[max(0, i - half) : i + half + 1])
-        most = max(counts.values())
-        result.append(own if counts[own] == most else next(name for name in counts if counts[name] == most))
-    return result
-
-
 def smooth_probabilities(probabilities: NDArray[np.floating], window: int) -> NDArray[np.float64]:
     """Mean over a centered window of frames [N, C], cut at the ends."""
     half = window // 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-from scipy.stats import beta, norm
+from scipy.stats import norm
 
 from panendofm.scoring.statistics.intervals import Interval
 
@@ -19,13 +19,3 @@ def wilson(k: float, n: float, level: float = 0.95) -> Interval | None:
     half = z * sqrt(share * (1 - share) / n + spread / (4 * n)) / (1 + spread)
     # At the ends the formula is exact in algebra and off by a rounding error in floating point.
     return Interval(0.0 if k == 0 else center - half, 1.0 if k == n else center + half)
-
-
-def clopper_pearson(k: int, n: int, level: float = 0.95) -> Interval | None:
-    """The exact interval, never too narrow; None without trials."""
-    if n <= 0:
-        return None
-    tail = (1 - level) / 2
-    low = 0.0 if k == 0 else float(beta.ppf(tail, k, n - k + 1))
-    high = 1.0 if k == n else float(beta.ppf(1 - tail, k + 1, n - k))
-    return Interval(low, high)
