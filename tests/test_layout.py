@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
+import inspect
 import json
 import os
 import re
@@ -280,3 +282,15 @@ def test_the_lock_names_every_dependency() -> None:
 
 def canonical_name(package: str) -> str:
     return package.strip().lower().replace("_", "-")
+
+
+def test_every_handler_takes_the_words_keys_and_flags_of_its_command() -> None:
+    for name, stage in stages().items():
+        for command in stage.commands:
+            parser = argparse.ArgumentParser()
+            if command.options is not None:
+                command.options(parser)
+            flags = dict.fromkeys(vars(parser.parse_args([])))
+            words = [None] * (len(command.arguments) + (command.schema is not None))
+            inspect.signature(command.handler()).bind(*words, **flags)  # raises TypeError where they do not fit
+            assert callable(command.handler()), name
