@@ -13,6 +13,7 @@ from panendofm.records.run import CheckpointInfo, RunFolder
 from panendofm.runtime.config import config_to_yaml, load_config
 from panendofm.runtime.errors import UserError
 from pretrain.config import CheckpointConfig, PretrainConfig, changed_key
+from pretrain.optimizer.warm_start import WarmSchedule
 from pretrain.parallel.world import ProcessPlace, device_index, first_host, joined_world, place_of_process
 from pretrain.run.checkpoints import CheckpointStore
 from pretrain.run.retention import Retention
@@ -66,6 +67,21 @@ def test_the_published_recipe_is_the_gentle_reading() -> None:
     assert config.model.vit().ffn == "mlp"
     assert config.batch.microgroups_per_rank(32) == 1
     assert config.monitor.early_stopping
+
+
+def test_the_bold_recipe_reaches_its_peak_and_ends_with_its_run() -> None:
+    path = next(path for path in CONFIGS if path.stem == "panendofm_vitl14_bold")
+    config = load_config(PretrainConfig, path, REQUIRED)
+    schedule = resolve_schedule(config.schedule, 1024, 10_000_000)
+    end = steps_of("run.stop_at", str(config.run.stop_at), 1024, 10_000_000)
+    assert schedule.total_steps == end == 19531
+    warm = WarmSchedule(config.warm_start, schedule, 1024, 10_000_000)
+    assert warm.at(1249).ramp.lr == 0  # the heads train alone
+    peak = max(values.lr * values.ramp.lr for values in map(warm.at, range(0, end, 50)))
+    assert peak == pytest.approx(2e-4, rel=0.03)
+    assert warm.at(end - 1).lr < 1.1e-6
+    assert config.regression_guard.is_on(config.starts_warm)
+    assert not config.warm_start.anchored(config.objective).anchored
 
 
 def test_what_a_resumed_run_may_change() -> None:
