@@ -6,7 +6,7 @@ STAMP := $(VENV)/.locked
 TORCH := $(shell grep '^torch==' requirements.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help setup demo tour warm-start real-start test test-slow test-gpu fuzz soak lint format lock clean
+.PHONY: help setup demo tour docs docs-serve notebooks warm-start real-start test test-slow test-gpu fuzz soak lint format lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,20 @@ demo: $(STAMP)  ## the pipeline's main path on a small synthetic corpus (about 4
 
 tour: $(STAMP)  ## the demo, then masks, a challenge, a video report and questions about lesions
 	@$(BIN)/python -m launch tour
+
+docs: $(STAMP)  ## the documentation site, in site/; broken links fail
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+docs-serve: $(STAMP)  ## the same on this machine's port 8000, anew after each change
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
+
+# In a folder of their own, since they draw their data.
+notebooks: $(STAMP)  ## run the notebooks and keep what they show
+	@set -e; for notebook in docs/notebooks/*.ipynb; do \
+	  work=$$(mktemp -d); cp $$notebook $$work/; \
+	  PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 $(BIN)/jupyter nbconvert --to notebook --execute --inplace $$work/*.ipynb; \
+	  mv $$work/*.ipynb $$notebook; rm -rf $$work; \
+	done
 
 warm-start: $(STAMP)  ## what continued pretraining keeps and loses, with and without the warm start
 	@$(BIN)/python -m experiments.warm_start

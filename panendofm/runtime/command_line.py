@@ -142,7 +142,7 @@ def _run(program: str, command: Command, words: list[str], verbs: Sequence[Comma
     parser = _Parser(
         prog=program,
         description=command.summary,
-        usage=_usage(program, command),
+        usage=usage_of(program, command),
         epilog=_epilog(schema, verbs),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -187,7 +187,7 @@ def _names_a_config(word: str) -> bool:
     return word.endswith((".yaml", ".yml")) and (" " not in word or Path(word).is_file())
 
 
-def _usage(program: str, command: Command) -> str:
+def usage_of(program: str, command: Command) -> str:
     config = " [CONFIG.yaml] [key=value …]" if command.schema is not None else ""
     flags = " [--option …]" if command.options is not None else ""
     return " ".join([program, *command.arguments]) + config + flags
@@ -211,7 +211,7 @@ def _bind(program: str, command: Command, words: list[str]) -> list[Any]:
     for declared in command.arguments:
         if "…" in declared:
             if not left and not declared.startswith("["):
-                raise UserError(f"{program}: {declared.strip('[]…')} is missing; usage: {_usage(program, command)}")
+                raise UserError(f"{program}: {declared.strip('[]…')} is missing; usage: {usage_of(program, command)}")
             found.append(left)
             left = []
         elif left:
@@ -219,7 +219,7 @@ def _bind(program: str, command: Command, words: list[str]) -> list[Any]:
         elif declared.startswith("["):
             found.append(None)
         else:
-            raise UserError(f"{program}: {declared} is missing; usage: {_usage(program, command)}")
+            raise UserError(f"{program}: {declared} is missing; usage: {usage_of(program, command)}")
     if left:
-        raise UserError(f"{program}: '{left[0]}' was not expected; usage: {_usage(program, command)}")
+        raise UserError(f"{program}: '{left[0]}' was not expected; usage: {usage_of(program, command)}")
     return found
