@@ -14,7 +14,7 @@ from panendofm.runtime.console import say
 from pretrain.config import PretrainConfig
 from pretrain.distill_teacher import teacher_form, teacher_state
 from pretrain.objective.config import ObjectiveConfig
-from pretrain.objective.distill import DistillObjective, TeacherForm, load_teacher
+from pretrain.objective.distillation.objective import DistillObjective, TeacherForm, load_teacher
 from pretrain.objective.kinds import make_objective
 from pretrain.objective.objective import Objective
 from pretrain.objective.starting_weights import start_from

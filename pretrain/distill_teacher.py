@@ -8,13 +8,14 @@ from pathlib import Path
 from torch import Tensor
 
 from panendofm.backbone import ViTConfig, load_backbone, merge_adapters, read_tensors
+from panendofm.backbone.networks import names_a_family
 from panendofm.records.run import RunFolder, is_whole_checkpoint, run_of
 from panendofm.runtime.config import CONFIGS, load_config
 from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
 from pretrain.config import PretrainConfig
-from pretrain.objective.distill import TeacherForm
-from pretrain.objective.foreign_teacher import foreign_form, is_foreign
+from pretrain.objective.distillation.foreign_teacher import foreign_form
+from pretrain.objective.distillation.objective import TeacherForm
 
 
 def teacher_form(config: PretrainConfig) -> TeacherForm | None:
@@ -22,7 +23,7 @@ def teacher_form(config: PretrainConfig) -> TeacherForm | None:
     if config.distill.teacher is None:
         return None
     own = config.model.vit().patch_px
-    if is_foreign(config.distill.teacher):
+    if names_a_family(config.distill.teacher):
         return TeacherForm(foreign_form(config.distill.teacher, own, config.augment.global_px))
     vit = load_backbone(config.distill.teacher).model.config
     if vit.patch_px != own:

@@ -35,7 +35,8 @@ def _page(entry: Entry) -> Iterator[str]:
     stage = entry.stage()
     yield f"# {entry.name}"
     yield ""
-    yield f"Which words and keys does `{stage.program}` take? It is for: {entry.purpose}. It needs the extra `{stage.extra}`."
+    yield f"Which words and keys does `{stage.program}` take? It is for: {entry.purpose}."
+    yield f"It needs the extra `{stage.extra}`."
     for command in stage.commands:
         yield ""
         yield from _command(stage.program, command)

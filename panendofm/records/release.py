@@ -22,17 +22,30 @@ from panendofm.records.shards import Certificate, CorpusFrames
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_checksums, sha256_of
 
-# The weights of every format, below the release's folder; what else a format needs lies beside its weights.
+# The weights of every format. timm's lie in the release's own folder, and config.json there leads transformers to its
+# weights: so the folder as a whole is a repository that both load, here or from the Hugging Face hub.
 WEIGHTS_FILES = {
     "hub": "hub/model.safetensors",
-    "timm": "timm/model.safetensors",
+    "timm": "model.safetensors",
     "transformers": "transformers/model.safetensors",
     "onnx": "onnx/model.onnx",
     "onnx-fp16": "onnx/model_fp16.onnx",
     "onnx-int8": "onnx/model_int8.onnx",
 }
-# What lies beside them: a loader needs it, or reads it.
+# Where timm's weights lay in releases of format 2 and before.
+_EARLIER_TIMM = "timm/model.safetensors"
+# What else a loader needs, or reads.
 _BESIDE = {
+    "timm": ("config.json",),
+    "transformers": (
+        "config.json",
+        "preprocessor_config.json",
+        "transformers/config.json",
+        "transformers/preprocessor_config.json",
+    ),
+    "onnx": ("onnx/preprocessing.json",),
+}
+_BESIDE_EARLIER = {
     "timm": ("timm/config.json",),
     "transformers": ("transformers/config.json", "transformers/preprocessor_config.json"),
     "onnx": ("onnx/preprocessing.json",),
@@ -104,7 +117,8 @@ class ReleaseInfo:
     checked: dict[str, dict[str, float]] = field(default_factory=dict)  # format → image size → largest difference
     checked_with: dict[str, str] = field(default_factory=dict)  # package → version
     smaller: dict[str, SmallerGraph] = field(default_factory=dict)  # format → what it costs
-    format: Literal[2] = 2  # 1 bound neither the formats' values nor the certificate
+    # 1 bound neither the formats' values nor the certificate; 2 had no weights in the release's own folder.
+    format: Literal[2, 3] = 3
 
 
 def is_graph(kind: str) -> bool:
@@ -119,12 +133,14 @@ class ReleaseFolder:
     path: Path
 
     info = Inside("release.json")
+    config = Inside("config.json")  # for timm and transformers
+    preprocessor = Inside("preprocessor_config.json")  # for transformers
     model_card = Inside("README.md")
     checksums = Inside("SHA256SUMS")
     signature = Inside("SHA256SUMS.sig")  # of SHA256SUMS, where the release was signed
 
     def weights(self, kind: str) -> Path:
-        return self.path / WEIGHTS_FILES[kind]
+        return self.path / self._weights_file(kind)
 
     def part(self, kind: str) -> Path:
         """The folder of one format."""
@@ -132,10 +148,15 @@ class ReleaseFolder:
 
     def expected_files(self, kinds: Iterable[str]) -> set[str]:
         """Names that SHA256SUMS of a release in these formats must list."""
+        beside = _BESIDE if self.config.is_file() else _BESIDE_EARLIER
         names = {self.info.name, self.model_card.name}
         for kind in kinds:
-            names |= {WEIGHTS_FILES[kind], *_BESIDE.get(kind, ())}
+            names |= {self._weights_file(kind), *beside.get(kind, ())}
         return names
+
+    def _weights_file(self, kind: str) -> str:
+        is_earlier = kind == "timm" and (self.path / _EARLIER_TIMM).is_file()
+        return _EARLIER_TIMM if is_earlier else WEIGHTS_FILES[kind]
 
     def is_release(self) -> bool:
         return self.info.is_file()
@@ -143,7 +164,7 @@ class ReleaseFolder:
     def read(self) -> ReleaseInfo:
         info = read_document(ReleaseInfo, self.info, "the description of a release", "export it again, or get it anew")
         for kind, file in info.weights.items():
-            if WEIGHTS_FILES.get(kind) != file:
+            if kind not in WEIGHTS_FILES or self._weights_file(kind) != file:
                 raise UserError(f"{self.info}: its {kind} weights are said to lie in '{file}', where none belong.")
         if info.certificate_sha256 != certificate_checksum(info.certificate):
             raise UserError(f"{self.info}: the leakage certificate in it was changed; get the release again.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from panendofm.backbone import Execution, ViTConfig
 from pretrain.objective.config import ObjectiveConfig
 from pretrain.objective.dinov2 import DinoObjective
-from pretrain.objective.distill import DistillObjective, TeacherForm
+from pretrain.objective.distillation.objective import DistillObjective, TeacherForm
 from pretrain.objective.instance import InstanceObjective
 from pretrain.objective.objective import Objective
 

@@ -8,7 +8,7 @@ from panendofm.backbone import ViTConfig
 from pretrain.config import PretrainConfig
 from pretrain.data.augment import AugmentConfig
 from pretrain.objective.config import HeadConfig
-from pretrain.objective.distill import TeacherForm
+from pretrain.objective.distillation.objective import TeacherForm
 from pretrain.objective.trainable import parse_trainable
 from pretrain.plan.rows import tokens_of_crop
 

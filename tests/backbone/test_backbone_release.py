@@ -139,7 +139,7 @@ def test_every_format_was_checked(release: Path) -> None:
         assert file.stat().st_mode & 0o044 == 0o044, "others can read it"
 
 
-@pytest.mark.parametrize("part", ["", "hub/model.safetensors", "timm", "transformers"])
+@pytest.mark.parametrize("part", ["", "hub/model.safetensors", "model.safetensors", "transformers"])
 def test_each_part_loads_here_again(release: Path, run: Path, part: str) -> None:
     source = load_backbone(run)
     loaded = load_backbone(release / part)

@@ -22,6 +22,7 @@ from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.networks import find_network
 from panendofm.backbone.release import export_release, verify_release
 from panendofm.records.documents import as_document
+from panendofm.records.release import ReleaseFolder
 from panendofm.records.shards import Certificate, GuardedSet
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import read_json, write_checksums, write_json
@@ -58,7 +59,7 @@ def edit(release: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 def edit_weights(release: Path, kind: str, change: Callable[[dict[str, torch.Tensor], dict[str, Any]], object]) -> None:
     """Change tensors and our part of the header, as somebody does who knows the format."""
-    file = release / kind / "model.safetensors"
+    file = ReleaseFolder(release).weights(kind)
     tensors = load_file(file)
     with safe_open(file, framework="pt") as opened:
         header = json.loads(opened.metadata()["panendofm"])
@@ -156,13 +157,30 @@ def test_a_changed_release_is_refused(release: Path, change: str) -> None:
         verify_release(release)
 
 
-@pytest.mark.parametrize("part", ["hub/model.safetensors", "timm/model.safetensors", "timm", "transformers"])
-def test_changed_weights_are_refused_also_when_they_are_named_themselves(release: Path, part: str) -> None:
-    kind = part.split("/")[0]
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [("hub", "hub/model.safetensors"), ("timm", "model.safetensors"), ("transformers", "transformers")],
+)
+def test_changed_weights_are_refused_also_when_they_are_named_themselves(release: Path, kind: str, part: str) -> None:
     edit_weights(release, kind, other_value)
     with pytest.raises(UserError, match="not those that it was written with"):
         load_backbone(release / part)
     with pytest.raises(UserError, match=f"weights of {kind} can't be used"):
+        verify_release(release)
+
+
+def test_a_release_of_the_earlier_layout_is_read_and_verified(release: Path) -> None:
+    """Format 2: timm's files in a folder of their own, and nothing for loaders in the release's own folder."""
+    weights = load_backbone(release, release_format="timm").weights_sha256
+    (release / "timm").mkdir()
+    (release / "model.safetensors").rename(release / "timm" / "model.safetensors")
+    (release / "config.json").rename(release / "timm" / "config.json")
+    (release / "preprocessor_config.json").unlink()
+    edit(release, lambda values: (values.update(format=2), values["weights"].update(timm="timm/model.safetensors")))
+    assert load_backbone(release, release_format="timm").weights_sha256 == weights
+    verify_release(release)
+    (release / "timm" / "config.json").unlink()
+    with pytest.raises(UserError, match=r"timm/config\.json is missing"):
         verify_release(release)
 
 

@@ -75,7 +75,9 @@ def test_broken_links_are_noticed(tmp_path: Path, text: str, complaint: str) -> 
     (tmp_path / "docs" / "index.md").write_text(f"# A page\n\n{text}\n", encoding="utf-8")
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     settings = re.sub(r"^nav:.*", "nav: [index.md]\n", settings, flags=re.MULTILINE | re.DOTALL)
-    settings = re.sub(r"^plugins:.*?(?=^markdown_extensions)", "plugins: []\n", settings, flags=re.MULTILINE | re.DOTALL)
+    settings = re.sub(
+        r"^plugins:.*?(?=^markdown_extensions)", "plugins: []\n", settings, flags=re.MULTILINE | re.DOTALL
+    )
     settings = re.sub(r"^hooks:.*", "hooks: []", settings, flags=re.MULTILINE)
     (tmp_path / "mkdocs.yml").write_text(settings, encoding="utf-8")
     done = build(tmp_path, tmp_path / "site")

@@ -41,7 +41,9 @@ def test_videos_to_release(tmp_path: Path) -> None:
 def test_multimodal_model(tmp_path: Path) -> None:
     """With a very small model of transformers' own making."""
     offline = {"HF_HUB_OFFLINE": "1"}
-    subprocess.run([sys.executable, str(TINY_LLAVA), "make", "tiny"], cwd=tmp_path, env=os.environ | offline, check=True)
+    subprocess.run(
+        [sys.executable, str(TINY_LLAVA), "make", "tiny"], cwd=tmp_path, env=os.environ | offline, check=True
+    )
     said = run_page("tutorials/multimodal-model.md", tmp_path, {"MODEL": "tiny", **offline})
     assert "results/index.html" in said[-1]
 

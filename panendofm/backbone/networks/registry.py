@@ -61,6 +61,11 @@ FAMILIES: dict[str, Callable[[str], Source]] = {
 }
 
 
+def names_a_family(word: str) -> bool:
+    """Whether the word asks for another family of networks, as `timm:NAME@FILE` does."""
+    return word.partition(":")[0] in FAMILIES
+
+
 def find_network(word: str, cache: Path | None = None) -> Network:
     """The network that a word stands for. Its description is remembered in the folder `cache`, where there is one."""
     source = _source(word)

@@ -83,7 +83,7 @@ def _timm(folder: ReleaseFolder, export: Export) -> Callable[[Tensor], Tensor]:
     ensure_torchvision()
     import timm
 
-    model = timm.create_model(f"local-dir:{folder.part('timm')}", pretrained=True).eval()
+    model = timm.create_model(f"local-dir:{folder.path}", pretrained=True).eval()
     return lambda images: _without_registers(model.forward_features(images), export)
 
 
@@ -94,9 +94,7 @@ def _transformers(folder: ReleaseFolder, export: Export) -> Callable[[Tensor], T
 
     logging.disable_progress_bar()
     model: Any
-    model, report = AutoModel.from_pretrained(
-        folder.part("transformers"), dtype=torch.float32, output_loading_info=True
-    )
+    model, report = AutoModel.from_pretrained(folder.path, dtype=torch.float32, output_loading_info=True)
     wrong = [name for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for name in report[kind]]
     if wrong:
         raise UserError(f"the transformers export does not load: {', '.join(map(str, wrong[:3]))}; please report this.")

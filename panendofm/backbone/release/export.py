@@ -8,7 +8,14 @@ from pathlib import Path
 from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.config import architecture_name
 from panendofm.backbone.release.check import check_format, photographs
-from panendofm.backbone.release.formats import WRITERS, Export, package_versions, rounded, with_position_grid
+from panendofm.backbone.release.formats import (
+    WRITERS,
+    Export,
+    package_versions,
+    rounded,
+    with_position_grid,
+    write_root,
+)
 from panendofm.backbone.release.model_card import model_card
 from panendofm.backbone.release.origin import source_of
 from panendofm.backbone.release.signature import sign
@@ -50,6 +57,8 @@ def export_release(source: Path | str, config: ExportConfig) -> ReleaseInfo:
         checked = {}
         for kind in config.formats:
             WRITERS[kind](export, folder)
+        write_root(export, folder, config.formats)
+        for kind in config.formats:
             checked[kind] = check_format(kind, folder, export, images)
             differences = ", ".join(f"{difference:.1e} {place}" for place, difference in checked[kind].items())
             say(f"{kind}: written, loaded back, largest relative difference {differences.replace('at_', 'at ')}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -108,10 +108,13 @@ def write_hub(export: Export, folder: ReleaseFolder) -> None:
 
 
 def write_timm(export: Export, folder: ReleaseFolder) -> None:
-    """A folder that `timm.create_model("local-dir:…", pretrained=True)` reads, also from the Hugging Face hub."""
+    """Weights beside the release's config.json: `timm.create_model("local-dir:…")` reads them, and "hf-hub:…"."""
     _save(to_timm(export.model.state_dict()), folder.weights("timm"), export)
+
+
+def timm_config(export: Export) -> dict[str, object]:
     preprocessing = export.preprocessing
-    content = {
+    return {
         "architecture": timm_name(export.config),
         "num_classes": 0,
         "num_features": export.config.width,
@@ -129,16 +132,36 @@ def write_timm(export: Export, folder: ReleaseFolder) -> None:
             "classifier": "head",
         },
     }
-    write_json(folder.part("timm") / "config.json", content)
+
+
+def write_root(export: Export, folder: ReleaseFolder, kinds: Sequence[str]) -> None:
+    """What makes the release as a whole a repository for timm and transformers: one config that both understand."""
+    content: dict[str, object] = timm_config(export) if "timm" in kinds else {}
+    if "transformers" in kinds:
+        processor = _image_processor(export.preprocessing)
+        content |= _transformers_config(export)
+        content["transformers_weights"] = folder.weights("transformers").relative_to(folder.path).as_posix()
+        # transformers takes a folder with a config of timm's for one of timm alone, and asks that config.
+        content["image_processor_type"] = processor["image_processor_type"]
+        write_json(folder.preprocessor, processor)
+    if content:
+        write_json(folder.config, content)
 
 
 def write_transformers(export: Export, folder: ReleaseFolder) -> None:
     """A folder that `AutoModel.from_pretrained` and `AutoImageProcessor.from_pretrained` read."""
     _save(to_transformers(export.model.state_dict()), folder.weights("transformers"), export)
     part = folder.part("transformers")
-    write_json(part / "config.json", {**transformers_config(export.config), "torch_dtype": export.dtype})
-    preprocessing = export.preprocessing
-    content = {
+    write_json(part / "config.json", _transformers_config(export))
+    write_json(part / "preprocessor_config.json", _image_processor(export.preprocessing))
+
+
+def _transformers_config(export: Export) -> dict[str, object]:
+    return {**transformers_config(export.config), "torch_dtype": export.dtype}
+
+
+def _image_processor(preprocessing: Preprocessing) -> dict[str, object]:
+    return {
         "image_processor_type": "BitImageProcessor",
         "do_convert_rgb": True,
         "do_resize": True,
@@ -152,7 +175,6 @@ def write_transformers(export: Export, folder: ReleaseFolder) -> None:
         "image_mean": list(preprocessing.mean),
         "image_std": list(preprocessing.std),
     }
-    write_json(part / "preprocessor_config.json", content)
 
 
 def write_onnx(export: Export, folder: ReleaseFolder) -> None:

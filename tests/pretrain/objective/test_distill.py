@@ -19,7 +19,7 @@ from pretrain import PretrainConfig
 from pretrain.data.batch import Batch, make_batch
 from pretrain.distill_teacher import teacher_form
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
-from pretrain.objective.distill import DistillObjective, TeacherForm
+from pretrain.objective.distillation.objective import DistillObjective, TeacherForm
 from pretrain.plan.requirements import requirements_of
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs" / "pretrain"

@@ -19,7 +19,7 @@ from panendofm.runtime.config import load_config
 from panendofm.runtime.errors import UserError
 from pretrain import PretrainConfig
 from pretrain.distill_teacher import teacher_form
-from pretrain.objective.foreign_teacher import ForeignForm, foreign_form
+from pretrain.objective.distillation.foreign_teacher import ForeignForm, foreign_form
 from pretrain.plan.requirements import requirements_of
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)

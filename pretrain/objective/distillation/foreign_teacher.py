@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from panendofm.backbone import Preprocessing, Tokens
 from panendofm.backbone.networks import find_network
-from panendofm.backbone.networks.registry import FAMILIES
 from panendofm.runtime.errors import UserError
 
 
@@ -60,11 +59,6 @@ class ForeignForm:
     patch_width: int
     flops: float  # of one global crop
     sha256: str
-
-
-def is_foreign(teacher: str | None) -> bool:
-    """Whether `distill.teacher` names a family of networks, as `timm:NAME@FILE` does."""
-    return (teacher or "").partition(":")[0] in FAMILIES
 
 
 @cache  # several ask, and reading weights takes long

@@ -16,7 +16,7 @@ from panendofm.records.metrics import TOTAL
 from pretrain.data.batch import Batch
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
 from pretrain.objective.dinov2 import make_targets
-from pretrain.objective.foreign_teacher import ForeignForm
+from pretrain.objective.distillation.foreign_teacher import ForeignForm
 from pretrain.objective.heads import ProjectionHead
 from pretrain.objective.losses import dino_global, dino_local, ibot
 from pretrain.objective.objective import BACKBONE, RECIPE, Objective

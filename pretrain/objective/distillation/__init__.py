@@ -1,0 +1,1 @@
+"""A batch to losses: student, teacher, targets, anchors."""
