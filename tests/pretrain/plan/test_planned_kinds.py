@@ -35,7 +35,7 @@ def test_only_a_run_with_the_name_of_a_shipped_config_is_taken_for_granted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     form = planned_teacher_form(config_of())
-    assert form is not None and form.vit.width == 1024 and form.ibot_head is not None
+    assert form is not None and form.network.width == 1024 and form.ibot_head is not None
     assert form.ibot_head.prototypes == 131_072
     by_features = planned_teacher_form(config_of("distill.loss=features"))
     assert by_features is not None and not by_features.has_heads
