@@ -37,13 +37,8 @@ docs: $(STAMP)  ## the documentation site, in site/; broken links fail
 docs-serve: $(STAMP)  ## the same on this machine's port 8000, anew after each change
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
 
-# In a folder of their own, since they draw their data.
 notebooks: $(STAMP)  ## run the notebooks and keep what they show
-	@set -e; for notebook in docs/notebooks/*.ipynb; do \
-	  work=$$(mktemp -d); cp $$notebook $$work/; \
-	  PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 $(BIN)/jupyter nbconvert --to notebook --execute --inplace $$work/*.ipynb; \
-	  mv $$work/*.ipynb $$notebook; rm -rf $$work; \
-	done
+	@$(BIN)/python docs/site/run_notebooks.py
 
 warm-start: $(STAMP)  ## what continued pretraining keeps and loses, with and without the warm start
 	@$(BIN)/python -m experiments.warm_start
