@@ -37,6 +37,7 @@ GROUPS = {
         Entry("pretrain", "pretrain", "shards to checkpoints"),
         Entry("eval-knn", "eval_knn", "score checkpoints by kNN, choose one, say when to stop"),
         Entry("export", "panendofm.backbone", "a checkpoint to weights that anyone can load", "export"),
+        Entry("publish", "panendofm.backbone", "a release to the Hugging Face hub", "publish"),
         Entry("launch", "launch", "the stages as jobs; plan, doctor, status, report, demo"),
     ],
     "Use a model": [

@@ -1,4 +1,4 @@
-"""`panendofm export|embed` and `panendofm backbone verify|show|info|init|recenter`."""
+"""`panendofm export|publish|embed` and `panendofm backbone verify|show|info|init|recenter`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ COMMANDS = verbs(
         "verify",
         "whether a release is whole and unchanged",
         *("commands:run_verify", ("RELEASE",), "command_config:VerifyConfig"),
+    ),
+    (
+        "publish",
+        "bring a release to the Hugging Face hub, or say what would be sent",
+        *("release:publish_release", ("RELEASE",), "command_config:PublishConfig"),
     ),
     (
         "embed",

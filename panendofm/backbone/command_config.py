@@ -46,6 +46,20 @@ class VerifyConfig:
 
 
 @dataclass
+class PublishConfig:
+    """All keys of `panendofm publish`."""
+
+    repository: str = required("OWNER/NAME on the Hugging Face hub; made if it is not there.")
+    upload: bool = option("Send it; false: only say what would be sent.", False)
+    private: bool = option("Whether a repository that is made is private.", True)
+    message: str = option("Title of the commit on the hub.", "Release")
+
+    def check(self) -> None:
+        if self.repository.count("/") != 1:
+            raise UserError(f"repository={self.repository} is no name of a repository; write OWNER/NAME.")
+
+
+@dataclass
 class EmbedConfig:
     """All keys of `panendofm embed`."""
 
