@@ -12,6 +12,6 @@ The pipeline's stages are packages of their own: `data_pipeline`, `pretrain`, `e
 import lazy_loader
 
 # One owner: pyproject.toml reads it from here.
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
