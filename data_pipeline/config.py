@@ -26,7 +26,9 @@ class CorpusConfig:
         "How its files are laid out: the name of a public corpus, e.g. ers, or folder; null: as its own name says.",
         None,
     )
-    root: str | None = option("Its folder; a relative one lies below data_root. null: its own name.", None)
+    root: str | None = option(
+        "Its folder, or a zip or tar of it; a relative one lies below data_root. null: its own name.", None
+    )
     license: str | None = option("License of its images; null takes the known one.", None, was="licence")
     exclude_components: list[str] = option("Components (top folders) to leave out.", [])
 
@@ -107,6 +109,7 @@ class PipelineConfig:
         return self.out_dir.with_name(self.out_dir.name + "-private")
 
     def root_of(self, corpus: str) -> Path:
+        """The folder or archive that the user names."""
         return (Path(self.data_root) / (self.corpora[corpus].root or corpus)).absolute()
 
     def adapter_of(self, corpus: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_pipeline.archives import is_archive, unpacked
 from data_pipeline.config import CorpusConfig, PipelineConfig
 from data_pipeline.registry import adapter_called, is_public_component
 from data_pipeline.sources import Source, find_files, list_sources
@@ -50,9 +51,10 @@ def plan(config: PipelineConfig) -> Plan:
     units: list[Unit] = []
     left_out: Counter[str] = Counter()
     for name in config.corpora:
-        sources, skipped = _sources_of(name, config)
+        root = _folder_of(name, config)
+        sources, skipped = _sources_of(name, root, config)
         left_out.update(skipped)
-        units.extend(_cut(sources, str(config.root_of(name)), len(units), config.ray.images_per_unit))
+        units.extend(_cut(sources, str(root), len(units), config.ray.images_per_unit))
     adapters = {name: config.adapter_of(name) for name in config.corpora}
     components = {f"{adapters[s.corpus]}/{s.component}" for u in units for s in u.sources if s.component is not None}
     present = {name.casefold() for name in (*adapters.values(), *components)}
@@ -60,14 +62,20 @@ def plan(config: PipelineConfig) -> Plan:
     return Plan(tuple(units), dict(sorted(left_out.items())), overlaps)
 
 
-def _sources_of(name: str, config: PipelineConfig) -> tuple[list[Source], Counter[str]]:
-    corpus = config.corpora[name]
+def _folder_of(name: str, config: PipelineConfig) -> Path:
     root = config.root_of(name)
-    adapter = adapter_called(config.adapter_of(name), name)
+    if is_archive(root):
+        return unpacked(root, config.private_dir / "unpacked")
     if not root.is_dir():
         raise UserError(
             f"corpora.{name}.root: the folder {root} does not exist; check it and data_root, or remove the corpus."
         )
+    return root
+
+
+def _sources_of(name: str, root: Path, config: PipelineConfig) -> tuple[list[Source], Counter[str]]:
+    corpus = config.corpora[name]
+    adapter = adapter_called(config.adapter_of(name), name)
     listed = list_sources(adapter, name, find_files(root), corpus.license)
     if not listed:
         raise UserError(

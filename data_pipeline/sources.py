@@ -55,8 +55,12 @@ class Source:
 
 def find_files(root: Path) -> list[FoundFile]:
     """All files below `root` with a video's or image's suffix, sorted by path. Hidden ones are left out."""
-    media = VIDEO_SUFFIXES | IMAGE_SUFFIXES
-    return sorted((file for file in _walk(root, "") if _suffix(file.path) in media), key=lambda file: file.path)
+    return sorted((file for file in _walk(root, "") if is_media(file.path)), key=lambda file: file.path)
+
+
+def is_media(path: str) -> bool:
+    """Whether a file is a video or an image by its name."""
+    return _suffix(path) in VIDEO_SUFFIXES | IMAGE_SUFFIXES
 
 
 def _suffix(path: str) -> str:
