@@ -72,6 +72,8 @@ def start_local(cores: int | None, object_store_mb: int) -> Path:
     session would stay there for good.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # By itself Ray runs tasks at nice 15: beside any other program of this machine they would hardly go on.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     scratch = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     ray.init(
         num_cpus=cores,
