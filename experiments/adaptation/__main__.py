@@ -1,7 +1,8 @@
 """`python -m experiments.adaptation VERB DATA FOLDER`: adapt real weights to real endoscopy, in several ways.
 
-VERB is run (arms, each with some seeds), further (the secondary metrics of finished runs) or tables (the README's
-tables, from results/ alone: no images are needed). A finished run is not repeated; an interrupted one goes on.
+VERB is run (arms, each with some seeds), further (the secondary metrics of finished runs), release (one arm as a
+release, judged beside its start and baselines) or tables (the README's tables, from results/ alone: no images are
+needed). A finished run is not repeated; an interrupted one goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from experiments.adaptation.arms import ARMS, TUNING_SEED
+from experiments.adaptation.findings import chosen_step
 from experiments.adaptation.processes import end_with_parent, run_in_process
+from experiments.adaptation.release import make_release
 from experiments.adaptation.runs import RESULTS, Experiment
 from experiments.adaptation.secondary import measure_further
 from experiments.adaptation.tables import update_readme
@@ -35,10 +38,12 @@ def main() -> None:
         raise UserError(f"--arms {unknown[0]}: there is no such arm; choose of {', '.join(ARMS)}.")
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
     experiment = Experiment(arguments.data, arguments.folder)
-    if arguments.verb == "run":
+    if arguments.verb == "release":
+        make_release(experiment, arms[0])
+    elif arguments.verb == "run":
         _run(experiment, arms, arguments.sets.split(","), seeds, arguments.processes)
     else:
-        measure_further(experiment, [(arm, seed) for arm in arms for seed in seeds])
+        measure_further(experiment, [(arm, seed, chosen_step(RESULTS, arm)) for arm in arms for seed in seeds])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,7 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("tables", help="write the tables of the README anew")
     run = verbs.add_parser("run", help="train and judge")
     further = verbs.add_parser("further", help="secondary metrics of runs on the default set")
-    for verb in (run, further):
+    release = verbs.add_parser("release", help="export one arm, and judge it by the commands of users")
+    for verb in (run, further, release):
         verb.add_argument("data", type=Path)
         verb.add_argument("folder", type=Path)
         verb.add_argument("--arms", default=",".join(ARMS), help="of " + ", ".join(ARMS))

@@ -16,6 +16,7 @@ from experiments.adaptation.secondary import FurtherResult, further_path
 from experiments.adaptation.training_sets import DEFAULT
 from panendofm.records.documents import read_document
 from panendofm.reports.numbers import estimate
+from panendofm.runtime.errors import UserError
 from panendofm.scoring.statistics.intervals import group_weights, percentile_interval
 from pretrain.adapt.judge import Difference
 
@@ -91,6 +92,15 @@ def curve(result: ArmResult, start: StartResult, halves: Halves) -> list[Quarter
 
 def best_quarter(quarters: Sequence[Quarter]) -> int:
     return int(np.argmax([quarter.score for quarter in quarters]))
+
+
+def chosen_step(results: Path, arm: str) -> int:
+    """Where the tuning seed's run of the arm was best: there its fresh seeds are judged."""
+    start = read_start(results)
+    (run,) = read_results(results, DEFAULT, [TUNING_SEED]).get(arm, [None])
+    if run is None:
+        raise UserError(f"{arm} has not run with the tuning seed, which says where it is best; run it first.")
+    return run.points[best_quarter(curve(run, start, halves_of(start)))].step
 
 
 def chosen_arms(curves: dict[str, list[Quarter]]) -> list[str]:

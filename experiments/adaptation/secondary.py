@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.adaptation.runs import CROP_PX, WEIGHTS, ArmResult, Experiment, encode_hits
+from experiments.adaptation.runs import CROP_PX, WEIGHTS, Experiment, encode_hits
 from experiments.adaptation.training_sets import DEFAULT, run_stage
 from experiments.warm_start import source_domain
 from panendofm.backbone import load_backbone
 from panendofm.linear_probe.dense.results.document import read_dense_results
-from panendofm.records.documents import read_document, write_document
+from panendofm.records.documents import write_document
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_directory, make_directory
 from pretrain.adapt.judge import Judge
@@ -45,7 +45,7 @@ class MaskScore:
 
 @dataclass(frozen=True)
 class FurtherResult:
-    """One network. `arm` is "released", "recentered" or the arm of a run at its last quarter."""
+    """One network. `arm` is "released", "recentered" or the arm of a run at its best quarter."""
 
     arm: str
     seed: int
@@ -91,15 +91,13 @@ def further_path(results: Path, arm: str, seed: int) -> Path:
     return results / f"further_{arm}_{seed}.json"
 
 
-def measure_further(experiment: Experiment, runs: Sequence[tuple[str, int]]) -> None:
-    """Of both starts and of the last quarter of each run."""
+def measure_further(experiment: Experiment, runs: Sequence[tuple[str, int, int]]) -> None:
+    """Of both starts and of runs: arm, seed, and the step at which it is judged."""
     networks = {
         ("released", 0): experiment.data / WEIGHTS,
         ("recentered", 0): experiment.recentered(DEFAULT),
     }
-    for arm, seed in runs:
-        path = experiment.result_path(arm, DEFAULT, seed)
-        step = read_document(ArmResult, path, "a result of the experiment").points[-1].step
+    for arm, seed, step in runs:
         networks[arm, seed] = experiment.kept_weights(arm, DEFAULT, seed, step)
     missing = {key: path for key, path in networks.items() if not further_path(experiment.results, *key).exists()}
     if not missing:
