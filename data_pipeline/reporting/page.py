@@ -1,4 +1,4 @@
-"""`report`: one HTML file that shows what was kept, what was dropped and why. It fetches nothing from elsewhere."""
+"""`report`: one HTML file that shows what was kept, what was dropped and why; and Croissant metadata beside it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from data_pipeline.config import PipelineConfig
 from data_pipeline.output.kept_frames import sample_kept
+from data_pipeline.reporting.croissant import write_croissant
 from data_pipeline.reporting.private_report import write_private_report
 from data_pipeline.reporting.source_report import SourceReport, source_reports, source_table
 from panendofm.records.shards import Certificate, Manifest, PrivateFolder, ShardFolder
@@ -48,7 +49,7 @@ _REMEDY = "make the shards again, or restore the file"
 
 
 def report(config: PipelineConfig) -> Path:
-    """Write OUT/report.html from a finished set."""
+    """Write OUT/report.html and OUT/croissant.json from a finished set."""
     files = ShardFolder(config.out_dir)
     files.refuse_unfinished()
     frames = read_parquet(files.frames, _REMEDY, _FRAME_COLUMNS, dictionaries=("corpus", "source"))
@@ -60,6 +61,7 @@ def report(config: PipelineConfig) -> Path:
         write_private_report(private, sources)
     kept = sample_kept(config.out_dir, frames, _KEPT_PER_CORPUS)
     write_text(files.report, _page(files.read_manifest(), frames, examples, sources, kept))
+    write_croissant(files)
     say(f"wrote {files.report}")
     return files.report
 

@@ -159,6 +159,7 @@ class ShardFolder:
     checksums = Inside("SHA256SUMS")  # written last: it marks the set as whole
     config = Inside("config.yaml")
     report = Inside("report.html")
+    croissant = Inside("croissant.json")  # for programs that list datasets; made with the report
 
     def refuse_unfinished(self) -> None:
         if not self.checksums.is_file():

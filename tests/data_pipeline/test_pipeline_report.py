@@ -16,8 +16,9 @@ from cleaned_images import recorded
 from PIL import Image
 
 from data_pipeline import PipelineConfig, report, shard
-from panendofm.records.shards import PrivateFolder
+from panendofm.records.shards import PrivateFolder, ShardFolder
 from panendofm.runtime.config import load_config
+from panendofm.runtime.files import read_json, sha256_of
 
 CORPORA = ("good", "spoiled", "written")
 
@@ -97,3 +98,21 @@ def test_a_set_without_its_private_folder_still_has_a_report(config: PipelineCon
         assert "Kept frames" in report(elsewhere).read_text()
     finally:
         (config.out_dir / "report.html").write_text(before)
+
+
+def test_programs_are_told_what_the_set_holds(config: PipelineConfig) -> None:
+    """Every file with its checksum, every column of the manifest, and no name of a patient."""
+    files = ShardFolder(config.out_dir)
+    metadata = read_json(files.croissant)
+    listed = {part["contentUrl"]: part["sha256"] for part in metadata["distribution"]}
+    assert set(listed) == {"manifest.parquet", *files.read_manifest().shards}
+    assert all(sha256_of(config.out_dir / name) == digest for name, digest in listed.items())
+    (records,) = metadata["recordSet"]
+    assert [field["name"] for field in records["field"]] == pq.read_schema(files.frames).names
+    assert metadata["license"] == [f"{corpus}: CC0" for corpus in files_in_order(files)]
+    assert "Not compared with any evaluation set." in metadata["rai:dataLimitations"]
+    assert "doe" not in files.croissant.read_text().lower()
+
+
+def files_in_order(files: ShardFolder) -> list[str]:
+    return [corpus.name for corpus in files.read_corpora()]
