@@ -37,7 +37,7 @@ def main() -> None:
     if unknown:
         raise UserError(f"--arms {unknown[0]}: there is no such arm; choose of {', '.join(ARMS)}.")
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
-    experiment = Experiment(arguments.data, arguments.folder)
+    experiment = Experiment(arguments.data, arguments.folder, compute_type=arguments.compute_type)
     if arguments.verb == "release":
         make_release(experiment, arms[0])
     elif arguments.verb == "run":
@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("folder", type=Path)
         verb.add_argument("--arms", default=",".join(ARMS), help="of " + ", ".join(ARMS))
         verb.add_argument("--seeds", default=str(TUNING_SEED))
+        verb.add_argument("--compute-type", choices=["float32", "bfloat16"], default="bfloat16")
     run.add_argument("--sets", default=DEFAULT)
     run.add_argument("--processes", type=int, default=2)
     return parser
@@ -68,7 +69,12 @@ def _run(experiment: Experiment, arms: list[str], sets: list[str], seeds: list[i
     for training_set in sets:  # once, before the processes ask for it side by side
         experiment.start(training_set)
         experiment.prediction(training_set)
-    jobs = [(arm, training_set, seed) for training_set in sets for seed in seeds for arm in arms]
+    jobs = [
+        (arm, training_set, seed, None if seed == TUNING_SEED else chosen_step(RESULTS, arm))
+        for training_set in sets
+        for seed in seeds
+        for arm in arms
+    ]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, end_with_parent) as pool:
         for future in [pool.submit(run_in_process, experiment, *job) for job in jobs]:

@@ -11,10 +11,10 @@ from experiments.adaptation.runs import ArmResult, Experiment
 from panendofm.runtime.files import make_directory
 
 
-def run_in_process(experiment: Experiment, arm: str, training_set: str, seed: int) -> ArmResult:
+def run_in_process(experiment: Experiment, arm: str, training_set: str, seed: int, stop_step: int | None) -> ArmResult:
     log = make_directory(experiment.folder / "logs") / f"{arm}_{training_set}_{seed}.log"
     with log.open("a", encoding="utf-8") as stream, redirect_stdout(stream):
-        return experiment.run(arm, training_set, seed)
+        return experiment.run(arm, training_set, seed, stop_step)
 
 
 def end_with_parent() -> None:

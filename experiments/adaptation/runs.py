@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 WEIGHTS = "weights/dinov2_vits14_reg4_first8_fp16.safetensors"
 PRIMARY = "kvasir-v1"
 CROP_PX = 84
+ComputeType = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class ArmResult:
     points: list[Point]
     images: int
     cpu_seconds: float
+    compute_type: str = "bfloat16"
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,18 @@ class StartResult:
 
 
 class Experiment:
-    """`data`: the folder with images and weights. `folder`: all that is made of them. `results`: what is kept."""
+    """`data`: the folder with images and weights. `folder`: all that is made of them. `results`: what is kept.
 
-    def __init__(self, data: Path, folder: Path, results: Path = RESULTS) -> None:
+    `compute_type` stays out of the digest: it changes speed and last digits, not what is asked.
+    """
+
+    def __init__(
+        self, data: Path, folder: Path, results: Path = RESULTS, compute_type: ComputeType = "bfloat16"
+    ) -> None:
         self.data = data
         self.folder = folder
         self.results = results
+        self.compute_type = compute_type
         self.sets = TrainingSets(data, folder / "sets")
 
     @cached_property
@@ -110,8 +119,11 @@ class Experiment:
         """The backbone of a finished run at one of its quarters."""
         return self.folder / "weights" / f"{arm}_{training_set}_{seed}_{step}.safetensors"
 
-    def run(self, name: str, training_set: str = DEFAULT, seed: int = 0) -> ArmResult:
-        """Train, or go on training, and judge; a finished one is only read."""
+    def run(self, name: str, training_set: str = DEFAULT, seed: int = 0, stop_step: int | None = None) -> ArmResult:
+        """Train, or go on training, and judge; a finished one is only read.
+
+        `stop_step`: end there, when no later quarter is asked for. The schedule stays that of a whole run.
+        """
         arm = ARMS[name]
         path = self.result_path(name, training_set, seed)
         made_from = self._digest(arm, training_set)
@@ -123,13 +135,16 @@ class Experiment:
         began = time.process_time()
         run = self.run_folder(name, training_set, seed)
         config = self.config(arm, training_set, seed, run)
+        if stop_step is not None:
+            config.run.stop_at = f"{stop_step} steps"
         if pretrain(config) != 0:
             raise UserError(f"{run.path} was asked to stop; run the same command again to go on.")
         points = [self._point(checkpoint, step) for step, checkpoint in _checkpoints(run)]
         for step, checkpoint in _checkpoints(run):
             self._keep(checkpoint, self.kept_weights(name, training_set, seed, step))
         images = self.sets.shards(training_set).read_manifest().frames
-        result = ArmResult(name, training_set, seed, made_from, points, images, time.process_time() - began)
+        spent = time.process_time() - began
+        result = ArmResult(name, training_set, seed, made_from, points, images, spent, self.compute_type)
         write_document(path, result)
         shutil.rmtree(run.checkpoints)
         return result
@@ -140,6 +155,7 @@ class Experiment:
             f"run.seed={seed}",
             f"data.shards={self.sets.shards(training_set).path}",
             f"init.weights={self.recentered(training_set)}",
+            f"objective.compute_type={self.compute_type}",
             f"schedule.total={arm.steps} steps",
             f"checkpoint.every_steps={arm.quarter_steps}",
             f"checkpoint.keep_every_steps={arm.quarter_steps}",
