@@ -36,6 +36,8 @@ def _upload(folder: ReleaseFolder, names: list[str], config: PublishConfig) -> s
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
     api = HfApi()
+    # Of whichever HTTP library the hub's client is built on.
+    unreachable = tuple(base for base in HfHubHTTPError.__bases__ if issubclass(base, Exception))
     try:
         api.create_repo(config.repository, private=config.private, exist_ok=True, token=True)
         commit = api.upload_folder(
@@ -52,6 +54,6 @@ def _upload(folder: ReleaseFolder, names: list[str], config: PublishConfig) -> s
     except HfHubHTTPError as error:
         said = error.server_message or f"status {error.response.status_code}"
         raise UserError(f"the hub refused {config.repository}: {said}") from error
-    except HfHubHTTPError.__bases__ as error:  # of whichever HTTP library the hub's client is built on
+    except unreachable as error:
         raise UserError(f"the hub can't be reached ({type(error).__name__}); try again later.") from error
     return str(commit.commit_url)
