@@ -28,7 +28,7 @@ DRIVER_BYTES, DRIVER_BASE_BYTES = 315, 100e6
 _EXACT_SECONDS, _INDEXED_SECONDS = 107e-9, 14e-9
 # `python -m benchmarks.scale start`: the map that the ranks of a node share.
 INDEX_BYTES = 48
-# The text screens look at a video once, however long it is (docs/how-to/data-pipeline.md).
+# The text screens look at a video once, however long it is (docs/results/data-pipeline.md).
 TEXT_SECONDS_A_VIDEO = 2.0
 # A frame of 512 pixels at JPEG quality 90, with its JSON and tar headers.
 FRAME_BYTES = 62_000

@@ -1,4 +1,4 @@
-"""Selection and stopping on recorded histories, as docs/how-to/eval-knn.md describes them."""
+"""Selection and stopping on recorded histories, as docs/explanation/selection.md describes them."""
 
 from __future__ import annotations
 

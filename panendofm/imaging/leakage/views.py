@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-# What is found as a copy; docs/how-to/data-pipeline.md has the recall of each.
+# What is found as a copy; docs/results/data-pipeline.md has the recall of each.
 COVERED = (
     "re-encoded, resized, brighter or darker",
     "mirrored, upside down or by quarter turns",
