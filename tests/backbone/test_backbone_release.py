@@ -25,7 +25,7 @@ from panendofm.backbone import Preprocessing, load_backbone, vit_config
 from panendofm.backbone.command_config import ExportConfig
 from panendofm.backbone.release import Export, export_release
 from panendofm.backbone.release.check import check_format, photographs
-from panendofm.backbone.release.formats import WRITERS, rounded, with_position_grid
+from panendofm.backbone.release.formats import WRITERS, rounded, with_position_grid, write_root
 from panendofm.backbone.release.model_card import hub_name
 from panendofm.backbone.torchvision_shim import ensure_torchvision
 from panendofm.records.documents import as_document
@@ -275,7 +275,9 @@ def test_a_wrong_export_is_noticed(tmp_path: Path, kind: str) -> None:
     """One tensor of the written file is changed a little: the check must see it."""
     model = random_model(vit_config("vit_test", image_px=224))
     folder = ReleaseFolder(tmp_path)
-    WRITERS[kind](Export(model, Preprocessing(), "float32"), folder)
+    export = Export(model, Preprocessing(), "float32")
+    WRITERS[kind](export, folder)
+    write_root(export, folder, [kind])
     with torch.no_grad():
         model.blocks[2].mlp.fc1.bias[3] += 0.05
     changed = Export(model, Preprocessing(), "float32")
@@ -308,7 +310,7 @@ def test_half_precision_exports(tmp_path: Path, dtype: str) -> None:
         ExportConfig(str(tmp_path / "out"), formats=["hub", "timm", "transformers"], dtype=dtype),
     )
     for kind in ("hub", "timm", "transformers"):
-        tensors = load_file(tmp_path / "out" / kind / "model.safetensors")
+        tensors = load_file(ReleaseFolder(tmp_path / "out").weights(kind))
         assert {t.dtype for t in tensors.values()} == {getattr(torch, dtype)}
     assert largest_difference(load_backbone(tmp_path / "out").model, rounded(model, dtype), 224) == 0.0
     assert largest_difference(load_backbone(tmp_path / "out").model, model, 224) > 0.0

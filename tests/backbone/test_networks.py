@@ -84,13 +84,13 @@ def test_weights_of_a_timm_file_and_folder_are_one_network(network_words: dict[s
         torch.testing.assert_close(from_file.load()(images), expected)
 
 
-def test_the_timm_folder_of_a_release_is_built_in_its_sizes(tmp_path: Path) -> None:
+def test_the_folders_of_a_release_are_built_in_its_sizes(tmp_path: Path) -> None:
     torch.save(random_model(vit_config("vit_test", image_px=224)).state_dict(), tmp_path / "w.pt")
     export_release(tmp_path / "w.pt", ExportConfig(str(tmp_path / "release"), formats=["hub", "timm", "transformers"]))
     images = torch.randn(1, 3, 224, 224)
     with torch.no_grad():
         expected = find_network(str(tmp_path / "release")).load()(images).cls
-        for word in (f"timm:{tmp_path / 'release' / 'timm'}", f"transformers:{tmp_path / 'release' / 'transformers'}"):
+        for word in (f"timm:{tmp_path / 'release'}", f"transformers:{tmp_path / 'release' / 'transformers'}"):
             network = find_network(word)
             assert not network.baseline and network.preprocessing == Preprocessing()
             torch.testing.assert_close(network.load()(images), expected, rtol=1e-4, atol=1e-5)

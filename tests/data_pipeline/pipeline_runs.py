@@ -43,8 +43,9 @@ def config_for(corpus: Path, out: Path, *overrides: str, only: tuple[str, ...] =
 
 
 def checksums_of(out: Path) -> dict[str, str]:
-    """Of all files of a finished set that must not depend on how it was made."""
-    names = [path for path in sorted(out.iterdir()) if path.name not in ("config.yaml", "report.html")]
+    """Of all files of a finished set that must not depend on how it was made; croissant.json names the folder."""
+    differing = ("config.yaml", "report.html", "croissant.json")
+    names = [path for path in sorted(out.iterdir()) if path.name not in differing]
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in names}
 
 
