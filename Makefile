@@ -6,7 +6,7 @@ STAMP := $(VENV)/.locked
 TORCH := $(shell grep '^torch==' requirements.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help setup demo tour docs docs-serve notebooks warm-start real-start test test-slow test-gpu fuzz soak lint format lock clean
+.PHONY: help setup demo tour docs docs-serve notebooks warm-start real-start test coverage test-slow test-gpu fuzz soak lint format lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -51,6 +51,11 @@ real-start: $(STAMP)  ## the same from real weights on real endoscopy, in the fo
 # names: with the files of most tests first, one long test would be left for the end, with an idle worker beside it.
 test: $(STAMP)  ## all tests but the slow ones
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+coverage: $(STAMP)  ## which lines those tests run, processes of their own included
+	@OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m coverage combine --quiet
+	@$(BIN)/python -m coverage report --skip-covered --sort=miss | tail -40
 
 test-slow: $(STAMP)  ## only the slow tests
 	@$(BIN)/python -m pytest -m slow
