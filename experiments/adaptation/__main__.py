@@ -14,7 +14,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from experiments.adaptation.arms import ARMS, TUNING_SEED
+from experiments.adaptation.arms import ARMS, FRESH_SEEDS, TUNING_SEED
 from experiments.adaptation.findings import chosen_step
 from experiments.adaptation.processes import end_with_parent, run_in_process
 from experiments.adaptation.release import make_release
@@ -39,7 +39,7 @@ def main() -> None:
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
     experiment = Experiment(arguments.data, arguments.folder, compute_type=arguments.compute_type)
     if arguments.verb == "release":
-        make_release(experiment, arms[0])
+        make_release(experiment, arms[0], seeds[0])
     elif arguments.verb == "run":
         _run(experiment, arms, arguments.sets.split(","), seeds, arguments.processes)
     else:
@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("--compute-type", choices=["float32", "bfloat16"], default="bfloat16")
     run.add_argument("--sets", default=DEFAULT)
     run.add_argument("--processes", type=int, default=2)
+    release.set_defaults(seeds=str(FRESH_SEEDS[0]))
     return parser
 
 

@@ -103,14 +103,17 @@ class Experiment:
     def start(self, training_set: str = DEFAULT) -> StartResult:
         path = self.results / f"start_{training_set}.json"
         if not path.exists():
-            released = self._point(self.data / WEIGHTS, 0)
-            recentered = self._point(self.recentered(training_set), 0)
+            released = self.point(self.data / WEIGHTS, 0)
+            recentered = self.point(self.recentered(training_set), 0)
             labels, groups = (_spaced(numbers) for numbers in (self.judge.labels, self.judge.groups))
             write_document(path, StartResult(released, recentered, labels, groups))
         return read_document(StartResult, path, "the start of the experiment")
 
     def result_path(self, arm: str, training_set: str, seed: int) -> Path:
         return self.results / f"{arm}_{training_set}_{seed}.json"
+
+    def result(self, arm: str, training_set: str, seed: int) -> ArmResult:
+        return read_document(ArmResult, self.result_path(arm, training_set, seed), "a result of the experiment")
 
     def run_folder(self, arm: str, training_set: str, seed: int) -> RunFolder:
         return RunFolder(self.folder / "runs" / f"{arm}_{training_set}_{seed}")
@@ -128,7 +131,7 @@ class Experiment:
         path = self.result_path(name, training_set, seed)
         made_from = self._digest(arm, training_set)
         if path.exists():
-            known = read_document(ArmResult, path, "a result of the experiment")
+            known = self.result(name, training_set, seed)
             if known.made_from != made_from:
                 raise UserError(f"{path} was made with other settings, weights or images; remove it to make it anew.")
             return known
@@ -139,7 +142,7 @@ class Experiment:
             config.run.stop_at = f"{stop_step} steps"
         if pretrain(config) != 0:
             raise UserError(f"{run.path} was asked to stop; run the same command again to go on.")
-        points = [self._point(checkpoint, step) for step, checkpoint in _checkpoints(run)]
+        points = [self.point(checkpoint, step) for step, checkpoint in _checkpoints(run)]
         for step, checkpoint in _checkpoints(run):
             self._keep(checkpoint, self.kept_weights(name, training_set, seed, step))
         images = self.sets.shards(training_set).read_manifest().frames
@@ -171,7 +174,7 @@ class Experiment:
             write_document(path, predict_from(released, self.sets.shards(training_set), CROP_PX))
         return read_document(Prediction, path, "a prediction of the experiment")
 
-    def _point(self, weights: Path, step: int) -> Point:
+    def point(self, weights: Path, step: int) -> Point:
         judged = self.judge.judge(load_backbone(weights).model, weights.name)
         return point_of(judged, step)
 
