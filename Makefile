@@ -6,7 +6,7 @@ STAMP := $(VENV)/.locked
 TORCH := $(shell grep '^torch==' requirements.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help setup demo tour docs docs-serve notebooks warm-start real-start test coverage test-slow test-gpu fuzz soak lint format lock clean
+.PHONY: help setup demo tour docs docs-serve notebooks warm-start test coverage test-slow test-gpu fuzz soak lint format lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -42,10 +42,6 @@ notebooks: $(STAMP)  ## run the notebooks and keep what they show
 
 warm-start: $(STAMP)  ## what continued pretraining keeps and loses, with and without the warm start
 	@$(BIN)/python -m experiments.warm_start
-
-DATA ?= data
-real-start: $(STAMP)  ## the same from real weights on real endoscopy, in the folder DATA (60 to 85 minutes)
-	@$(BIN)/python -m experiments.real_start $(DATA)
 
 # Two workers with one thread each; tests of one file share its fixtures, so they stay together. In the order of their
 # names: with the files of most tests first, one long test would be left for the end, with an idle worker beside it.

@@ -23,7 +23,6 @@ SOURCES = {
     "results/distillation.md": "experiments/distillation/README.md",
     "results/distillation-protocol.md": "experiments/distillation/PROTOCOL.md",
     "results/warm-start.md": "experiments/warm_start/README.md",
-    "results/real-start.md": "experiments/real_start/README.md",
     "history/changelog.md": "CHANGELOG.md",
     "history/contributing.md": "CONTRIBUTING.md",
 }

@@ -37,7 +37,7 @@ class Experiment:
         source_domain.write_labeled(self.labeled["source"], LABELED_SOURCE, 1)
         target_domain.write_labeled(self.labeled["target"], LABELED_TARGET, 21)
         target_domain.write_shards(self.shards, UNLABELED_TARGET, 22)
-        config = self._config([])
+        config = self.config([])
         train_start(self.start, config.model.vit(), config.augment.global_px, FOR_THE_START, 2)
 
     def run(self, arm: str, seed: int) -> Path:
@@ -45,7 +45,7 @@ class Experiment:
         result = make_directory(self.folder / "results") / f"{arm}_{seed}.json"
         if not result.exists():
             run = RunFolder(self.folder / "runs" / f"{arm}_{seed}")
-            pretrain(self._config([f"run.dir={run.path}", f"run.seed={seed}", *ARMS[arm].words]))
+            pretrain(self.config([f"run.dir={run.path}", f"run.seed={seed}", *ARMS[arm].words]))
             curves = {"target": [_point(document) for document in read_evaluations(run)]}
             for name in set(self.labeled) - {"target"}:
                 curves[name] = self._scores(name, run.whole_checkpoints())
@@ -58,7 +58,7 @@ class Experiment:
         return {name: self._scores(name, [untrained(self.start)])[0]["top1"] for name in self.labeled}
 
     def _scores(self, name: str, networks: list[Path]) -> list[dict[str, Any]]:
-        config = self._config([]).monitor.evaluation
+        config = self.config([]).monitor.evaluation
         config.data.path = str(self.labeled[name])
         evaluator = Evaluator(config)
         points = []
@@ -68,7 +68,7 @@ class Experiment:
             points.append(_point(scored.document))
         return points
 
-    def _config(self, words: list[str]) -> PretrainConfig:
+    def config(self, words: list[str]) -> PretrainConfig:
         shared = [
             "run.dir=none",
             f"data.shards={self.shards}",

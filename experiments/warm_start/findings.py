@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from panendofm.runtime.files import atomic_file
 from panendofm.scoring.statistics.intervals import group_weights
 
 _BOOTSTRAP_SAMPLES = 2000
+RECIPE = "recipe"  # the way that all others are compared with
 _LEGEND_COLUMNS = 2  # names of ways are long
 
 
@@ -63,26 +63,24 @@ def markdown_table(results: list[dict[str, Any]], arms: dict[str, Arm], name: st
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def rows_of(
-    results: list[dict[str, Any]], arms: dict[str, Arm], name: str, beside: Callable[[str], str] = lambda arm: "recipe"
-) -> list[list[str]]:
-    """One set of images: where a way ends and how low it gets, and its distance to the way that `beside` names."""
+def rows_of(results: list[dict[str, Any]], arms: dict[str, Arm], name: str) -> list[list[str]]:
+    """One set of images: where a way ends and how low it gets, and its distance to the recipe."""
     by_arm = _by_arm(results)
     rows = []
     for arm, runs in by_arm.items():
         curves = [run["curves"][name] for run in runs]
         ends = " ".join(f"{curve[-1]['top1']:.3f}" for curve in curves)
         mean = np.mean([curve[-1]["top1"] for curve in curves])
-        gain = difference([(curve[-1], curve[0]) for curve in curves])
-        others = {run["seed"]: run["curves"][name][-1] for run in by_arm.get(beside(arm), [])}
+        gain = _difference([(curve[-1], curve[0]) for curve in curves])
+        others = {run["seed"]: run["curves"][name][-1] for run in by_arm.get(RECIPE, [])}
         pairs = [(run["curves"][name][-1], others[run["seed"]]) for run in runs if run["seed"] in others]
-        against = difference(pairs) if pairs and arm != beside(arm) else ""
+        against = _difference(pairs) if pairs and arm != RECIPE else ""
         lowest = min(point["top1"] - curve[0]["top1"] for curve in curves for point in curve)
         rows.append([arms[arm].title, ends, f"{mean:.3f}", gain, against, f"{100 * lowest:+.1f}"])
     return rows
 
 
-def difference(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
+def _difference(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
     """Mean difference of top-1 over seeds in points, with its 95% interval: seeds and groups of queries are drawn."""
     hits = np.stack([_hits(now) - _hits(then) for now, then in pairs])  # [seeds, queries]
     groups = np.array([int(group) for group in pairs[0][0]["groups"].split()])

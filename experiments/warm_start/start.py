@@ -34,7 +34,7 @@ def train_start(path: Path, vit: ViTConfig, crop_px: int, images_per_class: int,
     backbone = VisionTransformer(vit)
     preprocessing = Preprocessing().at_crop(crop_px)
     _write(untrained(path), backbone, preprocessing)
-    heads = nn.ModuleDict({"kind": nn.Linear(vit.width, len(CLASSES)), "colours": nn.Linear(vit.width, LEVELS**3)})
+    heads = nn.ModuleDict({"kind": nn.Linear(vit.width, len(CLASSES)), "colors": nn.Linear(vit.width, LEVELS**3)})
     parameters = [*backbone.parameters(), *heads.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=PEAK_LR, weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK_LR, total_steps=STEPS)
@@ -44,7 +44,7 @@ def train_start(path: Path, vit: ViTConfig, crop_px: int, images_per_class: int,
         crops = _crops(images[rows], crop_px, rng)  # [B, 3, crop, crop]
         cls = backbone(normalize(crops)).cls  # [B, D]
         of_kind = F.cross_entropy(heads["kind"](cls), kinds[rows])
-        of_colors = F.cross_entropy(heads["colours"](cls), _shares_of_colors(crops))
+        of_colors = F.cross_entropy(heads["colors"](cls), _shares_of_colors(crops))
         loss = of_kind + COLORS_WEIGHT * of_colors
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

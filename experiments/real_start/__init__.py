@@ -1,1 +1,0 @@
-"""Continued pretraining from real weights on real endoscopy; see `__main__`."""
