@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from launch.jobs import slurm
-from launch.jobs.record import Job, events_since_submission, jobs_of, log_files, record_event
+from launch.jobs.record import Job, JobEvent, events_since_submission, jobs_of, log_files, record_event
 from launch.status import JobState, is_live, states_of
 from panendofm.records.run import RunFolder
 from panendofm.runtime.console import say
@@ -25,7 +25,7 @@ def cancel_run(run: Path | str, stage: str | None = None) -> list[JobState]:
     for job, state in zip(jobs, states_of(jobs), strict=True):
         if not is_live(state) or state.job_id is None:
             continue
-        record_event(job, "cancelled")  # before its end, which asks for this
+        record_event(job, JobEvent("cancelled"))  # before its end, which asks for this
         if job.kind == "slurm":
             slurm.cancel(state.job_id)
         else:
@@ -39,9 +39,9 @@ def cancel_run(run: Path | str, stage: str | None = None) -> list[JobState]:
 
 def _end_supervisor(job: Job, number: int) -> None:
     """It passes the request on to the job's processes."""
-    started = [event for event in events_since_submission(job) if event["event"] == "started"]
-    if started and started[-1]["nodes"] != socket.gethostname():
-        raise UserError(f"{job.stage} of {job.run} runs on {started[-1]['nodes']}; cancel it there.")
+    started = [event for event in events_since_submission(job) if event.event == "started"]
+    if started and started[-1].nodes != socket.gethostname():
+        raise UserError(f"{job.stage} of {job.run} runs on {started[-1].nodes}; cancel it there.")
     with suppress(ProcessLookupError):  # it has just ended by itself
         os.kill(number, signal.SIGTERM)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from launch.jobs import slurm
 from launch.jobs.local import is_supervised
-from launch.jobs.record import Job, events_since_submission, find_runs, jobs_of, log_files, read_job
+from launch.jobs.record import Job, JobEvent, events_since_submission, find_runs, jobs_of, log_files, read_job
 from launch.progress import Progress, progress_of
 from panendofm.records.run import EXIT_REQUEUE
 from panendofm.runtime.console import duration, say, table, warn
@@ -88,8 +89,8 @@ def _number_of(job: Job) -> str | None:
     """From the record, else (the submitter died before it heard the number) from the history."""
     if job.job_id is not None:
         return job.job_id
-    started = [event["job_id"] for event in events_since_submission(job) if event["event"] == "started"]
-    return str(started[-1]) if started else None
+    started = [event.job_id for event in events_since_submission(job) if event.event == "started"]
+    return started[-1] if started else None
 
 
 def _number_in_queue(job: Job, patience: dict[str, Any]) -> str | None:
@@ -101,8 +102,8 @@ def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState] |
     # Before its notes are read: a job that ends in between has noted it by then.
     supervised = job.kind != "slurm" and is_supervised(job.folder)
     events = events_since_submission(job)
-    ends = [event for event in events if event["event"] == "ended"]
-    starts = sum(event["event"] == "started" for event in events)
+    ends = [event for event in events if event.event == "ended"]
+    starts = sum(event.event == "started" for event in events)
     last_end = ends[-1] if ends else None
     may_run = job.kind == "slurm" and known is None
     own = slurm.SlurmState("RUNNING" if supervised else _state_by_history(events, may_run))
@@ -115,20 +116,20 @@ def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState] |
         reason="" if state.reason == "None" else state.reason,
         requeues=max(starts - 1, state.restarts, 0),
         nodes=state.nodes,
-        exit_code=last_end["exit_code"] if last_end else None,
+        exit_code=last_end.exit_code if last_end else None,
         last_error=last_error(job, number)
-        if failed or (last_end and last_end["exit_code"] not in (0, EXIT_REQUEUE))
+        if failed or (last_end and last_end.exit_code not in (0, EXIT_REQUEUE))
         else None,
     )
 
 
-def _state_by_history(events: list[dict[str, Any]], may_run: bool) -> str:
+def _state_by_history(events: Sequence[JobEvent], may_run: bool) -> str:
     """From the job's own notes; `may_run` when nobody could be asked whether it runs."""
-    last: dict[str, Any] = next((event for event in reversed(events) if event["event"] != "cancelled"), {})
-    verdict = last.get("verdict")  # none when it has started again since its last end
+    last = next((event for event in reversed(events) if event.event != "cancelled"), None)
+    verdict = last.verdict if last is not None else None  # none when it has started again since its last end
     if verdict in ("done", "failed"):
         return "COMPLETED" if verdict == "done" else "FAILED"
-    if verdict == "cancelled" or any(event["event"] == "cancelled" for event in events):
+    if verdict == "cancelled" or any(event.event == "cancelled" for event in events):
         return "CANCELLED"
     return UNKNOWN if may_run else LOST
 

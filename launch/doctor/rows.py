@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.files import make_directory, read_json_lines
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import append_json_line, make_directory, read_json_lines
 
 Status = Literal["pass", "skip", "warn", "fail"]
 # From good to bad: of several ranks the worst counts.
@@ -46,26 +44,17 @@ class Notes:
     @contextmanager
     def family(self, name: str, stops: bool = False) -> Iterator[None]:
         """A family of checks. What goes wrong inside is a row too; `stops`: and it ends what this rank does."""
-        self._write({"begun": name})
+        append_json_line(self._path, {"begun": name})
         try:
             yield
         except Exception as error:
             self.add(Row(name, "fail", *_words_of(error), figures={"trace": _trace(error)}))
             if stops:
                 raise
-        self._write({"ended": name})
+        append_json_line(self._path, {"ended": name})
 
     def add(self, row: Row) -> None:
-        self._write(asdict(row))
-
-    def _write(self, line: dict[str, Any]) -> None:
-        text = json.dumps(line) + "\n"
-        with naming_path("write", self._path):
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                os.write(descriptor, text.encode())
-            finally:
-                os.close(descriptor)
+        append_json_line(self._path, asdict(row))
 
 
 @dataclass(frozen=True)

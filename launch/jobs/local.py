@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from launch.jobs.on_exit import record_end
-from launch.jobs.record import Job, read_job, record_event
+from launch.jobs.record import Job, JobEvent, read_job, record_event
 from panendofm.records.run import EXIT_REQUEUE
 from panendofm.runtime.locks import NO_FLOCK
 from panendofm.runtime.ports import free_port
@@ -59,7 +59,8 @@ class Supervisor:
 
     def _record_start(self, restart: int) -> None:
         host, ranks = socket.gethostname(), self.job.tasks_per_node
-        record_event(self.job, "started", job_id=str(os.getpid()), restart=restart, nodes=host, ranks=ranks)
+        started = JobEvent("started", job_id=str(os.getpid()), restart=restart, nodes=host, ranks=ranks)
+        record_event(self.job, started)
 
     def _start(self) -> None:
         port = free_port()

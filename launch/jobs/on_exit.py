@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
 
 from launch.jobs import slurm
-from launch.jobs.record import Job, events_since_submission, exit_code_file, read_job, record_event
+from launch.jobs.record import (
+    Job,
+    JobEvent,
+    Verdict,
+    events_since_submission,
+    exit_code_file,
+    read_job,
+    record_event,
+)
 from panendofm.records.run import EXIT_REQUEUE
 from panendofm.runtime.console import say
 from panendofm.runtime.errors import EXIT_USER_ERROR, exit_code_of
@@ -17,7 +25,6 @@ from panendofm.runtime.errors import EXIT_USER_ERROR, exit_code_of
 # A controller that is away for a while (some minutes) must not cost a job its requeue.
 _TRIES = 100
 _ENDED_BY_WARNING = (128 + signal.SIGUSR2, 128 + signal.SIGTERM)
-Verdict = Literal["done", "requeue", "failed", "cancelled", "slurm decides"]
 
 
 def verdict(
@@ -45,12 +52,12 @@ def verdict(
     return "requeue" if crashes <= max_restarts else "failed"
 
 
-def crashes_in_a_row(events: list[dict[str, Any]]) -> int:
+def crashes_in_a_row(events: Sequence[JobEvent]) -> int:
     """Ends since the stage last saved and asked for its requeue that it did not ask for."""
     count = 0
     for event in reversed(events):
-        if event["event"] == "ended":
-            if event["exit_code"] in (0, EXIT_REQUEUE):
+        if event.event == "ended":
+            if event.exit_code in (0, EXIT_REQUEUE):
                 break
             count += 1
     return count
@@ -60,12 +67,12 @@ def record_end(job: Job, exit_code: int, state: str = "RUNNING") -> Verdict:
     """Write the end into the job's history, with the verdict."""
     events = events_since_submission(job)
     # While a cancelled job ends, Slurm calls it COMPLETING; whoever cancelled it has noted that.
-    if events and events[-1]["event"] == "cancelled":
+    if events and events[-1].event == "cancelled":
         state = "CANCELLED"
     past = crashes_in_a_row(events)
     crashed = exit_code not in (0, EXIT_REQUEUE) and state in ("RUNNING", "TIMEOUT")
     decision = verdict(exit_code, past + crashed, job.max_restarts, state, job.restarts_freely)
-    record_event(job, "ended", exit_code=exit_code, state=state, verdict=decision)
+    record_event(job, JobEvent("ended", exit_code=exit_code, state=state, verdict=decision))
     return decision
 
 

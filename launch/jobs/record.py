@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from panendofm.records.documents import read_document, write_document
+from panendofm.records.documents import as_document, parse_document, read_document, write_document
 from panendofm.records.run import RunFolder
 from panendofm.records.run import find_runs as runs_below
-from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.files import make_directory, read_json_lines
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import append_json_line, make_directory, read_json_lines
 
 # In a job's words: replaced by the address of its own Ray cluster when that is up.
 RAY_ADDRESS = "{ray_address}"
 _RECORD = "job.json"
 _EVENTS = "events.jsonl"
+# What becomes of a job whose stage has ended.
+Verdict = Literal["done", "requeue", "failed", "cancelled", "slurm decides"]
 
 
 @dataclass(frozen=True)
@@ -84,27 +85,43 @@ def find_runs(root: Path | str) -> list[RunFolder]:
     return runs_below(Path(root))
 
 
-def record_event(job: Job, event: str, **details: Any) -> None:
-    """Append one line to the job's history. Short lines in append mode don't mix, whoever writes."""
+@dataclass(frozen=True)
+class JobEvent:
+    """A line of a job's history."""
+
+    event: Literal["started", "ended", "cancelled"]
+    time: float = 0.0
+    submitted: float = 0.0  # of the job: a run that is submitted again keeps the history of the jobs before
+    # Of a start.
+    job_id: str | None = None
+    restart: int | None = None
+    nodes: str | None = None
+    ranks: int | None = None
+    # Of an end.
+    exit_code: int | None = None
+    state: str | None = None  # Slurm's word for the job
+    verdict: Verdict | None = None
+
+
+def record_event(job: Job, event: JobEvent) -> None:
+    """Append it to the job's history, with the time."""
     path = make_directory(job.folder) / _EVENTS
-    content = {"time": time.time(), "submitted": job.submitted, "event": event, **details}
-    line = json.dumps(content, sort_keys=True) + "\n"
-    with naming_path("write", path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(descriptor, line.encode())
-        finally:
-            os.close(descriptor)
+    line = as_document(replace(event, time=time.time(), submitted=job.submitted))
+    append_json_line(path, {name: value for name, value in line.items() if value is not None})
 
 
-def events_of(folder: Path | str) -> list[dict[str, Any]]:
+def events_of(folder: Path | str) -> list[JobEvent]:
     path = Path(folder) / _EVENTS
-    return read_json_lines(path) if path.is_file() else []
+    lines = read_json_lines(path) if path.is_file() else []
+    return [
+        parse_document(JobEvent, line, f"{path}: line {number}", "an event of a job")
+        for number, line in enumerate(lines, 1)
+    ]
 
 
-def events_since_submission(job: Job) -> list[dict[str, Any]]:
-    """The job's own events: a run that is submitted again keeps the history of the jobs before."""
-    return [event for event in events_of(job.folder) if event.get("submitted") == job.submitted]
+def events_since_submission(job: Job) -> list[JobEvent]:
+    """The job's own events, without those of the jobs before."""
+    return [event for event in events_of(job.folder) if event.submitted == job.submitted]
 
 
 def exit_code_file(job: Job) -> Path:

@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.2
 
 
 def ends_noted(job: Job) -> int:
-    return sum(event["event"] == "ended" for event in events_since_submission(job))
+    return sum(event.event == "ended" for event in events_since_submission(job))
 
 
 def main(folder: Path, script: int) -> int:

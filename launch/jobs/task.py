@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from launch.jobs.record import Job, read_job, record_event
+from launch.jobs.record import Job, JobEvent, read_job, record_event
 from panendofm.runtime.ports import FIRST_PORT, PORTS
 
 
@@ -34,14 +34,14 @@ def port_of(job_id: int, restart: int) -> int:
 
 def record_start(job: Job) -> None:
     env = os.environ
-    record_event(
-        job,
+    started = JobEvent(
         "started",
         job_id=env["SLURM_JOB_ID"],
         restart=int(env.get("SLURM_RESTART_COUNT", "0")),
         nodes=env["SLURM_JOB_NODELIST"],
         ranks=int(env["SLURM_NTASKS"]),
     )
+    record_event(job, started)
 
 
 def main(folder: Path) -> None:

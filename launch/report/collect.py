@@ -18,7 +18,7 @@ from panendofm.records.evaluation import (
     read_selection,
     witnesses_of,
 )
-from panendofm.records.metrics import read_metrics
+from panendofm.records.metrics import StepMetrics, read_metrics
 from panendofm.records.run import RunFolder, patch_images, read_checkpoint_info
 from panendofm.records.shards import Certificate, Manifest, ShardFolder
 from panendofm.reports import data_url
@@ -50,7 +50,7 @@ class RunData:
     run: RunFolder
     config: dict[str, Any]
     config_text: str
-    metrics: list[dict[str, Any]]
+    metrics: list[StepMetrics]
     sets: dict[str, list[KnnDocument]]  # the one that selects first; empty where nothing was evaluated
     selection: SelectionDocument | None
     progress: Progress | None
@@ -112,19 +112,19 @@ def _sets(run: RunFolder) -> dict[str, list[KnnDocument]]:
     return found
 
 
-def _events(run: RunFolder, metrics: list[dict[str, Any]]) -> list[Event]:
+def _events(run: RunFolder, metrics: list[StepMetrics]) -> list[Event]:
     """What did not go by itself: starts, interruptions, rollbacks, skipped steps, unreadable samples."""
     found = []
     for folder in sorted(run.jobs.glob("*")):
         for event in events_of(folder):
-            if event["event"] == "started":
+            if event.event == "started":
                 # Not on which nodes: a report is for others, and host names are not.
-                text = f"{folder.name} started, job {event['job_id']}, {event['ranks']} processes"
-            elif event["event"] == "cancelled":
+                text = f"{folder.name} started, job {event.job_id}, {event.ranks} processes"
+            elif event.event == "cancelled":
                 text = f"{folder.name} was cancelled"
             else:
-                text = f"{folder.name} ended with exit code {event['exit_code']}: {event['verdict']}"
-            found.append(Event(event["time"], None, text))
+                text = f"{folder.name} ended with exit code {event.exit_code}: {event.verdict}"
+            found.append(Event(event.time, None, text))
     for entry in run.read_rollbacks():
         text = f"went back to step {entry.to_step:,}, learning rate times {entry.lr_factor:g}: {entry.why}"
         found.append(Event(entry.time, entry.from_step, text))

@@ -125,6 +125,17 @@ def read_json_object(path: Path | str) -> dict[str, Any]:
     return values
 
 
+def append_json_line(path: Path | str, values: Any) -> None:
+    """One more line of a .jsonl file. Lines that several processes append don't mix, because each is one write."""
+    line = json.dumps(values, ensure_ascii=False) + "\n"
+    with naming_path("write", path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+
 def parse_json(text: str, source: Path | str) -> Any:
     """The values of a JSON text that stands at `source`."""
     try:

@@ -18,7 +18,7 @@ from real_slurm import HERE, Slurm, command_of, processes_of, wait_for
 
 from launch.control import cancel_run
 from launch.jobs.cluster import ClusterConfig, Resources
-from launch.jobs.record import Job, events_of, events_since_submission, log_files, read_job, record_event
+from launch.jobs.record import Job, JobEvent, events_of, events_since_submission, log_files, read_job, record_event
 from launch.jobs.slurm import GLANCE_SECONDS
 from launch.jobs.submit import describe, submit
 from launch.status import job_state, states_of
@@ -117,7 +117,7 @@ def test_told_to_save_before_the_time_limit_it_goes_on_later(slurm: Slurm, tmp_p
     saved = trace(run, "saved")
     assert {line["signal"] for line in saved} == {signal.SIGUSR2}
     assert trace(run, "done")[0]["first"] == saved[-1]["step"]
-    assert [event["verdict"] for event in events_of(job.folder) if event["event"] == "ended"] == [
+    assert [event.verdict for event in events_of(job.folder) if event.event == "ended"] == [
         *(["requeue"] * len(saved)),
         "done",
     ]
@@ -148,9 +148,9 @@ def test_cancelled_it_saves_and_stays_cancelled(slurm: Slurm, tmp_path: Path) ->
     time.sleep(6)  # a requeue would show by now: cred_expire of the test cluster is 5 s
     assert slurm.state(str(job.job_id)) == "CANCELLED"
     assert len(trace(run, "saved")) == 4 and len(trace(run, "start")) == 4
-    wait_for(lambda: any(event["event"] == "ended" for event in events_of(job.folder)), 60, "its end is noted")
-    (end,) = (event for event in events_of(job.folder) if event["event"] == "ended")
-    assert end["verdict"] == "cancelled"
+    wait_for(lambda: any(event.event == "ended" for event in events_of(job.folder)), 60, "its end is noted")
+    (end,) = (event for event in events_of(job.folder) if event.event == "ended")
+    assert end.verdict == "cancelled"
     # After that the same run may be submitted again, and goes on.
     again = start(run, 10)
     wait_until(again, "COMPLETED")
@@ -185,7 +185,7 @@ def test_the_stage_runs_in_the_container_and_its_end_is_seen_outside(slurm: Slur
     wait_until(job, "COMPLETED")
     namespaces = [line["namespace"] for line in trace(run, "start")]
     assert len(namespaces) == 4 and str(Path("/proc/self/ns/mnt").readlink()) not in namespaces
-    assert [event["verdict"] for event in events_of(job.folder) if event["event"] == "ended"] == ["done"]
+    assert [event.verdict for event in events_of(job.folder) if event.event == "ended"] == ["done"]
 
 
 def test_a_job_that_can_never_start_is_pointed_out(
@@ -213,7 +213,7 @@ def test_a_job_that_slurm_has_forgotten_is_known_from_its_history(slurm: Slurm, 
     assert "accounting storage is disabled" in accounts.stderr, "else sacct would be asked"
     assert job_state(job.folder).state == "COMPLETED"
     (job.folder / "events.jsonl").unlink()
-    record_event(job, "started", job_id="999999", restart=0, nodes="n1", ranks=1)
+    record_event(job, JobEvent("started", job_id="999999", restart=0, nodes="n1", ranks=1))
     assert job_state(job.folder).state == "LOST", "it is dead and did not get to note its end"
 
 
@@ -243,7 +243,7 @@ def test_a_killed_batch_script_is_started_again(slurm: Slurm, tmp_path: Path) ->
     os.kill(script, signal.SIGKILL)
     wait_until(job, "COMPLETED", 150)
     assert job_state(job.folder).requeues == 1
-    ends = [event["exit_code"] for event in events_since_submission(job) if event["event"] == "ended"]
+    ends = [event.exit_code for event in events_since_submission(job) if event.event == "ended"]
     assert ends == [128 + signal.SIGKILL, 0], "one end is noted for each go"
 
 

@@ -86,7 +86,7 @@ def test_a_run_may_go_on_with_another_number_of_nodes(slurm: Slurm, tmp_path: Pa
     smaller = replace(cluster_of(), pretrain=Resources(nodes=1, tasks_per_node=2, time_minutes=10))
     wait_until_done(start(run, shards, smaller))
     assert [line["step"] for line in metrics_of(run)] == list(range(STEPS))
-    started = [event["ranks"] for event in events_of(job.folder) if event["event"] == "started"]
+    started = [event.ranks for event in events_of(job.folder) if event.event == "started"]
     assert started == [4, 2]
 
 
@@ -128,7 +128,7 @@ def kill_a_node(slurm: Slurm, job: Job) -> None:
 
 def ends_of(job: Job) -> list[int]:
     """Exit codes of the job's goes."""
-    return [event["exit_code"] for event in events_of(job.folder) if event["event"] == "ended"]
+    return [event.exit_code for event in events_of(job.folder) if event.event == "ended"]
 
 
 def check_interrupted(

@@ -97,7 +97,7 @@ def test_a_crash_ends_the_other_ranks_and_is_retried(tmp_path: Path) -> None:
     """The ranks crash in the first go and only then."""
     job = start(tmp_path / "a", 6, "crash_at=2")
     wait_until(job, "COMPLETED")
-    assert [event["verdict"] for event in events_of(job.folder) if event["event"] == "ended"] == ["requeue", "done"]
+    assert [event.verdict for event in events_of(job.folder) if event.event == "ended"] == ["requeue", "done"]
 
 
 def test_an_error_of_the_user_is_shown_and_not_retried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from launch.jobs import slurm
 from launch.jobs.cluster import ClusterConfig, Resources, load_cluster
 from launch.jobs.on_exit import crashes_in_a_row, record_end, verdict
-from launch.jobs.record import record_event
+from launch.jobs.record import JobEvent, record_event
 from launch.jobs.snapshot import PACKAGES, SOURCE, take_snapshot
 from launch.jobs.submit import describe, sbatch_script, submit
 from launch.jobs.task import port_of, rendezvous
@@ -191,16 +191,16 @@ def test_verdicts() -> None:
 
 
 def test_a_save_in_between_forgives_earlier_crashes() -> None:
-    ends = [{"event": "ended", "exit_code": code} for code in (1, 1, 75, 1)]
+    ends = [JobEvent("ended", exit_code=code) for code in (1, 1, 75, 1)]
     assert crashes_in_a_row(ends) == 1
     assert crashes_in_a_row(ends[:2]) == 2
 
 
 def test_a_new_submission_does_not_inherit_the_old_ones_crashes_or_number(tmp_path: Path) -> None:
     job = describe("pretrain", tmp_path, ["pretrain"], ClusterConfig(kind="local", max_restarts=1))
-    record_event(job, "started", job_id="7", restart=0, nodes="n1", ranks=1)
+    record_event(job, JobEvent("started", job_id="7", restart=0, nodes="n1", ranks=1))
     for _ in range(3):
-        record_event(job, "ended", exit_code=1, state="RUNNING", verdict="failed")
+        record_event(job, JobEvent("ended", exit_code=1, state="RUNNING", verdict="failed"))
     job = replace(job, submitted=time.time())
     job.save()
     state = job_state(job.folder)
@@ -214,9 +214,9 @@ def test_a_run_can_be_looked_at_where_there_is_no_slurm(tmp_path: Path, monkeypa
     job = describe("pretrain", tmp_path / "a", ["pretrain"], ClusterConfig()).with_id("7")
     job.save()
     assert job_state(job.folder).state == "UNKNOWN"
-    record_event(job, "cancelled")
+    record_event(job, JobEvent("cancelled"))
     assert job_state(job.folder).state == "CANCELLED"
-    record_event(job, "ended", exit_code=0, state="RUNNING", verdict="done")
+    record_event(job, JobEvent("ended", exit_code=0, state="RUNNING", verdict="done"))
     assert job_state(job.folder).state == "COMPLETED"
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.files import read_json_lines
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import append_json_line, read_json_lines
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.client.answers import Answer, AnswerSet, Variant, cut_torn_line
@@ -35,10 +33,11 @@ class Rating:
         known = [value for value in self.values.values() if value is not None]
         return sum(known) / len(known) if known else None
 
-    def to_line(self) -> str:
-        values: dict[str, Any] = {**vars(self), **self.values}
+    def line(self) -> dict[str, object]:
+        """As it is stored: the dimensions beside the other fields."""
+        values: dict[str, object] = {**vars(self), **self.values}
         del values["values"]
-        return json.dumps(values, ensure_ascii=False) + "\n"
+        return values
 
 
 class RatingFile:
@@ -51,8 +50,7 @@ class RatingFile:
         self.rated = {rating.answer for rating in known if not rating.failed}
 
     def append(self, rating: Rating) -> None:
-        with naming_path("write", self.path), self.path.open("a", encoding="utf-8") as stream:
-            stream.write(rating.to_line())
+        append_json_line(self.path, rating.line())
         if not rating.failed:
             self.rated.add(rating.answer)
 

@@ -6,15 +6,14 @@ who is in which group. No names: a reader is a code such as junior-1.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from panendofm.records.documents import Count, Seconds, parse_document, read_document, write_document
 from panendofm.runtime.csv_files import csv_text, read_csv
-from panendofm.runtime.errors import UserError, naming_path
-from panendofm.runtime.files import make_directory, read_json_lines, sha256_of, write_text
+from panendofm.runtime.errors import UserError
+from panendofm.runtime.files import append_json_line, make_directory, read_json_lines, sha256_of, write_text
 from panendofm.vqa.bench.bench_folder import Bench
 from panendofm.vqa.client.answers import PEOPLE, Answer, AnswerSet, Run, Variant, cut_torn_line
 
@@ -89,8 +88,7 @@ class ReaderFile:
     def append(self, row: ReaderAnswer) -> None:
         if self.locked:
             raise UserError(f"{self.reader} has finished: the answers are locked.")
-        with naming_path("write", self.answers), self.answers.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(vars(row), ensure_ascii=False) + "\n")
+        append_json_line(self.answers, vars(row))
 
     def lock(self, questions: int) -> None:
         write_document(self.lock_file, Lock(sha256_of(self.answers), questions))
