@@ -58,8 +58,8 @@ def _near_duplicates(
     measured = choose_threshold(*best_matches(features, clusters, videos, seconds, near.seconds), near)
     if measured.threshold is None:
         return gone, (
-            f"No near-duplicates were removed: at no similarity of {near.lowest_similarity:g} or more there are "
-            f"enough matches of one moment whose precision is {near.precision:g}."
+            f"No near-duplicates were removed. No similarity of {near.lowest_similarity:g} or more tells "
+            f"repeats of one moment from other videos with a precision of {near.precision:g}."
         )
     gone = duplicates(features, clusters, measured.threshold)
     # A rare scene is better seen in frames that hardly differ than in one of them alone.

@@ -28,8 +28,9 @@ from panendofm.vqa.client.run import ask_bench
 from panendofm.vqa.people.config import ExamConfig, JudgeConfig, RankReportsConfig, RateConfig, RateReportsConfig
 from panendofm.vqa.people.exam import serve_exam
 from panendofm.vqa.people.judge import judge_texts
-from panendofm.vqa.people.rate import serve_rating
-from panendofm.vqa.people.readers import read_people
+from panendofm.vqa.people.rate import serve_rating, shown_texts
+from panendofm.vqa.people.ratings import texts_to_rate
+from panendofm.vqa.people.readers import check_code, read_people
 from panendofm.vqa.people.report_ranking import rank_reports
 from panendofm.vqa.people.reports import serve_report_rating
 from panendofm.vqa.score.accuracy.leaderboard import check_bench
@@ -116,7 +117,9 @@ def run_exam(bench_folder: str, config: ExamConfig) -> None:
 def run_rate(bench_folder: str, answers: list[Path], config: RateConfig) -> None:
     bench = read_bench(bench_folder)
     rubric = benchmark_of(bench).rubric_called(config.rubric)
-    serve_rating(bench, rubric, _all_sets(bench, answers, config.people), config)
+    check_code(config.rater, "rater")
+    texts = texts_to_rate(bench, _all_sets(bench, answers, config.people), config.human_subset, config.blind)
+    serve_rating(shown_texts(bench, texts), rubric, config)
 
 
 def run_rate_reports(reports: list[Path], config: RateReportsConfig) -> None:

@@ -13,8 +13,9 @@ from page_server import PageServer
 
 from panendofm.runtime.command_line import run_stage
 from panendofm.vqa.__main__ import STAGE
+from panendofm.vqa.people.rate import BlindRating
 from panendofm.vqa.people.ratings import read_ratings
-from panendofm.vqa.people.reports import REPORT_RUBRIC, ReportRating, read_reports
+from panendofm.vqa.people.reports import REPORT_RUBRIC, read_reports, shown_reports
 
 ENTER = "\ue007"
 CRITERIA = ("clarity", "limitations", "usefulness", "suggestions", "findings")
@@ -67,8 +68,8 @@ def test_reports_are_rated_blindly_in_a_browser(teams: list[Path], tmp_path: Pat
 
 
 def test_each_rater_has_an_order_of_their_own(teams: list[Path], tmp_path: Path) -> None:
-    reports = read_reports(teams)
-    orders = [list(ReportRating(reports, rater, tmp_path / rater).reports) for rater in ("a", "b", "a")]
+    reports = shown_reports(read_reports(teams))
+    orders = [list(BlindRating(reports, REPORT_RUBRIC, rater, tmp_path / rater).texts) for rater in ("a", "b", "a")]
     assert orders[0] == orders[2] != orders[1] and len(orders[0]) == 6
 
 

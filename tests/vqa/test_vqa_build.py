@@ -149,7 +149,7 @@ def test_a_changed_bench_is_refused(bench: Bench, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(bench.folder, copy)
     name = bench.items[0].image
-    (copy / name).write_bytes(b"no picture")
+    (copy / name).write_bytes(b"no image")
     read_bench(copy)
     with pytest.raises(UserError, match="was changed"):
         read_bench(copy, verify=True)

@@ -18,7 +18,7 @@ from panendofm.vqa.benchmark import find_benchmark
 from panendofm.vqa.client.answers import read_answer_set
 from panendofm.vqa.people.config import JudgeConfig
 from panendofm.vqa.people.judge import judge_texts
-from panendofm.vqa.people.rate import BlindRating
+from panendofm.vqa.people.rate import BlindRating, shown_texts
 from panendofm.vqa.people.ratings import Rating, RatingFile, answer_key, texts_to_rate
 from panendofm.vqa.score.by_question.grounding import statement
 from panendofm.vqa.synthesize import right_reply
@@ -98,7 +98,8 @@ def test_judge_and_people_side_by_side(tmp_path: Path) -> None:
 def test_the_scale_of_a_rubric_holds_everywhere(tmp_path: Path) -> None:
     bench = write_text_bench(tmp_path / "bench")
     sets = [read_answer_set(write_texts(bench, tmp_path / "model"), bench)]
-    rating = BlindRating(bench, RUBRIC, texts_to_rate(bench, sets), "expert-1", tmp_path / "expert-1.jsonl")
+    texts = shown_texts(bench, texts_to_rate(bench, sets))
+    rating = BlindRating(texts, RUBRIC, "expert-1", tmp_path / "expert-1.jsonl")
     state = rating.state()
     assert (state.low, state.high) == (0, 2) and len(state.rubric) == 3
     with pytest.raises(UserError, match="from 0 to 2"):

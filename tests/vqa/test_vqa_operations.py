@@ -24,7 +24,7 @@ SIDE = 224
 SURGICAL = "[SP,SS,SA,IC,IP]"
 
 
-def picture(path: Path, seed: int) -> None:
+def draw_image(path: Path, seed: int) -> None:
     """Lit and sharp enough to pass every screen, and like no other one."""
     random = np.random.default_rng(seed)
     small = random.integers(60, 220, (28, 28, 3), dtype=np.uint8)
@@ -55,14 +55,14 @@ def write_cholec80(folder: Path) -> None:
         (folder / "tool_annotations").mkdir(exist_ok=True)
         (folder / "tool_annotations" / f"{video}-tool.txt").write_text("\n".join(flags) + "\n", encoding="utf-8")
         for n in times:
-            picture(folder / "frames" / video / f"{n:06d}.png", hash((video, n)) % 2**32)
+            draw_image(folder / "frames" / video / f"{n:06d}.png", hash((video, n)) % 2**32)
 
 
 def write_endovis17(folder: Path) -> None:
     for number in range(6):
         video = folder / f"instrument_dataset_{number % 2 + 1}"
         name = f"frame{number:03d}.png"
-        picture(video / "left_frames" / name, 100 + number)
+        draw_image(video / "left_frames" / name, 100 + number)
         mask(video / "ground_truth" / "Left_Prograsp_Forceps_labels" / name, (20, 20, 90, 90))
         mask(video / "ground_truth" / "Right_Large_Needle_Driver_labels" / name, *[(120, 110, 200, 200)][: number % 3])
         mask(video / "ground_truth" / "Other_labels" / name, (10, 150, 40, 190))
@@ -72,7 +72,7 @@ def write_endovis18(folder: Path) -> None:
     actions = ["Tissue_Manipulation", "Suction", "Idle", "Cutting"]
     for number in range(8):
         name = f"seq_{number % 2 + 1}_frame{number:03d}"
-        picture(folder / "train" / "images" / f"{name}.png", 200 + number)
+        draw_image(folder / "train" / "images" / f"{name}.png", 200 + number)
         own = folder / "train" / "annotations" / f"{name}.png"
         mask(own, (20, 20, 90, 90), value=1 + number % 4)
         if number % 2:
@@ -96,7 +96,7 @@ def write_psi_ava(folder: Path) -> None:
     }
     for number in range(8):
         name = f"CASE00{number % 2 + 1}/{number:05d}.jpg"
-        picture(folder / "keyframes" / name, 300 + number)
+        draw_image(folder / "keyframes" / name, 300 + number)
         document["images"].append({"id": number, "file_name": name})
         for place in range(1 + number % 2):
             document["annotations"].append(
@@ -211,13 +211,13 @@ def test_outlines_of_several_regions_are_in_the_image(operations: Bench) -> None
 def test_masks_of_capsule_datasets(tmp_path: Path) -> None:
     bleeding = tmp_path / "WCEBleedGen"
     for number in (1, 2):
-        picture(bleeding / "bleeding" / "Images" / f"img- ({number}).png", 400 + number)
-        picture(bleeding / "non-bleeding" / "images" / f"img- ({number}).png", 410 + number)
+        draw_image(bleeding / "bleeding" / "Images" / f"img- ({number}).png", 400 + number)
+        draw_image(bleeding / "non-bleeding" / "images" / f"img- ({number}).png", 410 + number)
     mask(bleeding / "bleeding" / "Annotations" / "ann- (1).png", (30, 40, 100, 120))
     kid = tmp_path / "KID Dataset 1"
-    picture(kid / "angioectasias" / "a1.png", 420)
+    draw_image(kid / "angioectasias" / "a1.png", 420)
     mask(kid / "angioectasias" / "a1m.png", (50, 50, 110, 120))
-    picture(kid / "polypoid" / "b.png", 421)
+    draw_image(kid / "polypoid" / "b.png", 421)
     atlas = build_atlas([str(bleeding), str(kid)], 48)
     save_atlas(atlas, tmp_path / "atlas.parquet")
     found = read_regions(atlas.rows)

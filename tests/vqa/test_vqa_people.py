@@ -24,7 +24,7 @@ from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.review import write_review_page
 from panendofm.vqa.benchmark import find_benchmark
 from panendofm.vqa.client.answers import read_answer_set
-from panendofm.vqa.people.rate import BlindRating
+from panendofm.vqa.people.rate import BlindRating, shown_texts
 from panendofm.vqa.people.ratings import answer_key, read_ratings, texts_to_rate
 from panendofm.vqa.people.readers import ReaderAnswer, ReaderFile
 from panendofm.vqa.score.by_question.results import read_question_results
@@ -226,7 +226,8 @@ def test_raters_see_texts_in_orders_of_their_own(lesion_bench: Bench, tmp_path: 
     ]
     texts = texts_to_rate(lesion_bench, sets)
     orders = [
-        list(BlindRating(lesion_bench, RUBRIC, texts, rater, tmp_path / rater).texts) for rater in ("e1", "e2", "e1")
+        list(BlindRating(shown_texts(lesion_bench, texts), RUBRIC, rater, tmp_path / rater).texts)
+        for rater in ("e1", "e2", "e1")
     ]
     assert orders[0] == orders[2] != orders[1] and set(orders[0]) == set(orders[1])
     own = {answer_key("alpha", answer) for answer in sets[0].answers.values()}

@@ -23,7 +23,7 @@ from panendofm.vqa.bench.bench_folder import IMAGES, Manifest, NetworkNote, writ
 from panendofm.vqa.bench.config import BuildConfig, ImageConfig
 from panendofm.vqa.bench.images.draw import OUTLINED, draw_marks, encode_jpeg, encode_png
 from panendofm.vqa.bench.images.prepare import Prepared, prepare
-from panendofm.vqa.bench.images.sources import SourceImage, read_sources
+from panendofm.vqa.bench.images.sources import SourceImage, Sources, read_sources
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.operations.source import operation_sources, source_of
 from panendofm.vqa.bench.questions.candidates import Candidate
@@ -36,16 +36,20 @@ _INPUTS = ("regions", "annotations", "templates", "review", "references")
 _PLACES = ("data", "out", "network", "device", "cache", *_INPUTS)
 
 
-def build_bench(config: BuildConfig) -> None:
-    """Write the bench that the settings describe."""
-    benchmark = find_benchmark(config.benchmark)
-    sources = read_sources(
+def sources_of(config: BuildConfig) -> Sources:
+    return read_sources(
         Path(config.data),
         optional_path(config.regions),
         optional_path(config.annotations),
         config.all_regions_listed,
         [Path(folder) for folder in config.operations],
     )
+
+
+def build_bench(config: BuildConfig) -> None:
+    """Write the bench that the settings describe."""
+    benchmark = find_benchmark(config.benchmark)
+    sources = sources_of(config)
     left_out = sources.left_out
     builder = benchmark.builder(benchmark, config, left_out)
     candidates = builder.candidates(sources.images)

@@ -19,10 +19,10 @@ from panendofm.runtime.console import say, table, track
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import atomic_directory, write_text
 from panendofm.vqa.bench.bench_folder import Bench, read_bench
-from panendofm.vqa.bench.build import licenses_of, only_once, optional_path, prepare_all, render_items
+from panendofm.vqa.bench.build import licenses_of, only_once, prepare_all, render_items, sources_of
 from panendofm.vqa.bench.config import InstructConfig
 from panendofm.vqa.bench.images.copies import content_thumbnail, guarded_bench, guarded_folder, image_files
-from panendofm.vqa.bench.images.sources import SourceImage, read_sources
+from panendofm.vqa.bench.images.sources import SourceImage
 from panendofm.vqa.bench.items import Item
 from panendofm.vqa.benchmark import find_benchmark
 from panendofm.vqa.reply_kinds import CHOICE, kind_of
@@ -65,13 +65,7 @@ def write_instructions(config: InstructConfig) -> Certificate:
     """Write conversations.jsonl, images/ and certificate.json to `out`."""
     benchmark = find_benchmark(config.benchmark)
     benches = [read_bench(folder, verify=True) for folder in config.bench]
-    sources = read_sources(
-        Path(config.data),
-        optional_path(config.regions),
-        optional_path(config.annotations),
-        config.all_regions_listed,
-        [Path(folder) for folder in config.operations],
-    )
+    sources = sources_of(config)
     left_out = sources.left_out
     builder = benchmark.builder(benchmark, config, left_out)
     candidates = builder.candidates(sources.images)

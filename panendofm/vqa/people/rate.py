@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from panendofm.records.documents import parse_document
@@ -12,12 +13,11 @@ from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory
 from panendofm.runtime.locks import directory_lock
 from panendofm.vqa.bench.bench_folder import Bench
+from panendofm.vqa.bench.items import Item
 from panendofm.vqa.bench.keys import keyed
-from panendofm.vqa.client.answers import AnswerSet
-from panendofm.vqa.people.config import RateConfig
+from panendofm.vqa.people.config import RateConfig, RateReportsConfig
 from panendofm.vqa.people.local_server import Content, LocalServer, Posted, json_content
-from panendofm.vqa.people.ratings import Rating, RatingFile, Text, texts_to_rate
-from panendofm.vqa.people.readers import check_code
+from panendofm.vqa.people.ratings import Rating, RatingFile, Text
 from panendofm.vqa.people.rubric import Dimension, Rubric
 
 _LONGEST_NOTE = 1000
@@ -47,40 +47,72 @@ class PostedRating:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class ShownText:
+    """A text as the page gets it: never who wrote it."""
+
+    key: str
+    question: str
+    reply: str
+    reference: str = ""
+    image: Callable[[], Content] | None = None
+
+
+def shown_texts(bench: Bench, texts: Sequence[Text]) -> list[ShownText]:
+    """Texts about images of a bench."""
+    return [
+        ShownText(
+            text.key,
+            bench.question_for_people(text.item),
+            text.reply,
+            text.item.reference,
+            partial(_image_of, bench, text.item),
+        )
+        for text in texts
+    ]
+
+
+def _image_of(bench: Bench, item: Item) -> Content:
+    return item.media_type, bench.image(item)
+
+
 class BlindRating:
     """One rater's way through the texts, in an order of their own."""
 
-    def __init__(self, bench: Bench, rubric: Rubric, texts: Sequence[Text], rater: str, file: Path) -> None:
-        self.bench = bench
+    def __init__(self, texts: Sequence[ShownText], rubric: Rubric, rater: str, file: Path) -> None:
         self.rubric = rubric
         self.rater = rater
         self.file = RatingFile(file, rubric)
         self.texts = {text.key: text for text in sorted(texts, key=lambda t: keyed("rate", rater, t.key))}
 
-    def keys(self) -> set[str]:
-        return set(self.texts)
-
     def state(self) -> RatingState:
         done = len(self.file.rated & set(self.texts))
         for key, text in self.texts.items():
             if key not in self.file.rated:
-                question = self.bench.question_for_people(text.item)
-                reference = text.item.reference
-                shown = self.rubric.dimensions
-                ends = (self.rubric.low, self.rubric.high)
-                return RatingState(done, len(self.texts), key, question, text.reply, reference, shown, *ends)
+                return RatingState(
+                    done,
+                    len(self.texts),
+                    key,
+                    text.question,
+                    text.reply,
+                    text.reference,
+                    self.rubric.dimensions,
+                    self.rubric.low,
+                    self.rubric.high,
+                    text.image is not None,
+                )
         return RatingState(done, len(self.texts))
 
     def image(self, key: str) -> Content:
-        if key not in self.texts:
-            raise UserError("there is no such text.")
-        item = self.texts[key].item
-        return item.media_type, self.bench.image(item)
+        text = self.texts.get(key)
+        if text is None or text.image is None:
+            raise UserError("there is no such text, or it has no image.")
+        return text.image()
 
     def rate(self, posted: Posted) -> RatingState:
         given = parse_document(PostedRating, posted, "the request", "a rating")
         key = given.key
-        if key not in self.keys() or key in self.file.rated:
+        if key not in self.texts or key in self.file.rated:
             raise UserError("this text is not to be rated, or was rated before.")
         missing = [name for name in self.rubric.names if posted.get(name) is None]
         if missing:
@@ -102,9 +134,8 @@ class BlindRating:
         ).serve()
 
 
-def serve_rating(bench: Bench, rubric: Rubric, sets: Sequence[AnswerSet], config: RateConfig) -> None:
-    check_code(config.rater, "rater")
+def serve_rating(texts: Sequence[ShownText], rubric: Rubric, config: RateConfig | RateReportsConfig) -> None:
+    """The rating page of one rater, until the command is ended."""
     ratings = make_directory(config.ratings)
-    texts = texts_to_rate(bench, sets, config.human_subset, config.blind)
     with directory_lock(ratings / f".{config.rater}"):
-        BlindRating(bench, rubric, texts, config.rater, ratings / f"{config.rater}.jsonl").serve(config.port)
+        BlindRating(texts, rubric, config.rater, ratings / f"{config.rater}.jsonl").serve(config.port)

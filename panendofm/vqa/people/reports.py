@@ -12,13 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from panendofm.runtime.errors import UserError
-from panendofm.runtime.files import make_directory, read_text
-from panendofm.runtime.locks import directory_lock
-from panendofm.vqa.bench.keys import keyed
+from panendofm.runtime.files import read_text
 from panendofm.vqa.people.config import RateReportsConfig
-from panendofm.vqa.people.local_server import Content
-from panendofm.vqa.people.rate import BlindRating, RatingState
-from panendofm.vqa.people.ratings import RatingFile
+from panendofm.vqa.people.rate import ShownText, serve_rating
 from panendofm.vqa.people.readers import check_code
 from panendofm.vqa.people.rubric import Dimension, Rubric
 
@@ -95,34 +91,10 @@ def _blinded(report: Report, teams: Sequence[str]) -> Report:
     return Report(report.key, report.team, report.video, text.strip())
 
 
-class ReportRating(BlindRating):
-    """One rater's way through the reports, in an order of their own; two of one video rarely follow one another."""
-
-    def __init__(self, reports: Sequence[Report], rater: str, file: Path) -> None:
-        self.rubric = REPORT_RUBRIC
-        self.rater = rater
-        self.file = RatingFile(file, self.rubric)
-        self.reports = {r.key: r for r in sorted(reports, key=lambda r: keyed("rate", rater, r.key))}
-
-    def keys(self) -> set[str]:
-        return set(self.reports)
-
-    def state(self) -> RatingState:
-        done = len(self.file.rated & self.keys())
-        for key, report in self.reports.items():
-            if key not in self.file.rated:
-                question = f"Report of the examination {report.video}"
-                shown = self.rubric.dimensions
-                return RatingState(done, len(self.reports), key, question, report.text, "", shown, has_image=False)
-        return RatingState(done, len(self.reports))
-
-    def image(self, key: str) -> Content:
-        raise UserError("reports have no image.")
+def shown_reports(reports: Sequence[Report]) -> list[ShownText]:
+    return [ShownText(own.key, f"Report of the examination {own.video}", own.text) for own in reports]
 
 
 def serve_report_rating(folders: Sequence[Path], config: RateReportsConfig) -> None:
     check_code(config.rater, "rater")
-    reports = read_reports(folders)
-    ratings = make_directory(config.ratings)
-    with directory_lock(ratings / f".{config.rater}"):
-        ReportRating(reports, config.rater, ratings / f"{config.rater}.jsonl").serve(config.port)
+    serve_rating(shown_reports(read_reports(folders)), REPORT_RUBRIC, config)

@@ -134,7 +134,7 @@ def _image(sha256: str, same: list[Row], group: str, known: Regions, operations:
 
 def _one_an_image(rows: Sequence[Row]) -> bool:
     mappings = load_mappings()
-    return any(row.dataset in mappings and mappings[row.dataset].regions.get("one_a_picture") for row in rows)
+    return any(row.dataset in mappings and mappings[row.dataset].regions.get("one_per_image") for row in rows)
 
 
 def _group_names(rows: Sequence[Row]) -> dict[str, str]:
