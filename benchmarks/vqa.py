@@ -50,7 +50,7 @@ def made_up_bench(folder: Path, random: np.random.Generator) -> None:
                 image="",
                 width=640,
                 height=480,
-                question="Which finding does this picture show?",
+                question="Which finding does this image show?",
                 options=options,
                 answer=LETTERS[int(random.integers(0, len(options)))],
                 entity="finding",
@@ -72,7 +72,7 @@ def main() -> None:
             lines = []
             for item in bench.items:
                 letter = LETTERS[int(random.integers(0, len(item.options)))]
-                text = f"Looking at the picture, the mucosa is smooth. The correct answer is {letter}."
+                text = f"Looking at the image, the mucosa is smooth. The correct answer is {letter}."
                 lines.append(Answer(item.id, Variant(), f"m{contestant}", text).to_line())
             (out / "answers.jsonl").write_text("".join(lines), encoding="utf-8")
         began, worked = time.monotonic(), time.process_time()

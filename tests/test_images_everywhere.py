@@ -38,7 +38,7 @@ Seen = dict[str, NDArray[np.generic] | None]
 
 
 def damaged() -> dict[str, bytes]:
-    """Files that no stage may take for a image."""
+    """Files that no stage may take for an image."""
 
     def saved(kind: str, image: Image.Image) -> bytes:
         stream = io.BytesIO()
@@ -51,7 +51,7 @@ def damaged() -> dict[str, bytes]:
         "bad-empty.jpg": b"",
         "bad-half.jpg": saved("JPEG", whole)[:2500],
         "bad-half.png": saved("PNG", whole)[:-300],
-        "bad-text.png": b"no picture at all",
+        "bad-text.png": b"no image at all",
         "bad-pointer.jpg": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
         "bad-floats.tif": saved("TIFF", real_valued),
     }
@@ -147,7 +147,7 @@ def as_map(pixels: NDArray[np.uint8]) -> NDArray[np.generic]:
     return maker(maker.layout.preprocessing(Image.fromarray(pixels))[None])[0].numpy().astype(np.float16)
 
 
-# Stage → how it reads the folder, and what it should see in a image of these pixels.
+# Stage → how it reads the folder, and what it should see in an image of these pixels.
 STAGES: dict[str, tuple[Callable[[Path], Seen], Callable[[NDArray[np.uint8]], NDArray[np.generic]]]] = {
     "data_pipeline": (by_data_pipeline, pixels_themselves),
     "eval_knn": (by_eval_knn, pixels_themselves),

@@ -43,7 +43,7 @@ HEAVY = (
 MOST_MODULES = 15
 # Parts of names and formats that stages leave for one another. Only panendofm/records/ may spell them out.
 OWNED = re.compile(
-    r"step_\{|step_\d|step_\*|checkpoint\.json|\.distcp|^\.metadata$|metrics\.jsonl|log\.txt|run\.json|roll_backs\.json|rolled_back"
+    r"step_\{|step_\d|step_\*|checkpoint\.json|\.distcp|^\.metadata$|metrics\.jsonl|log\.txt|run\.json|rolled_back"
     r"|non_finite\.json|^best$|^checkpoints$|^eval$|knn_selection|^knn_|patches_|manifest\.(json|parquet)"
     r"|examples\.parquet|SHA256SUMS|index\.json|^shard-|sources\.parquet|release\.json|^config\.yaml$|/config\.yaml"
 )

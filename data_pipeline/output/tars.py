@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow as pa
 from data_pipeline.output.shuffle import Stretch, read_stretch, write_rows
 from data_pipeline.screening.screen_sources import PART_COLUMNS
 from panendofm.records.shard_tars import written_shard
-from panendofm.records.shards import index_name
+from panendofm.records.shards import FrameRow, index_name
 
 _BLOCK = 512
 _ROWS_AT_ONCE = 1000
@@ -41,7 +40,7 @@ def write_shard(path: Path, number: int, stretches: Sequence[Stretch], rows_path
     return path.name
 
 
-def _rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
+def _rows_of(table: pa.Table) -> Iterator[FrameRow]:
     """Some rows at a time as Python objects."""
     for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
         yield from batch.to_pylist()
@@ -52,6 +51,6 @@ def _write_manifest_rows(path: Path, table: pa.Table, number: int) -> None:
     write_rows(path, rows.append_column("shard", pa.array([number] * len(rows), pa.int32())))
 
 
-def sample_record(row: dict[str, Any]) -> dict[str, Any]:
+def sample_record(row: FrameRow) -> dict[str, object]:
     """What stands in a sample's JSON file."""
     return {name: value for name, value in row.items() if name not in (*PART_COLUMNS, "shard")}

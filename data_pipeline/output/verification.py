@@ -8,14 +8,13 @@ import tarfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import simplejpeg
 
 from data_pipeline.config import PipelineConfig
 from data_pipeline.output.tars import sample_record
-from panendofm.records.shards import ShardFolder, index_name, read_index
+from panendofm.records.shards import FrameRow, ShardFolder, index_name, read_index
 from panendofm.runtime.console import say, track, warn
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import failed_checksums
@@ -74,7 +73,7 @@ def _check_content(files: ShardFolder, result: Verification) -> None:
     ]
 
 
-def _check_shard(path: Path, rows: dict[str, Any], seen: Counter[str], result: Verification) -> None:
+def _check_shard(path: Path, rows: dict[str, FrameRow], seen: Counter[str], result: Verification) -> None:
     """`rows` are those that the manifest lists in this shard, by key."""
     try:
         with tarfile.open(path, "r:") as tar:
@@ -103,7 +102,7 @@ def _check_shard(path: Path, rows: dict[str, Any], seen: Counter[str], result: V
                 result.faults.append(f"{path.name}: {key} {fault}")
 
 
-def _fault_of_sample(jpeg: bytes, record: bytes, row: dict[str, Any] | None) -> str | None:
+def _fault_of_sample(jpeg: bytes, record: bytes, row: FrameRow | None) -> str | None:
     if row is None:
         return "is not listed in this shard by the manifest"
     if hashlib.sha256(jpeg).hexdigest() != row["sha256"]:

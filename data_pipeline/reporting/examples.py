@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +25,24 @@ EXAMPLE_SCHEMA = pa.schema(
 )
 
 
+class ExampleRow(TypedDict):
+    """A small image, and why it was left out."""
+
+    reason: str
+    corpus: str
+    source: str
+    order: str
+    jpeg: bytes
+    beside: bytes | None
+
+
 class Examples:
     """Keeps the first few images of each reason."""
 
     def __init__(self, per_reason: int) -> None:
         self._per_reason = per_reason
         self._counts: Counter[str] = Counter()
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[ExampleRow] = []
 
     def offer(
         self,

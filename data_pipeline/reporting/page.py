@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from data_pipeline.config import PipelineConfig
 from data_pipeline.output.kept_frames import sample_kept
 from data_pipeline.reporting.croissant import write_croissant
+from data_pipeline.reporting.examples import ExampleRow
 from data_pipeline.reporting.private_report import write_private_report
 from data_pipeline.reporting.source_report import SourceReport, source_reports, source_table
 from panendofm.records.shards import Certificate, Manifest, PrivateFolder, ShardFolder
@@ -69,7 +70,7 @@ def report(config: PipelineConfig) -> Path:
 def _page(
     manifest: Manifest,
     frames: Any,
-    examples: list[dict[str, Any]],
+    examples: list[ExampleRow],
     sources: list[SourceReport],
     kept: dict[str, list[bytes]],
 ) -> str:
@@ -175,5 +176,5 @@ def _guarded(certificate: Certificate) -> Table:
     return Table(["guarded set", "images", "unreadable", "frames dropped", "fingerprint"], rows)
 
 
-def _examples(examples: list[dict[str, Any]], reason: str) -> list[PageImage]:
+def _examples(examples: list[ExampleRow], reason: str) -> list[PageImage]:
     return [PageImage(example["jpeg"]) for example in examples if example["reason"] == reason]

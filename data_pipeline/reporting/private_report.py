@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from data_pipeline.reporting.examples import ExampleRow
 from data_pipeline.reporting.source_report import SourceReport, source_table
 from panendofm.records.shards import PrivateFolder
 from panendofm.reports import PageImage, render_page
@@ -16,7 +16,7 @@ _SHOWN = 200
 
 def write_private_report(folder: PrivateFolder, sources: list[SourceReport]) -> Path:
     """PRIVATE/report.html."""
-    painted: list[dict[str, Any]] = []
+    painted: list[ExampleRow] = []
     if folder.painted.is_file():
         painted = read_parquet(folder.painted, "make the shards again").to_pylist()
     page = render_page(

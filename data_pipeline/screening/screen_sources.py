@@ -1,7 +1,7 @@
 """One unit of work: read its sources, screen their frames, write what passes to a part folder.
 
 A part folder appears whole or not at all. It holds `frames.bin` (JPEGs end to end), `frames.parquet` (one row each),
-`sources.json` (counts, problems, audit), `pictures.parquet` (small images for the report) and `painted.parquet`
+`sources.json` (counts, problems, audit), `images.parquet` (small images for the report) and `painted.parquet`
 (frames before and after text was painted over: for the private report).
 """
 
@@ -48,7 +48,7 @@ from panendofm.runtime.names import printable
 # A frame's row while it lies in a part; the last columns say where in it, and mean nothing afterwards.
 PART_SCHEMA = pa.schema([*FRAME_SCHEMA, ("single", pa.bool_()), ("offset", pa.int64()), ("size", pa.int64())])
 PART_COLUMNS = ("single", "offset", "size")
-PART_FRAMES, PART_EXAMPLES, PART_PAINTED = "frames.parquet", "pictures.parquet", "painted.parquet"
+PART_FRAMES, PART_EXAMPLES, PART_PAINTED = "frames.parquet", "images.parquet", "painted.parquet"
 PART_FRAMES_BYTES, PART_SOURCES = "frames.bin", "sources.json"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +21,7 @@ from panendofm.records.shard_tars import written_shard
 from panendofm.records.shards import (
     FRAME_SCHEMA,
     CorpusCounts,
+    FrameRow,
     Manifest,
     ShardFolder,
     index_name,
@@ -35,7 +35,6 @@ from panendofm.runtime.locks import waiting_lock
 
 _SHARD_BYTES = 256_000_000
 _SCHEMA = FRAME_SCHEMA.append(pa.field("shard", pa.int32()))
-Row = dict[str, Any]
 
 
 def import_shards(folder: Path, out: Path, leave_out: Collection[str] = ()) -> None:
@@ -95,7 +94,7 @@ def _write_set(source: Source, out: Path, leave_out: frozenset[str], checksums: 
             write_checksums(partial, [*shards, *map(index_name, shards), *described], files.checksums.name)
 
 
-def _manifest(rows: Sequence[Row], shards: list[str]) -> Manifest:
+def _manifest(rows: Sequence[FrameRow], shards: list[str]) -> Manifest:
     corpora: dict[str, CorpusCounts] = {}
     for row in rows:
         counts = corpora.setdefault(row["corpus"], CorpusCounts())
@@ -104,13 +103,13 @@ def _manifest(rows: Sequence[Row], shards: list[str]) -> Manifest:
     return Manifest(shards=shards, frames=len(rows), corpora=corpora, licenses=["unknown"])
 
 
-def _row(source: Source, key: str, video: str | None, corpus: str | None, shard: int) -> Row:
+def _row(source: Source, key: str, video: str | None, corpus: str | None, shard: int) -> FrameRow:
     return {"key": key, "video": video, "corpus": corpus or source.name, "licence": "unknown", "shard": shard}
 
 
-def _linked(source: Tars, folder: Path, leave_out: frozenset[str]) -> list[Row] | None:
+def _linked(source: Tars, folder: Path, leave_out: frozenset[str]) -> list[FrameRow] | None:
     """The rows of tars that need no packing; None when an image is no JPEG."""
-    rows: list[Row] = []
+    rows: list[FrameRow] = []
     tars = source.files()
     for number, tar in enumerate(track(tars, "indexing", len(tars), "tars")):
         found = sorted(source.index(tar), key=lambda sample: sample.key)
@@ -130,9 +129,9 @@ def _places(sample: TarSample) -> tuple[str, int, int, int, int]:
     return sample.key, *sample.image, *sample.record
 
 
-def _packed(source: Source, folder: Path, leave_out: frozenset[str]) -> list[Row]:
+def _packed(source: Source, folder: Path, leave_out: frozenset[str]) -> list[FrameRow]:
     """Keys are numbers in the order of the source, whatever is left out."""
-    rows: list[Row] = []
+    rows: list[FrameRow] = []
     counted = enumerate(track(source.samples(), "packing", source.count(), "images"))
     numbered = ((f"{number:09d}", sample) for number, sample in counted)
     kept = ((key, sample) for key, sample in numbered if key not in leave_out)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AliasChoices, Field
 
 from panendofm.records.documents import read_document, write_document
 from panendofm.records.run import RunFolder
@@ -26,7 +25,7 @@ DEFAULT_METRIC = "top1_k20"
 OWN_OUTPUT = "output"  # features that the network gives by itself: no block or pooling was named
 _PREFIX = "knn_"
 _SELECTION = "knn_selection.json"
-_IMAGES = "_pictures"
+_IMAGES = "_images"
 
 Verdict = Literal["better beyond noise", "worse beyond noise", "no difference beyond noise"]
 WORSE: Verdict = "worse beyond noise"
@@ -45,8 +44,7 @@ class MetricsAtK:
     confusion: list[list[int]]  # [true class][predicted class]
     classes_judged: int
     rank_of_truth: str  # a digit per query, see `encode_ranks`
-    # Fewer than k where the gallery is smaller. Documents of before spell it otherwise.
-    neighbors: Annotated[int, Field(validation_alias=AliasChoices("neighbors", "neighbours"))]
+    neighbors: int  # fewer than k where the gallery is smaller
     intervals: dict[str, tuple[float, float] | None] | None = None
 
     def interval(self, metric: str) -> tuple[float, float] | None:

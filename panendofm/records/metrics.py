@@ -17,6 +17,8 @@ from panendofm.runtime.files import read_json_lines, write_bytes
 
 # The sum of a step's losses.
 TOTAL = "total"
+# Of a logged step: numbers, flags, and sections of them. Objectives add names of their own.
+StepMetrics = dict[str, Any]
 
 
 class MetricsFile:
@@ -34,7 +36,7 @@ class MetricsFile:
         with naming_path("write", path):
             self._stream: IO[str] = path.open("a", encoding="utf-8")
 
-    def append(self, step: int, values: dict[str, Any]) -> None:
+    def append(self, step: int, values: StepMetrics) -> None:
         with naming_path("write", self.path):
             self._stream.write(_line({"step": step, **values}))
             self._stream.flush()
@@ -48,7 +50,7 @@ class MetricsFile:
         self._stream.close()
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
+def read_metrics(path: Path) -> list[StepMetrics]:
     """The lines of a metrics file; a torn last line is left out."""
     lines = read_json_lines(path)
     for number, line in enumerate(lines, 1):
@@ -57,16 +59,16 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def losses_of(line: dict[str, Any]) -> dict[str, float | None]:
+def losses_of(line: StepMetrics) -> dict[str, float | None]:
     """The losses of a logged step, whatever the objective calls them; None: not finite."""
     return {name: value for name, value in line.items() if value is None or isinstance(value, float)}
 
 
-def metric_lines(lines: list[dict[str, Any]]) -> bytes:
+def metric_lines(lines: list[StepMetrics]) -> bytes:
     return "".join(_line(values) for values in lines).encode()
 
 
-def _line(values: dict[str, Any]) -> str:
+def _line(values: StepMetrics) -> str:
     return json.dumps(_finite(values), allow_nan=False) + "\n"
 
 

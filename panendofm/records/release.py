@@ -12,9 +12,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import AliasChoices, Field
+from typing import Any, Literal
 
 from panendofm.records.documents import as_document, read_document, write_document
 from panendofm.records.folder import Inside
@@ -109,7 +107,7 @@ class ReleaseInfo:
     weights: dict[str, str]  # format → file
     weights_sha256: str
     source: ReleaseSource
-    license: Annotated[str | None, Field(validation_alias=AliasChoices("license", "licence"))] = None
+    license: str | None = None
     certificate: Certificate | None = None
     certificate_sha256: str | None = None
     # format → checksum of the values that loading it gives; timm's may differ from weights_sha256: it folds some away

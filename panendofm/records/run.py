@@ -99,14 +99,6 @@ class Rollbacks:
 
 
 @dataclass(frozen=True)
-class _EarlierRollbacks:
-    """roll_backs.json of runs of before it was renamed."""
-
-    roll_backs: list[Rollback]
-    format: int = 1
-
-
-@dataclass(frozen=True)
 class RunFolder:
     """The paths of one run."""
 
@@ -133,7 +125,7 @@ class RunFolder:
 
     non_finite = Inside("non_finite.json")  # the samples and ranks of the steps that ended a run as not finite
     report = Inside("report.html")
-    images = Inside("pictures")
+    images = Inside("images")
     jobs = Inside("jobs")
 
     def job(self, stage: str) -> Path:
@@ -184,12 +176,9 @@ class RunFolder:
         write_document(self.info, info)
 
     def read_rollbacks(self) -> list[Rollback]:
-        if self.rollbacks.is_file():
-            return read_document(Rollbacks, self.rollbacks, "a list of rollbacks").rollbacks
-        earlier = self.path / "roll_backs.json"
-        if earlier.is_file():
-            return read_document(_EarlierRollbacks, earlier, "a list of rollbacks").roll_backs
-        return []
+        if not self.rollbacks.is_file():
+            return []
+        return read_document(Rollbacks, self.rollbacks, "a list of rollbacks").rollbacks
 
     def write_rollbacks(self, entries: list[Rollback]) -> None:
         write_document(self.rollbacks, Rollbacks(entries))

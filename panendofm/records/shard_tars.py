@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from panendofm.records.shards import write_index
 from panendofm.runtime.files import atomic_file
@@ -21,7 +20,7 @@ class ShardWriter:
         self._tar = tar
         self.places: list[tuple[str, int, int, int, int]] = []
 
-    def add(self, key: str, jpeg: bytes | memoryview, record: dict[str, Any]) -> None:
+    def add(self, key: str, jpeg: bytes | memoryview, record: Mapping[str, object]) -> None:
         text = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
         self.places.append((key, *self._add(f"{key}.jpg", jpeg), *self._add(f"{key}.json", text)))
 

@@ -11,10 +11,9 @@ import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
-from pydantic import AliasChoices, Field
 
 from panendofm.records.documents import read_document, write_document
 from panendofm.records.folder import Inside
@@ -24,7 +23,36 @@ from panendofm.runtime.parquet_files import read_parquet
 
 _MOST_BYTES = 1 << 50  # of a tar
 
-# One row of the manifest per frame.
+
+class FrameRow(TypedDict, total=False):
+    """A row of the manifest as Python values; sets that others made lack most of them."""
+
+    key: str
+    corpus: str
+    component: str | None
+    source: str
+    video: str | None
+    patient: str | None
+    organ: str | None
+    licence: str | None
+    frame: int
+    seconds: float
+    original_width: int
+    original_height: int
+    crop: list[int]
+    shape: str
+    width: int
+    height: int
+    hash: str
+    brightness: float
+    washed_out: float
+    sharpness: float
+    text_filled: float
+    sha256: str
+    shard: int
+
+
+# One row of the manifest per frame; the number of its shard is added last.
 FRAME_SCHEMA = pa.schema(
     [
         ("key", pa.string()),
@@ -118,9 +146,7 @@ class Manifest:
     frames: int = 0
     corpora: dict[str, CorpusCounts] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)  # reason → sources
-    licenses: Annotated[list[str], Field(validation_alias=AliasChoices("licenses", "licences"))] = field(
-        default_factory=list
-    )
+    licenses: list[str] = field(default_factory=list)
     text_audit: TextAudit = field(default_factory=lambda: TextAudit())
     leakage: Certificate | None = None
     settings: dict[str, Any] = field(default_factory=dict)
@@ -132,8 +158,7 @@ class CorpusFrames:
     """How much of a shard set is of one corpus, and under which license."""
 
     name: str
-    # None: the set does not say.
-    license: Annotated[str | None, Field(validation_alias=AliasChoices("license", "licence"))]
+    license: str | None  # None: the set does not say
     frames: int
 
 

@@ -6,7 +6,7 @@ import os
 import uuid
 from typing import Any
 
-from panendofm.records.metrics import MetricsFile
+from panendofm.records.metrics import MetricsFile, StepMetrics
 from panendofm.records.run import RunFolder
 from panendofm.runtime.files import write_text
 from panendofm.runtime.names import without_folders
@@ -28,7 +28,7 @@ class RunLog:
         if config.wandb != "none":
             self._wandb = _start_wandb(run, config, settings)
 
-    def write(self, step: int, values: dict[str, Any]) -> None:
+    def write(self, step: int, values: StepMetrics) -> None:
         self.metrics.append(step, values)
         flat = dict(_flat(values))
         if self._tensorboard is not None:
@@ -82,7 +82,7 @@ def _published(value: Any) -> Any:
     return without_folders(value) if isinstance(value, str) else value
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:
+def _flat(values: StepMetrics, prefix: str = "") -> list[tuple[str, float]]:
     """Numbers by their dotted names."""
     pairs: list[tuple[str, float]] = []
     for name, value in values.items():

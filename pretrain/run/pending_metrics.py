@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from panendofm.records.metrics import StepMetrics
 from pretrain.optimizer.step import PendingResult, StepResult, read_results
 from pretrain.schedules import StepValues
 
@@ -17,7 +17,7 @@ class RunStep:
     values: StepValues
     keys: list[list[str]]  # of this rank's samples, part by part
     wait_seconds: float  # spent waiting for data since the start, as a mean over ranks
-    further: dict[str, Any]  # what is logged beside the step's own metrics
+    further: StepMetrics  # what is logged beside the step's own metrics
     is_logged: bool
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from statistics import median
-from typing import Any
 
-from panendofm.records.metrics import TOTAL
+from panendofm.records.metrics import TOTAL, StepMetrics
 from panendofm.records.run import RunFolder
 from panendofm.runtime.console import duration, say
 from pretrain.config import PretrainConfig
@@ -48,7 +47,7 @@ class StepLog:
         self._log.write(step.number, {**metrics, "speed": speed})
         self._say(step.number, result.losses[TOTAL], step.values.lr, speed)
 
-    def write_evaluation(self, step: int, scores: dict[str, Any]) -> None:
+    def write_evaluation(self, step: int, scores: StepMetrics) -> None:
         """The evaluation after the last step, which has no step's line to stand in."""
         if self._log is not None:
             self._log.write(step, scores)
@@ -62,7 +61,7 @@ class StepLog:
         if self._log is not None:
             self._log.close()
 
-    def _keys(self, parts: list[list[str]]) -> dict[str, Any]:
+    def _keys(self, parts: list[list[str]]) -> StepMetrics:
         by_rank = self.world.gather(parts)
         return {"keys": [key for part in range(len(parts)) for rank in by_rank for key in rank[part]]}
 

@@ -46,7 +46,7 @@ def test_a_root_too_deep_or_too_shallow_names_the_right_folder(
         image(tmp_path / f"here/Kvasir-SEG/{part}/1.png")
     text = said([good, f"kvasir-seg:{tmp_path / 'here' / named}"], capsys)
     if named.endswith(".."):
-        assert "gave no picture" not in text, "the right folder says nothing"
+        assert "gave no image" not in text, "the right folder says nothing"
     else:
         assert f"below {tmp_path / 'here/Kvasir-SEG'}: name that folder" in text
 

@@ -14,7 +14,7 @@ from panendofm.atlas.datasets.readers import Item
 from panendofm.runtime.errors import UserError
 
 HEX = "0123456789abcdef"
-# dataset → folder, its files (None: a picture, else text), and for some pictures (labels, patient, video).
+# dataset → folder, its files (None: an image, else text), and for some images (labels, patient, video).
 LAYOUTS: dict[str, tuple[str, dict[str, str | None], dict[str, tuple[tuple[str, ...], str | None, str | None]]]] = {
     "etis-larib": (
         "ETIS-LaribPolypDB",
@@ -297,14 +297,14 @@ def test_all_datasets_at_once_are_told_apart(tmp_path: Path) -> None:
     assert [f.mapping.dataset for f in found] == sorted(LAYOUTS)
 
 
-def test_pictures_without_a_label_are_counted_not_invented(tmp_path: Path) -> None:
+def test_images_without_a_label_are_counted_not_invented(tmp_path: Path) -> None:
     folder, files, _ = LAYOUTS["ers"]
     write_layout(tmp_path / folder, files)
     items, unlabelled = read_items(find_datasets([str(tmp_path)], load_mappings())[0])
-    assert len(items) == 2 and unlabelled == 3  # one frame without codes, and two label files are pictures by name
+    assert len(items) == 2 and unlabelled == 3  # one frame without codes, and two label files are images by name
 
 
-def test_a_table_names_the_pictures_of_a_dataset_without_a_known_layout(tmp_path: Path) -> None:
+def test_a_table_names_the_images_of_a_dataset_without_a_known_layout(tmp_path: Path) -> None:
     write_layout(tmp_path, {"a.png": None, "t.csv": "file,label,patient\na.png,adenoma,p1\n"})
     (found,) = find_datasets([f"polar:{tmp_path / 't.csv'}"], load_mappings())
     assert read_items(found)[0] == [Item(tmp_path / "a.png", ("adenoma",), "p1", None)]

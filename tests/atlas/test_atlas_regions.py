@@ -31,7 +31,7 @@ def test_parts_of_a_mask(case: Any) -> None:
     assert mask_components(np.zeros((4, 4))) == []
 
 
-def picture(path: Path, seed: int) -> None:
+def draw_image(path: Path, seed: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     cv2.imwrite(str(path), np.random.default_rng(seed).integers(0, 255, (60, 80, 3), np.uint8))
 
@@ -39,7 +39,7 @@ def picture(path: Path, seed: int) -> None:
 def test_masks_beside_the_images(tmp_path: Path) -> None:
     folder = tmp_path / "Kvasir-SEG"
     for number in range(3):
-        picture(folder / "images" / f"p{number}.jpg", number)
+        draw_image(folder / "images" / f"p{number}.jpg", number)
     (folder / "masks").mkdir()
     mask = np.zeros((60, 80), np.uint8)
     mask[10:30, 20:50] = 255
@@ -58,7 +58,7 @@ def test_masks_beside_the_images(tmp_path: Path) -> None:
 def test_a_list_of_regions(tmp_path: Path) -> None:
     folder = tmp_path / "Kvasir-SEG"
     (folder / "masks").mkdir(parents=True)
-    picture(folder / "images" / "a.jpg", 1)
+    draw_image(folder / "images" / "a.jpg", 1)
     atlas = build_atlas([str(folder)], 0)
     lines = [
         {"file": "images/a.jpg", "label": "polyp", "box": [1, 2, 30, 40]},
@@ -85,7 +85,7 @@ def test_a_list_of_regions(tmp_path: Path) -> None:
 def test_labelme_files(tmp_path: Path) -> None:
     folder = tmp_path / "Kvasir-SEG"
     (folder / "masks").mkdir(parents=True)
-    picture(folder / "images" / "a.jpg", 1)
+    draw_image(folder / "images" / "a.jpg", 1)
     shapes = [
         {"label": "polyp", "shape_type": "rectangle", "points": [[40, 30], [10, 5]]},
         {"label": "polyp", "shape_type": "polygon", "points": [[1, 1], [9, 1], [9, 9]]},
@@ -108,16 +108,16 @@ def test_regions_of_many_layouts_and_their_table(tmp_path: Path) -> None:
         "hyper-kvasir": ("segmented-images/images/cju.jpg", "segmented-images/masks/cju.jpg"),
     }
     for number, (folder, (image, truth)) in enumerate(layouts.items()):
-        picture(tmp_path / folder / image, 20 + number)
+        draw_image(tmp_path / folder / image, 20 + number)
         (tmp_path / folder / truth).parent.mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(tmp_path / folder / truth), mask)
     # A labeled image of HyperKvasir has no mask, and none is missed.
-    picture(tmp_path / "hyper-kvasir/labeled-images/lower-gi-tract/anatomical-landmarks/cecum/a.jpg", 30)
+    draw_image(tmp_path / "hyper-kvasir/labeled-images/lower-gi-tract/anatomical-landmarks/cecum/a.jpg", 30)
     capsule = tmp_path / "labelled_images"
     name = f"{'0123456789abcdef'}_12.jpg"
-    picture(capsule / "Angiectasia" / name, 31)
+    draw_image(capsule / "Angiectasia" / name, 31)
     for other in ("Normal clean mucosa", "Ileocecal valve"):
-        picture(capsule / other / f"{'0123456789abcdef'}_{len(other)}.jpg", len(other))
+        draw_image(capsule / other / f"{'0123456789abcdef'}_{len(other)}.jpg", len(other))
     head = "filename;video_id;finding_class;x1;y1;x2;y2;x3;y3;x4;y4"
     (capsule / "metadata.csv").write_text(f"{head}\n{name};0;Angiectasia;8;40;8;10;30;10;30;40\n")
     atlas = build_atlas([str(tmp_path)], 0)

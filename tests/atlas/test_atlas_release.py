@@ -35,7 +35,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return command
 
 
-def picture(path: Path, seed: int) -> None:
+def draw_image(path: Path, seed: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (12, 12, 3), np.uint8)
     Image.fromarray(pixels).resize((96, 96), Image.Resampling.BICUBIC).save(path, quality=95)
@@ -48,11 +48,11 @@ def datasets(tmp_path: Path) -> Path:
     for folder in range(2):
         for number, name in enumerate(["dyed-lifted-polyps", "normal-z-line", "polyps"]):
             for image in range(3):
-                picture(root / f"kvasir{folder}" / name / f"{image}.jpg", 100 * folder + 10 * number + image)
+                draw_image(root / f"kvasir{folder}" / name / f"{image}.jpg", 100 * folder + 10 * number + image)
     for video in range(3):
         for frame in range(2):
             name = f"bowel_{video}_score_{video}-1_{frame:08d}.jpg"
-            picture(root / "nerthus" / str(video) / name, 1000 + 10 * video + frame)
+            draw_image(root / "nerthus" / str(video) / name, 1000 + 10 * video + frame)
     shutil.copy(root / "kvasir0" / "polyps" / "0.jpg", root / "kvasir1" / "polyps" / "copy.jpg")
     return root
 
@@ -109,8 +109,8 @@ def test_missing_and_changed_images_are_named(run: Run, datasets: Path) -> None:
     run("export", "atlas.parquet", "out=release")
     (datasets / "kvasir0" / "polyps" / "1.jpg").unlink()
     (datasets / "kvasir1" / "polyps" / "1.jpg").unlink()
-    picture(datasets / "nerthus" / "1" / "bowel_1_score_1-1_00000000.jpg", 9999)
-    picture(datasets / "kvasir0" / "polyps" / "new.jpg", 8888)
+    draw_image(datasets / "nerthus" / "1" / "bowel_1_score_1-1_00000000.jpg", 9999)
+    draw_image(datasets / "kvasir0" / "polyps" / "new.jpg", 8888)
     code, printed = run("import", "release", str(datasets), "out=again.parquet")
     assert code == 0, printed
     assert "2 images are missing: kvasir/polyps/1.jpg, kvasir/polyps/1.jpg" in printed

@@ -21,8 +21,8 @@ SMALL = Preprocessing(resize_px=64, crop_px=56)
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("pictures")
+def image_paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("images")
     random = np.random.default_rng(0)
     for i in range(7):
         Image.fromarray(random.integers(0, 256, (70, 80, 3), dtype=np.uint8)).save(folder / f"{i}.png")
@@ -35,35 +35,35 @@ def model() -> VisionTransformer:
     return VisionTransformer(vit_config("vit_test"))
 
 
-def test_every_image_once_in_order(model: VisionTransformer, pictures: list[Path]) -> None:
+def test_every_image_once_in_order(model: VisionTransformer, image_paths: list[Path]) -> None:
     model.train()
-    features = extract_features(model, pictures, SMALL, batch_size=3)
+    features = extract_features(model, image_paths, SMALL, batch_size=3)
     assert model.training, "the caller's mode is restored"
     model.eval()
     with torch.no_grad():
-        expected = torch.cat([model(SMALL(path)[None]).cls for path in pictures])
+        expected = torch.cat([model(SMALL(path)[None]).cls for path in image_paths])
     assert features.dtype == torch.float32 and not features.requires_grad
     torch.testing.assert_close(features, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_kinds(model: VisionTransformer, pictures: list[Path]) -> None:
-    images = torch.stack([SMALL(path) for path in pictures])
-    features = extract_features(model, pictures, SMALL, kind=FeatureKind(layers=2, patch_mean=True))
+def test_kinds(model: VisionTransformer, image_paths: list[Path]) -> None:
+    images = torch.stack([SMALL(path) for path in image_paths])
+    features = extract_features(model, image_paths, SMALL, kind=FeatureKind(layers=2, patch_mean=True))
     with torch.no_grad():
         before, last = model.eval().intermediate(images, 2)
     expected = torch.cat([before.cls, last.cls, last.patches.mean(1)], dim=1)
     torch.testing.assert_close(features, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_plain_tensor_networks(pictures: list[Path]) -> None:
+def test_plain_tensor_networks(image_paths: list[Path]) -> None:
     class Color(nn.Module):
         def forward(self, images: Tensor) -> Tensor:
             return images.mean(dim=(2, 3))
 
-    features = extract_features(Color(), pictures, SMALL, batch_size=2)
-    torch.testing.assert_close(features, torch.stack([SMALL(path).mean(dim=(1, 2)) for path in pictures]))
+    features = extract_features(Color(), image_paths, SMALL, batch_size=2)
+    torch.testing.assert_close(features, torch.stack([SMALL(path).mean(dim=(1, 2)) for path in image_paths]))
     with pytest.raises(UserError, match="Color has no patch tokens"):
-        extract_features(Color(), pictures, SMALL, kind=FeatureKind(patch_mean=True))
+        extract_features(Color(), image_paths, SMALL, kind=FeatureKind(patch_mean=True))
 
 
 def test_no_images(model: VisionTransformer) -> None:
@@ -71,12 +71,12 @@ def test_no_images(model: VisionTransformer) -> None:
 
 
 def test_bad_image_is_named_and_the_mode_restored(
-    model: VisionTransformer, pictures: list[Path], tmp_path: Path
+    model: VisionTransformer, image_paths: list[Path], tmp_path: Path
 ) -> None:
     (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8\xff\xe0 nothing")
     model.train()
     with pytest.raises(UnreadableImageError, match=r"bad\.jpg.*1 more"):
-        extract_features(model, [*pictures, tmp_path / "bad.jpg", tmp_path / "gone.jpg"], SMALL)
+        extract_features(model, [*image_paths, tmp_path / "bad.jpg", tmp_path / "gone.jpg"], SMALL)
     assert model.training
 
 

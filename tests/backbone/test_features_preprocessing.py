@@ -82,7 +82,7 @@ def test_damaged_images_are_named(tmp_path: Path) -> None:
     noise(200, 200).save(buffer, "JPEG")
     half, text, empty = tmp_path / "half.jpg", tmp_path / "text.jpg", tmp_path / "empty.png"
     half.write_bytes(buffer.getvalue()[: len(buffer.getvalue()) // 2])
-    text.write_text("not a picture")
+    text.write_text("not an image")
     empty.touch()
     for path in (half, text, empty, tmp_path / "absent.jpg"):
         with pytest.raises(UnreadableImageError, match=path.name):

@@ -14,7 +14,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def image(side: int = 64) -> np.ndarray:
-    """A smooth picture with an edge, RGB in [0, 1]."""
+    """A smooth image with an edge, RGB in [0, 1]."""
     noise = RANDOM.random((8, 8, 3))
     smooth = cv2.resize(noise, (side, side), interpolation=cv2.INTER_CUBIC).clip(0, 1)
     smooth[:, : side // 3] *= 0.3
@@ -26,13 +26,13 @@ def batch(*images: np.ndarray) -> torch.Tensor:
 
 
 def test_color_layout_is_opencvs_transform() -> None:
-    picture = image()
-    small = cv2.resize(picture, (8, 8), interpolation=cv2.INTER_AREA).astype(np.float64)
+    pixels = image()
+    small = cv2.resize(pixels, (8, 8), interpolation=cv2.INTER_AREA).astype(np.float64)
     y = small @ np.array([0.299, 0.587, 0.114])
     cb, cr = (small[..., 2] - y) / 1.772, (small[..., 0] - y) / 1.402
     expected = []
     zigzag = [(0, 0), (0, 1), (1, 0), (2, 0), (1, 1), (0, 2), (0, 3), (1, 2), (2, 1), (3, 0), (4, 0), (3, 1), (2, 2)]
-    found = gf.color_layout(batch(picture).double())[0].numpy()
+    found = gf.color_layout(batch(pixels).double())[0].numpy()
     for plane, start, count in ((y, 0, 13), (cb, 21, 6), (cr, 27, 6)):
         frequencies = cv2.dct(plane)
         expected = [frequencies[cell] for cell in zigzag[:count]]
@@ -40,16 +40,16 @@ def test_color_layout_is_opencvs_transform() -> None:
 
 
 def test_colors_and_edges_by_hand() -> None:
-    picture = image()
+    pixels = image()
     histogram = np.zeros((4, 4, 4))
-    for pixel in picture.reshape(-1, 3):
+    for pixel in pixels.reshape(-1, 3):
         histogram[tuple(np.minimum((pixel * 4).astype(int), 3))] += 1
-    found = gf.color_histogram(batch(picture))[0].numpy()
+    found = gf.color_histogram(batch(pixels))[0].numpy()
     assert found == pytest.approx(np.sqrt(histogram.ravel() / histogram.sum()), abs=1e-6)
 
-    gray = (picture.astype(np.float64) @ np.array([0.299, 0.587, 0.114])).astype(np.float64)
+    gray = (pixels.astype(np.float64) @ np.array([0.299, 0.587, 0.114])).astype(np.float64)
     x, y = (cv2.Sobel(gray, cv2.CV_64F, *d, ksize=3, borderType=cv2.BORDER_REPLICATE) for d in ((1, 0), (0, 1)))
-    edges = gf.gradients(gf.luminance(batch(picture).double()))
+    edges = gf.gradients(gf.luminance(batch(pixels).double()))
     assert np.allclose(edges[0].numpy(), [x, y], atol=1e-6)
     number = np.minimum((np.mod(np.arctan2(y, x), np.pi) / np.pi * 8).astype(int), 7)
     strength = np.hypot(x, y)
@@ -76,12 +76,12 @@ def test_colors_and_edges_by_hand() -> None:
 
 def test_tamura_tells_textures_apart() -> None:
     rows, columns = np.mgrid[:128, :128]
-    pictures = [
+    drawn = [
         ((columns // width % 2) if way == "across" else (rows // width % 2)).astype(np.float64)
         for width in (2, 16)
         for way in ("across", "down")
     ]
-    gray = torch.from_numpy(np.stack(pictures))[:, None]
+    gray = torch.from_numpy(np.stack(drawn))[:, None]
     fine, _, coarse, _ = gf.coarseness(gray)[:, 0].tolist()
     assert 0 < fine < coarse <= 1
     histograms = gf.tamura(gray, gf.gradients(gray))[:, 2:]

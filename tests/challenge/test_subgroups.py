@@ -164,7 +164,7 @@ def only(path: Path, keep: Any) -> list[str]:
     return [lines[0], *(line for line in lines[1:] if keep(int(line.split(".")[0])))]
 
 
-def test_mask_subgroups_and_pictures_of_the_best_and_the_worst(tmp_path: Path) -> None:
+def test_mask_subgroups_and_images_of_the_best_and_the_worst(tmp_path: Path) -> None:
     images = tmp_path / "images"
     for folder in ("masks", "answers", "images"):
         (tmp_path / folder).mkdir()
@@ -192,8 +192,8 @@ def test_mask_subgroups_and_pictures_of_the_best_and_the_worst(tmp_path: Path) -
     worst = scores(out)["does_badly"][0]
     assert worst["subgroup"]["name"] == "B"
     assert [case["file"] for case in worst["cases"]] == ["7.png", "5.png", "3.png", "1.png"]
-    picture = np.asarray(Image.open(out / worst["cases"][0]["image"]).convert("RGB")).astype(int)
-    green = picture[10:30, 10] - 100
+    image = np.asarray(Image.open(out / worst["cases"][0]["image"]).convert("RGB")).astype(int)
+    green = image[10:30, 10] - 100
     assert (green[:, 1] > green[:, 0]).mean() > 0.5  # the true outline is drawn
     page = (out / "index.html").read_text()
     assert "Where it does badly" in page and "device: B (small)" in page
@@ -202,11 +202,11 @@ def test_mask_subgroups_and_pictures_of_the_best_and_the_worst(tmp_path: Path) -
     record = json.loads((tmp_path / "record" / "record.json").read_text())
     recorded = record["results"][0]
     text = (tmp_path / "record" / "record.md").read_text()
-    for name in recorded["pictures"]:
+    for name in recorded["images"]:
         assert (tmp_path / "record" / name).is_file() and f"({name})" in text
     stard = {item["number"]: item["content"] for item in record["stard_ai"]}
     assert "device: B" in stard["23"] and "device: A 4 images" in stard["25"]
-    assert len(recorded["pictures"]) == 8 and "### Where it does badly" in text
+    assert len(recorded["images"]) == 8 and "### Where it does badly" in text
 
 
 def test_bad_ages_and_sizes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def image(seed: int) -> np.ndarray:
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
     """A folder of six good images."""
-    folder = tmp_path / "pictures"
+    folder = tmp_path / "images"
     folder.mkdir()
     for number in range(6):
         cv2.imwrite(str(folder / f"{number}.png"), image(number))
@@ -131,7 +131,7 @@ def test_progress_tells_frames_per_second_and_time_left(
 
 
 def test_nothing_kept_says_why(tmp_path: Path, ray_cluster: None) -> None:
-    folder = tmp_path / "pictures"
+    folder = tmp_path / "images"
     folder.mkdir()
     cv2.imwrite(str(folder / "dark.png"), np.full((240, 320, 3), 22, np.uint8))
     with pytest.raises(UserError, match=r"no frame of .* passed the screens; the most frequent reason is "):

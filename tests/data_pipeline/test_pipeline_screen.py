@@ -38,8 +38,8 @@ def frames_for_layout(corpus: Path, source: Source) -> list[Image]:
     if source.media == "video":
         return probe_frames(corpus / source.path, 9)
     files = sorted(path for path in (corpus / source.path).iterdir() if path.stat().st_size)
-    pictures = [cv2.imread(str(path)) for path in files[:: max(1, len(files) // 9)]]
-    return [np.ascontiguousarray(picture[..., ::-1]) for picture in pictures if picture is not None]
+    photos = [cv2.imread(str(path)) for path in files[:: max(1, len(files) // 9)]]
+    return [np.ascontiguousarray(photo[..., ::-1]) for photo in photos if photo is not None]
 
 
 def shares(inside: NDArray[np.bool_], geometry: Geometry) -> tuple[float, float]:
@@ -91,8 +91,8 @@ def test_position_box_is_found_where_it_is_and_only_there(synthetic_corpus: Path
     found = with_box = 0
     for image in truth.evaluation[::2]:
         expected = truth.geometry_of(image).position_box
-        picture = cv2.imread(str(synthetic_corpus / image.path))[..., ::-1]
-        box = position_box(np.ascontiguousarray(picture))
+        photo = cv2.imread(str(synthetic_corpus / image.path))[..., ::-1]
+        box = position_box(np.ascontiguousarray(photo))
         assert (box is None) == (expected is None), image.path
         if expected is not None and box is not None:
             with_box += 1
@@ -104,12 +104,12 @@ def test_masked_position_box_is_black_and_a_kept_one_is_not(synthetic_corpus: Pa
     # An image whose box covers much of its field of view, so that it is still there after the crop.
     sizes = {image.path: hidden_share(truth.geometry_of(image)) for image in truth.evaluation}
     path = max(sizes, key=lambda name: sizes[name])
-    picture = np.ascontiguousarray(cv2.imread(str(synthetic_corpus / path))[..., ::-1])
+    photo = np.ascontiguousarray(cv2.imread(str(synthetic_corpus / path))[..., ::-1])
     teal_pixels = {}
     for mask in (True, False):
-        layout = find_layout([picture], FieldOfViewConfig(), 512, mask)
+        layout = find_layout([photo], FieldOfViewConfig(), 512, mask)
         assert layout is not None
-        finished = layout.blank(layout.crop(picture)).astype(int)
+        finished = layout.blank(layout.crop(photo)).astype(int)
         teal_pixels[mask] = (np.abs(finished - TEAL).max(axis=2) < 30).mean()
     assert teal_pixels[True] == 0 and teal_pixels[False] > 0.01
 
@@ -122,15 +122,15 @@ def hidden_share(geometry: Geometry) -> float:
 
 def test_text_inside_the_image_is_painted_over(synthetic_corpus: Path, truth: Truth) -> None:
     image = next(image for image in truth.evaluation if truth.geometry_of(image).position_box is None)
-    picture = np.ascontiguousarray(cv2.imread(str(synthetic_corpus / image.path))[..., ::-1])
-    picture = cv2.resize(picture, None, fx=1.4, fy=1.4)
-    middle = (picture.shape[1] // 2 - 60, picture.shape[0] // 2)
-    cv2.putText(picture, "12/03/2014", middle, cv2.FONT_HERSHEY_SIMPLEX, 0.6, (255, 255, 255), 1, cv2.LINE_AA)
-    layout = find_layout([picture], FieldOfViewConfig(), 512, True)
+    photo = np.ascontiguousarray(cv2.imread(str(synthetic_corpus / image.path))[..., ::-1])
+    photo = cv2.resize(photo, None, fx=1.4, fy=1.4)
+    middle = (photo.shape[1] // 2 - 60, photo.shape[0] // 2)
+    cv2.putText(photo, "12/03/2014", middle, cv2.FONT_HERSHEY_SIMPLEX, 0.6, (255, 255, 255), 1, cv2.LINE_AA)
+    layout = find_layout([photo], FieldOfViewConfig(), 512, True)
     assert layout is not None
-    blanked = layout.blank(layout.crop(picture))
+    blanked = layout.blank(layout.crop(photo))
     before = read_text(blanked)
-    find_text_places(layout, [picture], TextConfig())
+    find_text_places(layout, [photo], TextConfig())
     finished, share = layout.without_text(blanked, TextConfig())
     after = read_text(finished)
     assert before.found and before.private
@@ -144,10 +144,10 @@ INSIDE = np.full((200, 200), 255, np.uint8)
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (lambda picture: picture, None),
-        (lambda picture: (picture * 0.1).astype(np.uint8), "too_dark"),
-        (lambda picture: np.clip(picture.astype(int) + 190, 0, 255).astype(np.uint8), "washed_out"),
-        (lambda picture: cv2.GaussianBlur(picture, (0, 0), 9), "blurred"),
+        (lambda photo: photo, None),
+        (lambda photo: (photo * 0.1).astype(np.uint8), "too_dark"),
+        (lambda photo: np.clip(photo.astype(int) + 190, 0, 255).astype(np.uint8), "washed_out"),
+        (lambda photo: cv2.GaussianBlur(photo, (0, 0), 9), "blurred"),
     ],
 )
 def test_quality(spoil: object, reason: str | None) -> None:
@@ -155,16 +155,16 @@ def test_quality(spoil: object, reason: str | None) -> None:
     coarse = cv2.resize(
         random.uniform(60, 180, (20, 20, 3)).astype(np.float32), (200, 200), interpolation=cv2.INTER_CUBIC
     )
-    picture = np.clip(coarse + random.normal(0, 8, coarse.shape), 0, 255).astype(np.uint8)
-    assert drop_reason(measure(spoil(picture), INSIDE), QualityConfig()) == reason  # type: ignore[operator]
+    photo = np.clip(coarse + random.normal(0, 8, coarse.shape), 0, 255).astype(np.uint8)
+    assert drop_reason(measure(spoil(photo), INSIDE), QualityConfig()) == reason  # type: ignore[operator]
 
 
 def test_quality_ignores_what_lies_outside() -> None:
-    picture = np.full((200, 200, 3), 255, np.uint8)
-    picture[60:140, 60:140] = 90
+    photo = np.full((200, 200, 3), 255, np.uint8)
+    photo[60:140, 60:140] = 90
     inside = np.zeros((200, 200), np.uint8)
     inside[60:140, 60:140] = 255
-    quality = measure(picture, inside)
+    quality = measure(photo, inside)
     assert quality.brightness == pytest.approx(90, abs=2) and quality.washed_out == 0
 
 
@@ -258,14 +258,14 @@ def test_single_images_are_kept_once_and_videos_win() -> None:
 def test_guard_tells_copies_from_other_images(synthetic_corpus: Path, truth: Truth) -> None:
     config = PipelineConfig()
     images = [image for image in truth.evaluation if image.group is None][::12]
-    pictures = [np.ascontiguousarray(cv2.imread(str(synthetic_corpus / i.path))[..., ::-1]) for i in images]
-    half = len(pictures) // 2
+    photos = [np.ascontiguousarray(cv2.imread(str(synthetic_corpus / i.path))[..., ::-1]) for i in images]
+    half = len(photos) // 2
     guard = build_guard(
-        [guarded_image(f"set/{n}", "", thumbnail_of_frame(p, config)) for n, p in enumerate(pictures[:half])]
+        [guarded_image(f"set/{n}", "", thumbnail_of_frame(p, config)) for n, p in enumerate(photos[:half])]
     )
-    for number, picture in enumerate(pictures):
-        h, w = picture.shape[:2]
-        cut = picture[h // 20 : h - h // 20, w // 20 : w - w // 20]
+    for number, photo in enumerate(photos):
+        h, w = photo.shape[:2]
+        cut = photo[h // 20 : h - h // 20, w // 20 : w - w // 20]
         copy = cv2.resize(
             np.clip(cut * 1.12, 0, 255).astype(np.uint8), None, fx=0.6, fy=0.6, interpolation=cv2.INTER_AREA
         )
@@ -274,5 +274,5 @@ def test_guard_tells_copies_from_other_images(synthetic_corpus: Path, truth: Tru
 
 
 def test_an_empty_guard_matches_nothing() -> None:
-    picture = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
-    assert build_guard([]).match(thumbnail_of_frame(picture, PipelineConfig()), LeakageConfig()) is None
+    photo = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
+    assert build_guard([]).match(thumbnail_of_frame(photo, PipelineConfig()), LeakageConfig()) is None

@@ -80,9 +80,7 @@ def test_drawn_openings_are_spared_and_text_beside_them_is_not() -> None:
     (outcome,) = screened([with_text], filling)
     assert not remains(outcome.kept[0], with_text, bare[0])
     around = np.s_[150:250, 190:290]
-    assert np.abs(outcome.kept[0].picture[around].astype(int) - bare[0][around]).mean() < 6, (
-        "the opening is still there"
-    )
+    assert np.abs(outcome.kept[0].image[around].astype(int) - bare[0][around]).mean() < 6, "the opening is still there"
 
 
 OPENINGS = [(6, 40), (7, 55)]
@@ -163,7 +161,7 @@ def test_the_filter_keeps_nothing_that_the_audit_reads() -> None:
 
     outcomes = screened(faint, dropping)
     assert sum(outcome.dropped.get("text", 0) for outcome in outcomes) >= 2
-    assert not any(read_text(kept.picture).found for outcome in outcomes for kept in outcome.kept)
+    assert not any(read_text(kept.image).found for outcome in outcomes for kept in outcome.kept)
 
 
 def source(name: str, kept: int, read: int, text: int, moves: bool = False) -> SourceResult:

@@ -37,7 +37,7 @@ def random_model(config: ViTConfig) -> VisionTransformer:
     return model
 
 
-def picture(seed: int, side: int = 80) -> Image.Image:
+def draw_image(seed: int, side: int = 80) -> Image.Image:
     rng = np.random.default_rng(seed)
     coarse = Image.fromarray(rng.integers(0, 256, (5, 5, 3), np.uint8))
     return coarse.resize((side, side), Image.Resampling.BICUBIC)
@@ -49,12 +49,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("deployment")
     for number, name in enumerate(CLASSES):
         for row in range(8):
-            tinted = np.asarray(picture(100 * number + row), np.int32) // 2 + np.array([100, 0, 0]) * number
+            tinted = np.asarray(draw_image(100 * number + row), np.int32) // 2 + np.array([100, 0, 0]) * number
             path = folder / "labeled" / name / f"{row}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(tinted.astype(np.uint8)).save(path)
     for row in range(12):
-        image, mask = np.array(picture(row)), np.zeros((80, 80), np.uint8)
+        image, mask = np.array(draw_image(row)), np.zeros((80, 80), np.uint8)
         mask[20:60, 5 * (row % 4) : 40] = 255
         image[mask > 0] = (220, 40, 40)
         for part, pixels in (("images", image), ("masks", mask)):
@@ -63,7 +63,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Image.fromarray(pixels).save(path)
     (folder / "calibration").mkdir()
     for row in range(10):
-        picture(1000 + row).save(folder / "calibration" / f"{row}.png")
+        draw_image(1000 + row).save(folder / "calibration" / f"{row}.png")
     return folder
 
 
@@ -87,7 +87,7 @@ def compressed(plain: Path, data: Path) -> tuple[ReleaseFolder, ReleaseInfo]:
 def test_the_graphs_compute_what_the_weights_do(compressed: tuple[ReleaseFolder, ReleaseInfo]) -> None:
     folder, _ = compressed
     loaded = load_backbone(folder.path)
-    images = torch.stack([loaded.preprocessing(picture(row)) for row in range(3)])[:, :, :, :-14]  # not square
+    images = torch.stack([loaded.preprocessing(draw_image(row)) for row in range(3)])[:, :, :, :-14]  # not square
     with torch.no_grad():
         tokens = loaded.model(images)
     grid = tokens.patches.transpose(1, 2).unflatten(2, (images.shape[2] // 14, images.shape[3] // 14))
@@ -124,7 +124,7 @@ def test_the_snippet_runs_with_each_graph(
     compressed: tuple[ReleaseFolder, ReleaseInfo], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, release = compressed
-    picture(0, 300).save(folder.path / "image.jpg")
+    draw_image(0, 300).save(folder.path / "image.jpg")
     monkeypatch.chdir(folder.path)
     snippets = re.findall(r"### onnxruntime\n\n```python\n(.+?)```", folder.model_card.read_text(), flags=re.DOTALL)
     names: dict[str, Any] = {}

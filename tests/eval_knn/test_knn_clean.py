@@ -84,7 +84,7 @@ def test_both_ways_are_read_by_the_features_that_were_chosen(
     as_they_came, network = Evaluator(config), find_network("untrained:vit_test")
     own = as_they_came.score(network).document
     alike = as_they_came.score(network, document["features"]).document
-    assert own.features != alike.features == document["features"], "left alone, these pictures choose otherwise"
+    assert own.features != alike.features == document["features"], "left alone, these images choose otherwise"
     assert own.k["3"].top1 != alike.k["3"].top1
     assert row.split("untrained-vit_test")[1].split()[1] == f"{alike.k['3'].top1:.4f}"
 
@@ -124,9 +124,9 @@ def test_embed_reads_cleaned_images(data: Path, tmp_path: Path) -> None:
         clean=True,
     )
     rows = np.array(pq.read_table(tmp_path / "f.parquet")["features"].to_pylist())
-    pictures = [
+    cleaned_images = [
         Image.fromarray(Cleaner()(np.asarray(open_image(data / name / "0.png")))) for name in ("cecum", "polyps")
     ]
-    expected = extract_features(network.load(), pictures, network.preprocessing).numpy()
+    expected = extract_features(network.load(), cleaned_images, network.preprocessing).numpy()
     np.testing.assert_allclose(rows, expected, atol=1e-6)
     assert pq.read_schema(tmp_path / "f.parquet").metadata[b"cleaned"] == CLEANING.encode()

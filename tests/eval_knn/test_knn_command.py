@@ -124,7 +124,7 @@ def test_other_weights_under_the_same_name_are_not_taken_from_the_cache(
 def test_plots(command: Run, weights_file: Path, config: EvalConfig) -> None:
     code, said, _ = command(weights_file, "plots=true")
     assert code == 0 and "plots:" in said
-    folder = Path(config.out or "") / "knn_small_pictures"
+    folder = Path(config.out or "") / "knn_small_images"
     for name in ("confusion.png", "map.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     page = (folder / "gallery.html").read_text()

@@ -118,7 +118,7 @@ def _loaded_release(folder: Path) -> Any:
     return loaded.weights_sha256, loaded.preprocessing, loaded.certificate
 
 
-def _picture(kind: str) -> Callable[[Path], object]:
+def _image(kind: str) -> Callable[[Path], object]:
     def make(folder: Path) -> None:
         noise = np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)
         Image.fromarray(noise).save(folder / f"a.{kind}")
@@ -166,10 +166,10 @@ def _samples(folder: Path) -> Any:
 def _labelled_tar(folder: Path) -> None:
     with tarfile.open(folder / "a.tar", "w") as archive:
         for number in range(6):
-            picture = io.BytesIO()
-            Image.fromarray(np.random.default_rng(number).integers(0, 256, (16, 16, 3), np.uint8)).save(picture, "png")
+            image = io.BytesIO()
+            Image.fromarray(np.random.default_rng(number).integers(0, 256, (16, 16, 3), np.uint8)).save(image, "png")
             about = json.dumps({"label": f"c{number % 2}", "group": f"g{number}"}).encode()
-            for name, content in ((f"k{number}.png", picture.getvalue()), (f"k{number}.json", about)):
+            for name, content in ((f"k{number}.png", image.getvalue()), (f"k{number}.json", about)):
                 member = tarfile.TarInfo(name)
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
@@ -220,13 +220,13 @@ def _head(folder: Path) -> None:
 def _atlas(folder: Path) -> None:
     from panendofm.atlas.build import build_atlas, save_atlas
 
-    pictures = folder.parent / "kvasir-dataset-v2"
+    images = folder.parent / "kvasir-dataset-v2"
     for number in range(6):
-        label = pictures / ("polyps" if number % 2 else "normal-cecum")
+        label = images / ("polyps" if number % 2 else "normal-cecum")
         label.mkdir(parents=True, exist_ok=True)
-        picture = Image.fromarray(np.random.default_rng(number).integers(0, 256, (32, 32, 3), np.uint8))
-        picture.save(label / f"p{number}.jpg")
-    save_atlas(build_atlas([f"kvasir:{pictures}"], 20), folder / "atlas.parquet")
+        image = Image.fromarray(np.random.default_rng(number).integers(0, 256, (32, 32, 3), np.uint8))
+        image.save(label / f"p{number}.jpg")
+    save_atlas(build_atlas([f"kvasir:{images}"], 20), folder / "atlas.parquet")
 
 
 def _answers(folder: Path) -> None:
@@ -300,7 +300,7 @@ SUBJECTS = [
         "index of a shard", _shards, lambda f: read_index(f / "s" / "shard-000000.tar"), "*000.index.json", weight=8
     ),
     Subject("labeled WebDataset", _labelled_tar, _labelled, weight=4),
-    *(Subject(f"image .{kind}", _picture(kind), _pixels, weight=8) for kind in ("jpg", "png", "tif", "bmp", "webp")),
+    *(Subject(f"image .{kind}", _image(kind), _pixels, weight=8) for kind in ("jpg", "png", "tif", "bmp", "webp")),
     Subject("video", _video, _frames, weight=3),
     Subject(
         "checksums",

@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_images(tmp_path_factory.mktemp("data") / "pictures", 64)
+    return write_images(tmp_path_factory.mktemp("data") / "images", 64)
 
 
 def until(config: PretrainConfig, steps: int) -> PretrainConfig:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from panendofm.imaging.image_hash import HASH_BYTES, hamming_distances, perceptual_hash
 
 
-def picture(seed: int) -> NDArray[np.uint8]:
+def draw_image(seed: int) -> NDArray[np.uint8]:
     """Smooth color blobs with some detail, as a mucosa has."""
     random = np.random.default_rng(seed)
     coarse = cv2.resize(
@@ -38,7 +38,7 @@ def changed(image: NDArray[np.uint8], how: str) -> NDArray[np.uint8]:
 
 @pytest.mark.parametrize("how", ["jpeg", "half", "darker", "brighter"])
 def test_copies_stay_close_and_others_far(how: str) -> None:
-    images = [picture(seed) for seed in range(12)]
+    images = [draw_image(seed) for seed in range(12)]
     own = [distance(image, changed(image, how)) for image in images]
     other = [distance(images[i], changed(images[i - 1], how)) for i in range(12)]
     assert max(own) < 24
@@ -46,14 +46,14 @@ def test_copies_stay_close_and_others_far(how: str) -> None:
 
 
 def test_hash_has_the_documented_form() -> None:
-    value = perceptual_hash(picture(0))
+    value = perceptual_hash(draw_image(0))
     assert value.shape == (HASH_BYTES,) and value.dtype == np.uint8
     ones = int(np.unpackbits(value).sum())
     assert ones == HASH_BYTES * 4, "a median threshold sets half of the bits"
 
 
 def test_gray_and_color_forms_agree() -> None:
-    gray = cv2.cvtColor(picture(1), cv2.COLOR_RGB2GRAY)
+    gray = cv2.cvtColor(draw_image(1), cv2.COLOR_RGB2GRAY)
     assert distance(gray, np.repeat(gray[..., None], 3, axis=2)) <= 2
 
 

@@ -50,7 +50,7 @@ def test_examinations_do_not_chain_by_their_box_and_border() -> None:
     groups = near_duplicate_groups(np.stack([field_of_view_hash(p) for p in images]), NEAR_DUPLICATE_BITS)
     assert groups.tolist() == expected
     raw = near_duplicate_groups(np.stack([perceptual_hash(p) for p in images]), NEAR_DUPLICATE_BITS)
-    assert raw.tolist() != expected, "the pictures as they are chain, so that this test could fail"
+    assert raw.tolist() != expected, "the images as they are chain, so that this test could fail"
 
 
 def test_the_stages_group_by_the_field_of_view(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from doctor_faults import FAULTS, row_of, run_on_two_ranks
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_images(tmp_path_factory.mktemp("doctor") / "pictures", 16, drawn=4)
+    return write_images(tmp_path_factory.mktemp("doctor") / "images", 16, drawn=4)
 
 
 @pytest.fixture

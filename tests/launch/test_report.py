@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from launch.jobs.record import Job, record_event
+from launch.jobs.record import Job, JobEvent, record_event
 from launch.progress import progress_of
 from launch.report import write_report
 from launch.report.collect import collect
@@ -65,10 +65,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_ranks(words_of(run, shards, **monitor), 1)
     job = Job("pretrain", str(run), ["pretrain", "x.yaml"], str(folder), "local", str(folder), submitted=1.0)
     job.save()
-    record_event(job, "started", job_id="17", restart=0, nodes="n[1-2]", ranks=4)
-    record_event(job, "ended", exit_code=75, state="RUNNING", verdict="requeue")
-    record_event(job, "started", job_id="17", restart=1, nodes="n[2-3]", ranks=4)
-    record_event(job, "ended", exit_code=0, state="RUNNING", verdict="done")
+    record_event(job, JobEvent("started", job_id="17", restart=0, nodes="n[1-2]", ranks=4))
+    record_event(job, JobEvent("ended", exit_code=75, state="RUNNING", verdict="requeue"))
+    record_event(job, JobEvent("started", job_id="17", restart=1, nodes="n[2-3]", ranks=4))
+    record_event(job, JobEvent("ended", exit_code=0, state="RUNNING", verdict="done"))
     draw_images(RunFolder(run))
     assert write_report(run) == run / "report.html"
     return run
@@ -110,21 +110,21 @@ def test_every_kept_checkpoint_is_drawn_once_and_a_damaged_one_left_out(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoints = sorted(path.name for path in (run / "checkpoints").iterdir())
-    drawn = {name: run / "pictures" / f"patches_{name}.png" for name in checkpoints}
+    drawn = {name: run / "images" / f"patches_{name}.png" for name in checkpoints}
     assert len(checkpoints) > 2 and all(path.is_file() for path in drawn.values())
     copy = tmp_path / "copy"
     shutil.copytree(run, copy, symlinks=True)
     for name in checkpoints[1:]:
-        (copy / "pictures" / drawn[name].name).unlink()
+        (copy / "images" / drawn[name].name).unlink()
     damaged = next((copy / "checkpoints" / checkpoints[1]).glob("*.distcp"))
     damaged.write_bytes(damaged.read_bytes()[:100])
-    kept = copy / "pictures" / drawn[checkpoints[0]].name
+    kept = copy / "images" / drawn[checkpoints[0]].name
     kept.write_bytes(b"as it was")
     (copy / "eval" / "knn_selection.json").unlink()  # what eval_knn draws is another matter
     draw_images(RunFolder(copy))
     assert kept.read_bytes() == b"as it was"
-    assert not (copy / "pictures" / drawn[checkpoints[1]].name).exists()
-    again = copy / "pictures" / drawn[checkpoints[2]].name
+    assert not (copy / "images" / drawn[checkpoints[1]].name).exists()
+    again = copy / "images" / drawn[checkpoints[2]].name
     assert again.read_bytes() == drawn[checkpoints[2]].read_bytes()
     assert f"no image of {checkpoints[1]}: " in capsys.readouterr().out
 

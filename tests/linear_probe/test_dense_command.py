@@ -85,7 +85,7 @@ def test_a_killed_run_is_repeated_from_where_it_is_safe(trained: tuple[Path, Pat
 def test_images_are_predicted_as_files_that_challenge_reads(trained: tuple[Path, Path], tmp_path: Path) -> None:
     out = trained[1]
     head = out / "heads" / "pixels" / "dense.safetensors"
-    images = tmp_path / "pictures"
+    images = tmp_path / "images"
     (images / "deep").mkdir(parents=True)
     for number, name in enumerate(("A.PNG", "deep/b.c.jpg")):
         cv2.imwrite(str(images / name), blob(211, 149, 500 + number)[0])

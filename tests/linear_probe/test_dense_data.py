@@ -1,4 +1,4 @@
-"""Pictures with masks from many layouts, unusable ones, and splits that nothing crosses."""
+"""Images with masks from many layouts, unusable ones, and splits that nothing crosses."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def test_jpeg_masks_and_capitals(tmp_path: Path) -> None:
     for path in list((data / "images").iterdir()) + list((data / "masks").iterdir()):
         cv2.imwrite(str(path.with_suffix(".JPG")), cv2.imread(str(path)))
         path.unlink()
-    pictures = read_dense_images([str(data)])
-    assert len(pictures) == 4 and {p.dataset for p in pictures} == {"kvasir-seg"}
-    for picture in pictures:
-        number = int(Path(picture.path).stem[1:])
-        truth = read_truth(picture, ("polyp",))
+    images = read_dense_images([str(data)])
+    assert len(images) == 4 and {p.dataset for p in images} == {"kvasir-seg"}
+    for image in images:
+        number = int(Path(image.path).stem[1:])
+        truth = read_truth(image, ("polyp",))
         expected = blob(120, 90, number)[1] > 0 if number % 3 != 2 else np.zeros((90, 120), bool)
         assert (truth.masks[0] ^ expected).sum() <= 0.02 * expected.sum()
         assert len(truth.boxes[0]) == int(expected.any())
@@ -40,7 +40,7 @@ def test_a_missing_mask_and_one_of_another_size_are_named_or_left_out(tmp_path: 
     cv2.imwrite(str(data / "masks" / "p01.png"), np.zeros((45, 60), np.uint8))
     with pytest.raises(UserError, match=r"p01\.png: the mask is 60 × 45, its image 120 × 90"):
         read_dense_images([str(data)])
-    (data / "masks" / "p03.png").write_bytes(b"no picture")
+    (data / "masks" / "p03.png").write_bytes(b"no image")
     left = read_dense_images([str(data)], unusable="leave-out")
     assert {Path(p.path).stem for p in left} == {"p00", "p02", "p04", "p05"}
 
@@ -49,8 +49,8 @@ def test_datasets_of_masks_and_boxes(tmp_path: Path) -> None:
     clinic = tmp_path / "CVC-ClinicDB"
     for part in ("Original", "Ground Truth"):
         (clinic / part).mkdir(parents=True)
-    picture, mask = blob(96, 72, 3)
-    cv2.imwrite(str(clinic / "Original" / "7.tif"), picture)
+    image, mask = blob(96, 72, 3)
+    cv2.imwrite(str(clinic / "Original" / "7.tif"), image)
     cv2.imwrite(str(clinic / "Ground Truth" / "7.tif"), mask)
     (found,) = read_dense_images([str(clinic)])
     assert found.masked and np.array_equal(read_truth(found, ("polyp",)).masks[0], mask > 0)
@@ -61,10 +61,10 @@ def test_datasets_of_masks_and_boxes(tmp_path: Path) -> None:
         cv2.imwrite(str(video / "TrainValid" / "Images" / "5" / f"{number:04d}.jpg"), blob(96, 72, 10 + number)[0])
     (video / "TrainValid" / "Annotations" / "5" / "0001.txt").write_text("1\n10 20 40 60\n")
     (video / "TrainValid" / "Annotations" / "5" / "0002.txt").write_text("0\n")
-    pictures = {Path(p.path).stem: p for p in read_dense_images([str(video)])}
-    assert not pictures["0001"].masked and pictures["0001"].links[0].endswith("ldpolypvideo:5")
-    assert read_truth(pictures["0001"], ("polyp",)).boxes == [[(10, 20, 30, 40)]]
-    assert not pictures["0002"].has_finding
+    images = {Path(p.path).stem: p for p in read_dense_images([str(video)])}
+    assert not images["0001"].masked and images["0001"].links[0].endswith("ldpolypvideo:5")
+    assert read_truth(images["0001"], ("polyp",)).boxes == [[(10, 20, 30, 40)]]
+    assert not images["0002"].has_finding
 
 
 def polypgen(folder: Path) -> Path:
@@ -72,11 +72,11 @@ def polypgen(folder: Path) -> Path:
         for part in ("images", "masks"):
             (folder / f"data_C{center}" / f"{part}_C{center}").mkdir(parents=True)
         for number in range(10):
-            picture, mask = blob(96 + 8 * center, 72, 100 * center + number)
-            cv2.imwrite(str(folder / f"data_C{center}" / f"images_C{center}" / f"c{center}_{number}.jpg"), picture)
+            image, mask = blob(96 + 8 * center, 72, 100 * center + number)
+            cv2.imwrite(str(folder / f"data_C{center}" / f"images_C{center}" / f"c{center}_{number}.jpg"), image)
             name = f"c{center}_{number}_mask.jpg"
             cv2.imwrite(str(folder / f"data_C{center}" / f"masks_C{center}" / name), mask)
-    # One picture of the first center is also filed under the third.
+    # One image of the first center is also filed under the third.
     for part, end in (("images", ""), ("masks", "_mask")):
         source = folder / "data_C1" / f"{part}_C1" / f"c1_0{end}.jpg"
         shifted = cv2.convertScaleAbs(cv2.imread(str(source)), alpha=0.99 if part == "images" else 1.0)
@@ -104,8 +104,8 @@ def test_groups_stay_whole_and_tested_datasets_lose_what_training_has_seen(tmp_p
     chosen = plan.images[int(plan.folds[0].train[0])]
     shutil.copy(chosen.path, other / "images" / "twin.png")
     shutil.copy(Path(chosen.path).parent.parent / "masks" / Path(chosen.path).name, other / "masks" / "twin.png")
-    picture = cv2.imread(str(other / "images" / "twin.png"))
-    cv2.imwrite(str(other / "images" / "twin.png"), cv2.convertScaleAbs(picture, alpha=0.98))
+    image = cv2.imread(str(other / "images" / "twin.png"))
+    cv2.imwrite(str(other / "images" / "twin.png"), cv2.convertScaleAbs(image, alpha=0.98))
     crossed = make_plan(DenseConfig(data=[str(train)], test=[str(other)]))
     (fold,) = crossed.folds
     assert list(fold.tests) == ["kvasir-seg", "Other"]
@@ -140,7 +140,7 @@ def box_entry(width: int, height: int, *boxes: tuple[int, int, int, int]) -> dic
 
 
 def test_the_official_box_file_is_the_truth_of_detection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two polyps that touch are one part of the mask, but two boxes; clean pictures need no entry."""
+    """Two polyps that touch are one part of the mask, but two boxes; clean images need no entry."""
     data = tmp_path / "Kvasir-SEG"
     for part in ("images", "masks"):
         (data / part).mkdir(parents=True)
@@ -155,8 +155,8 @@ def test_the_official_box_file_is_the_truth_of_detection(tmp_path: Path, capsys:
 
     def read() -> dict[str, list[tuple[float, ...]]]:
         official.write_text(json.dumps(entries))
-        pictures = {Path(p.path).stem: p for p in read_dense_images([str(data)])}
-        truths = {name: read_truth(picture, ("polyp",)) for name, picture in pictures.items()}
+        images = {Path(p.path).stem: p for p in read_dense_images([str(data)])}
+        truths = {name: read_truth(image, ("polyp",)) for name, image in images.items()}
         # Masks stay masks: boxes are not filled in.
         assert all(abs(int(truths[f"p{n}"].masks.sum()) - int((mask > 0).sum())) < 40 for n in range(3))
         return {name: [tuple(box) for box in truth.boxes[0]] for name, truth in truths.items()}
@@ -164,7 +164,7 @@ def test_the_official_box_file_is_the_truth_of_detection(tmp_path: Path, capsys:
     found = read()
     assert found["p0"] == [(20, 10, 20, 20), (39, 25, 31, 25)] and found["p3"] == []
     assert "do not fit" not in capsys.readouterr().out
-    # One box shifted; one picture listed in another size, which has the box of its mask's one part.
+    # One box shifted; one image listed in another size, which has the box of its mask's one part.
     entries |= {"p1": box_entry(80, 60, (0, 0, 20, 20)), "p2": box_entry(160, 120, (40, 20, 80, 60))}
     found = read()
     assert found["p1"] == [(0, 0, 20, 20)]

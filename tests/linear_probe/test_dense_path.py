@@ -93,10 +93,10 @@ def test_stored_heads_answer_as_trained_ones(finished: tuple[DenseBenchmark, Pat
     maker = MapMaker(oracle(), 384, torch.device("cpu"))
     assert maker.layout == stored.info.layout
     result = next(r for r in outcome.images["blobs"] if r.has_finding)
-    picture = benchmark.plan.images[result.row]
-    image = open_image(picture.path)
+    labeled = benchmark.plan.images[result.row]
+    image = open_image(labeled.path)
     told = predict_image(stored.heads, maps_of_image(maker, image), stored.info.layout.grid, image.height, image.width)
-    written = out / "predictions" / "oracle" / "blobs" / "masks" / picture.name
+    written = out / "predictions" / "oracle" / "blobs" / "masks" / labeled.name
     assert np.array_equal(told.masks[0], cv2.imread(str(written), cv2.IMREAD_GRAYSCALE) == 255)
     assert told.boxes[COMPONENTS] and told.boxes[CENTER]
 
@@ -187,7 +187,7 @@ def test_nothing_is_chosen_on_the_test_side(tmp_path: Path) -> None:
     (fold,) = plan.folds
     maps = feature_maps(find_networks(["pixels"]), plan.images, tmp_path / "maps", 128, 16, torch.device("cpu"))
     config = DenseConfig(fit=FitConfig(strengths=[1e-4, 1e-2]))
-    truths = [read_truth(picture, ("polyp",)) for picture in plan.images]
+    truths = [read_truth(labeled, ("polyp",)) for labeled in plan.images]
     heads, tried, center = train_heads(maps["pixels"], fold, truths, config)
     values = np.array(maps["pixels"].values)
     for row in next(iter(fold.tests.values())).tolist():

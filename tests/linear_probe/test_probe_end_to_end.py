@@ -196,16 +196,16 @@ def test_a_named_last_block_is_not_the_protocols_grid(run: Run, kvasir: Path, wo
 def test_any_block_is_probed_and_its_head_reads_that_block_again(run: Run, kvasir: Path) -> None:
     network = find_network("untrained:vit_test")
     module = network.load()
-    picture = kvasir / "polyps" / "03.jpg"
+    image_path = kvasir / "polyps" / "03.jpg"
     with torch.no_grad():
-        image = network.preprocessing(picture)[None]
+        image = network.preprocessing(image_path)[None]
         tokens = module.intermediate(image, 3)  # type: ignore[operator]
     keys = (f"data={kvasir}", *SMALL, "grid.learning_rates=[0.01]")
     code, printed = run("untrained:vit_test", *keys, "out=one", "block=2", "pooling=mean")
     assert code == 0 and "mean patch, block 2 of 3, lr 0.01" in printed
     head = load_head(Path("one/heads/untrained-vit_test/kvasir.safetensors"))
     logits = (tokens[1].patches.mean(1) @ head.weight + head.bias) / head.info.temperature
-    assert run("predict", "one/heads/untrained-vit_test/kvasir.safetensors", str(picture), "out=p.csv")[0] == 0
+    assert run("predict", "one/heads/untrained-vit_test/kvasir.safetensors", str(image_path), "out=p.csv")[0] == 0
     (row,) = read_csv("p.csv")
     assert float(row["confidence"]) == pytest.approx(float(logits.sigmoid().max()), abs=1e-3)
     opened = open_head(Path("one/heads/untrained-vit_test/kvasir.safetensors"), HeadConfig(device="cpu"))
@@ -262,7 +262,7 @@ def test_mistakes_are_one_sentence(words: tuple[str, ...], message: str, run: Ru
 def test_a_changed_corrupt_image_stops_the_probe_with_its_name(run: Run, kvasir: Path, tmp_path: Path) -> None:
     data = tmp_path / "copy"
     shutil.copytree(kvasir, data)
-    (data / "polyps" / "03.jpg").write_bytes(b"no picture")
+    (data / "polyps" / "03.jpg").write_bytes(b"no image")
     code, printed = run("pixels", f"data={data}", "out=r", *SMALL)
     assert code == 2 and "polyps/03.jpg" in printed.splitlines()[-1]
 

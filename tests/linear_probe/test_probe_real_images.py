@@ -1,4 +1,4 @@
-"""The whole path on real pictures with a real ImageNet network: minutes, so it is a slow test."""
+"""The whole path on real images with a real ImageNet network: minutes, so it is a slow test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from panendofm.runtime.command_line import run_stage
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_an_imagenet_network_on_real_pictures(
+def test_an_imagenet_network_on_real_images(
     real_images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -145,12 +145,12 @@ def test_intervals_are_drawn_over_groups() -> None:
     task = Task("t", "t", ("a", "b"), (Level("", 0, 2),), True, np.arange(400), targets)
     seen = np.arange(400) < 10
     widths = {}
-    for name, groups in {"patients": patients, "pictures": np.arange(400)}.items():
+    for name, groups in {"patients": patients, "images": np.arange(400)}.items():
         side = TestSide(targets, groups, [()] * 400, [""] * 400, np.array([True, True]), seen)
         metrics, _ = evaluate(task, side, logits, _trained(), BootstrapConfig(300))
         for part in (metrics.auc, metrics.per_class["a"], metrics.without_pretraining_overlap):
             widths.setdefault(name, []).append(part.high - part.low)
-    for by_patient, by_image in zip(widths["patients"], widths["pictures"], strict=True):
+    for by_patient, by_image in zip(widths["patients"], widths["images"], strict=True):
         assert by_patient > 2 * by_image
 
 

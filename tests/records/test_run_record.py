@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -112,11 +111,9 @@ def test_descriptions_of_before_are_read(tmp_path: Path) -> None:
     assert read_checkpoint_info(tmp_path).certificate == Certificate([GuardedSet("a")])
 
 
-def test_rollbacks_of_before_the_file_was_renamed_are_read(tmp_path: Path) -> None:
-    entry = {"number": 1, "why": "it fell", "from_step": 40, "to_step": 20, "lr_factor": 0.3, "time": 1.0, "done": True}
-    (tmp_path / "roll_backs.json").write_text(json.dumps({"roll_backs": [entry], "format": 1}))
+def test_rollbacks_are_read_as_they_were_written(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    assert [asdict(one) for one in run.read_rollbacks()] == [entry]
-    run.write_rollbacks(run.read_rollbacks())
-    assert run.rollbacks.name == "rollbacks.json"
-    assert [asdict(one) for one in run.read_rollbacks()] == [entry]
+    assert run.read_rollbacks() == []
+    entry = Rollback(1, "it fell", 40, 20, 0.3, 1.0, True)
+    run.write_rollbacks([entry])
+    assert run.rollbacks.name == "rollbacks.json" and run.read_rollbacks() == [entry]

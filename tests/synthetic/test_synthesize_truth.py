@@ -68,8 +68,8 @@ def test_images_are_those_listed(synthetic_corpus: Path, truth: Truth) -> None:
                 if p.relative_to(synthetic_corpus).as_posix() not in broken
             ]
             assert len(files) == source.frames, source.path
-            picture = cv2.imread(str(files[-1]))
-            assert picture.shape[:2] == (truth.geometry_of(source).height, truth.geometry_of(source).width)
+            drawn = cv2.imread(str(files[-1]))
+            assert drawn.shape[:2] == (truth.geometry_of(source).height, truth.geometry_of(source).width)
 
 
 def good_frame(synthetic_corpus: Path, source: Source) -> NDArray[np.uint8]:
@@ -80,26 +80,26 @@ def good_frame(synthetic_corpus: Path, source: Source) -> NDArray[np.uint8]:
     return np.stack([cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) for path in files]).max(axis=0)
 
 
-def assert_layout(picture: NDArray[np.uint8], geometry: Geometry, name: str) -> None:
+def assert_layout(drawn: NDArray[np.uint8], geometry: Geometry, name: str) -> None:
     """Bright inside the field of view, black outside but for the text and the teal box, each where it should be."""
     view = geometry.field_of_view.mask(geometry.height, geometry.width)
     marks = np.zeros_like(view)
     for left, top, right, bottom in geometry.text_boxes:
         assert not view[top:bottom, left:right].any(), f"{name}: text over the field of view"
-        assert (picture[top:bottom, left:right] > 90).any(), f"{name}: no text where it should be"
+        assert (drawn[top:bottom, left:right] > 90).any(), f"{name}: no text where it should be"
         marks[top:bottom, left:right] = True
     if geometry.position_box is not None:
         left, top, right, bottom = geometry.position_box
-        inner = picture[top + 4 : bottom - 4, left + 4 : right - 4]
+        inner = drawn[top + 4 : bottom - 4, left + 4 : right - 4]
         assert abs(np.median(inner) - 120) < 12, f"{name}: no teal box"
         assert view[top:bottom, left:right].any(), f"{name}: the teal box covers a part of the field of view"
         marks[top:bottom, left:right] = True
     edge = 4  # codecs smear the edge a little
     kernel = np.ones((2 * edge + 1, 2 * edge + 1), np.uint8)
     far_out = ~cv2.dilate((view | marks).astype(np.uint8), kernel).astype(bool)
-    assert (picture[far_out] < 40).mean() > 0.995 if far_out.any() else True, f"{name}: light in the border"
+    assert (drawn[far_out] < 40).mean() > 0.995 if far_out.any() else True, f"{name}: light in the border"
     deep_in = cv2.erode(geometry.visible_mask().astype(np.uint8), kernel).astype(bool)
-    assert (picture[deep_in] > 40).mean() > 0.75, f"{name}: dark inside the field of view"
+    assert (drawn[deep_in] > 40).mean() > 0.75, f"{name}: dark inside the field of view"
 
 
 def test_every_source_is_laid_out_as_its_geometry_says(synthetic_corpus: Path, truth: Truth) -> None:
@@ -114,8 +114,8 @@ def test_every_source_is_laid_out_as_its_geometry_says(synthetic_corpus: Path, t
 def test_labeled_images_are_laid_out_as_their_geometry_says(synthetic_corpus: Path, truth: Truth) -> None:
     by_layout: dict[str, list[NDArray[np.uint8]]] = {}
     for image in truth.evaluation:
-        picture = cv2.imread(str(synthetic_corpus / image.path), cv2.IMREAD_GRAYSCALE)
-        by_layout.setdefault(image.geometry, []).append(picture)
+        drawn = cv2.imread(str(synthetic_corpus / image.path), cv2.IMREAD_GRAYSCALE)
+        by_layout.setdefault(image.geometry, []).append(drawn)
     assert len(by_layout) > 12
     for name, images in by_layout.items():
         assert_layout(np.stack(images).max(axis=0), truth.geometries[name], name)
@@ -138,8 +138,8 @@ def test_lesions_of_labeled_images_are_where_the_regions_say(synthetic_corpus: P
         cv2.fillPoly(inside, [outline], 1)
         assert visible[inside > 0].mean() > 0.99
         if region["label"] == "dyed-resection-margins":
-            picture = cv2.imread(str(synthetic_corpus / image.path)).astype(np.float64)  # blue first
-            blueness = (picture[..., 0] + 1) / (picture[..., 2] + 1)
+            drawn = cv2.imread(str(synthetic_corpus / image.path)).astype(np.float64)  # blue first
+            blueness = (drawn[..., 0] + 1) / (drawn[..., 2] + 1)
             around = (cv2.dilate(inside, np.ones((25, 25), np.uint8)) > 0) & (inside == 0) & visible
             contrast.append(np.median(blueness[inside > 0]) - np.median(blueness[around]))
     lesions = {"polyps", "dyed-lifted-polyps", "dyed-resection-margins", "normal-cecum"}
@@ -151,19 +151,19 @@ def test_segmented_set_has_masks_of_its_polyps_and_a_third_without(synthetic_cor
     folder = synthetic_corpus / "Kvasir-SEG"
     listed = json.loads((folder / "kavsir_bboxes.json").read_text())
     assert {p.stem for p in (folder / "images").iterdir()} == {p.stem for p in (folder / "masks").iterdir()}
-    assert set(listed) == {Path(picture.path).stem for picture in truth.segmented}
-    empty = sum(not picture.boxes for picture in truth.segmented)
+    assert set(listed) == {Path(drawn.path).stem for drawn in truth.segmented}
+    empty = sum(not drawn.boxes for drawn in truth.segmented)
     assert 0.30 < empty / len(truth.segmented) < 0.37
-    assert any(len(picture.boxes) > 1 for picture in truth.segmented)
-    for picture in truth.segmented:
-        path = synthetic_corpus / picture.path
+    assert any(len(drawn.boxes) > 1 for drawn in truth.segmented)
+    for drawn in truth.segmented:
+        path = synthetic_corpus / drawn.path
         mask = cv2.imread(str(folder / "masks" / path.name), cv2.IMREAD_GRAYSCALE) >= 128
-        assert mask.shape == (picture.height, picture.width) == cv2.imread(str(path)).shape[:2]
-        assert mask.any() == bool(picture.boxes)
+        assert mask.shape == (drawn.height, drawn.width) == cv2.imread(str(path)).shape[:2]
+        assert mask.any() == bool(drawn.boxes)
         official = [(b["xmin"], b["ymin"], b["xmax"], b["ymax"]) for b in listed[path.stem]["bbox"]]
-        assert tuple(official) == picture.boxes
+        assert tuple(official) == drawn.boxes
         covered = np.zeros_like(mask)
-        for x1, y1, x2, y2 in picture.boxes:
+        for x1, y1, x2, y2 in drawn.boxes:
             covered[y1:y2, x1:x2] = True
             # Tight: the mask touches all four sides (JPEG moves an edge by a pixel at most).
             inside = mask[y1:y2, x1:x2]
@@ -174,10 +174,10 @@ def test_segmented_set_has_masks_of_its_polyps_and_a_third_without(synthetic_cor
 def test_polyps_look_unlike_their_surroundings(synthetic_corpus: Path, truth: Truth) -> None:
     """Masks lie where the polyp was painted: its edge is darker than its inside (its shadow), in most images."""
     darker = []
-    for picture in truth.segmented:
-        if picture.kind != "polyps" or not picture.boxes:
+    for drawn in truth.segmented:
+        if drawn.kind != "polyps" or not drawn.boxes:
             continue
-        path = synthetic_corpus / picture.path
+        path = synthetic_corpus / drawn.path
         mask = (cv2.imread(str(path.parent.parent / "masks" / path.name), cv2.IMREAD_GRAYSCALE) >= 128).astype(np.uint8)
         gray = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE).astype(float)
         wide, inner = cv2.dilate(mask, np.ones((15, 15))), cv2.erode(mask, np.ones((9, 9)))

@@ -92,7 +92,7 @@ def _parse_mapping(text: str, source: str, taxonomy: Taxonomy) -> Mapping:
     signature = values.get("signature", {})
     refuse_unknown(signature, {"folder", "contains"}, f"{source}: signature")
     regions = values.get("regions", {})
-    refuse_unknown(regions, {"masks", "boxes", "box_file", "label", "within", "one_a_picture"}, f"{source}: regions")
+    refuse_unknown(regions, {"masks", "boxes", "box_file", "label", "within", "one_per_image"}, f"{source}: regions")
     reader = values.get("reader", "paths")
     if reader not in READERS:
         raise UserError(f"{source}: there is no reader '{reader}'; there are: {', '.join(READERS)}.")

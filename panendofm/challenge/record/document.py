@@ -23,12 +23,12 @@ class Independence:
 class RecordedResult:
     """A scored submission. `by_part`: its classes, centers, sizes and patients, as text.
 
-    The subsets that it answers best and worst stand in its scores; `pictures` are the files with images of them.
+    The subsets that it answers best and worst stand in its scores; `images` are the files with images of them.
     """
 
     results: Results
     by_part: dict[str, str]
-    pictures: list[str]
+    images: list[str]
 
 
 @dataclass(frozen=True)

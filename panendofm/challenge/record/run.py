@@ -28,7 +28,7 @@ from panendofm.runtime.console import say
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import make_directory, sha256_of, write_bytes, write_text
 
-_PICTURES = "pictures"
+_IMAGES = "images"
 _PACKAGES = ("numpy", "scipy", "pillow", "opencv-python-headless")
 
 
@@ -96,27 +96,27 @@ def _recorded(number: int, folder: Path, out: Path) -> RecordedResult:
     results = read_results(folder)
     scores = results.scores
     own_folder = folder if folder.is_dir() else folder.parent
-    pictures: dict[str, str] = {}
+    images: dict[str, str] = {}
 
     def copied(case: Case) -> Case:
         if case.image is None:
             return case
-        if case.image not in pictures:
+        if case.image not in images:
             source = own_folder / case.image
             if not source.is_file():
                 raise UserError(f"cannot read {source}, an image of {folder}; score again with images=….")
-            pictures[case.image] = f"{_PICTURES}/{number}/{source.name}"
-            target = out / pictures[case.image]
+            images[case.image] = f"{_IMAGES}/{number}/{source.name}"
+            target = out / images[case.image]
             make_directory(target.parent)
             write_bytes(target, source.read_bytes())
-        return replace(case, image=pictures[case.image])
+        return replace(case, image=images[case.image])
 
     well, badly = (
         [replace(subset, cases=[copied(case) for case in subset.cases]) for subset in side]
         for side in (scores.does_well, scores.does_badly)
     )
     results = replace(results, scores=replace(scores, does_well=well, does_badly=badly))
-    return RecordedResult(results, _by_part(scores), sorted(pictures.values()))
+    return RecordedResult(results, _by_part(scores), sorted(images.values()))
 
 
 def _metrics(results: Results) -> str:

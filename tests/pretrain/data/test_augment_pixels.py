@@ -29,7 +29,7 @@ from pretrain.data.batch import collate
 SMALL = {"global_px": 84, "local_px": 42, "local_crops": 3}
 
 
-def picture(width: int = 256, height: int = 215, seed: int = 0) -> np.ndarray:
+def draw_image(width: int = 256, height: int = 215, seed: int = 0) -> np.ndarray:
     """A smooth colorful image with edges and highlights, [H, W, 3]."""
     rng = np.random.default_rng(seed)
     image = cv2.resize(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8), (width, height), interpolation=cv2.INTER_CUBIC)
@@ -65,7 +65,7 @@ def difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("path", ["cpu", "tensor"])
 def test_resize_is_pillows_bicubic(path: str) -> None:
-    image, config = picture(), AugmentConfig(**SMALL)
+    image, config = draw_image(), AugmentConfig(**SMALL)
     drawn = quiet_params(config, image)
     crops = apply(path, image, drawn, config)
     for crop, (x, y, w, h) in zip(crops, drawn.boxes, strict=True):
@@ -115,7 +115,7 @@ def test_jitter_operations_are_torchvisions(path: str, operation: int, factor: f
         SATURATION: functional.adjust_saturation,
         HUE: functional.adjust_hue,
     }[operation]
-    image, config = picture(), AugmentConfig(**SMALL)
+    image, config = draw_image(), AugmentConfig(**SMALL)
     neutral = [1.0, 1.0, 1.0, 0.0]
     factors = [factor if o == operation else neutral[o] for o in range(4)]
     before = apply(path, image, quiet_params(config, image), config)
@@ -138,7 +138,7 @@ def test_blur_grayscale_solarize_are_torchvisions(path: str) -> None:
     ensure_torchvision()
     from torchvision.transforms import functional
 
-    image, config = picture(), AugmentConfig(**SMALL)
+    image, config = draw_image(), AugmentConfig(**SMALL)
     n = config.crops
     cases: list[tuple[dict[str, np.ndarray], Callable[[Image.Image], Any]]] = [
         ({"blur_sigma_px": np.full(n, 1.3)}, lambda x: functional.gaussian_blur(x, [9, 9], [1.3, 1.3])),
@@ -158,7 +158,7 @@ def test_blur_grayscale_solarize_are_torchvisions(path: str) -> None:
 def test_both_paths_agree(preset: str) -> None:
     """The same parameters on the CPU and in a batch, images of different sizes."""
     config = recipe(preset, **SMALL)
-    images = [picture(256, 215, 1), picture(180, 200, 2), picture(300, 120, 3)]
+    images = [draw_image(256, 215, 1), draw_image(180, 200, 2), draw_image(300, 120, 3)]
     params = [draw_params(config, i.shape[1], i.shape[0], 0, 0, k) for k, i in enumerate(images)]
     batched = in_batches(images, params, config)
     assert batched[0].shape == (6, 3, 84, 84) and batched[1].shape == (9, 3, 42, 42)
@@ -177,7 +177,7 @@ def test_both_paths_give_the_same_images(preset: str) -> None:
     an image looks like (brightness, contrast, saturation, hue, sharpness) 2% of how much crops differ in it.
     """
     config = recipe(preset, **SMALL)
-    images = [picture(256, 215, seed) for seed in range(48)]
+    images = [draw_image(256, 215, seed) for seed in range(48)]
     params = [draw_params(config, 256, 215, 0, 0, k) for k in range(len(images))]
     batched = [kind.permute(0, 2, 3, 1).numpy() for kind in in_batches(images, params, config)]
     ours: list[np.ndarray] = [crop for kind in batched for crop in kind]  # crop-major
@@ -200,7 +200,7 @@ def test_statistics_of_finished_crops_are_the_references(where: str) -> None:
 
     config = AugmentConfig(global_px=56, local_px=28, local_crops=2, where=where)
     torch.manual_seed(0)
-    data = [jpeg(picture(160, 136, seed)) for seed in range(4)]
+    data = [jpeg(draw_image(160, 136, seed)) for seed in range(4)]
     reference = reference_recipe(config)
     mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
     theirs: list[list[np.ndarray]] = [[], [], []]
@@ -242,7 +242,7 @@ def statistics_of(crop: np.ndarray) -> list[float]:
 
 def test_turns_are_rotations() -> None:
     config = recipe("endoscopy", **SMALL, horizontal_flip_probability=0.0, vertical_flip_probability=0.0)
-    image = picture()
+    image = draw_image()
     plain = crops_of(image, quiet_params(config, image), config)
     seen = set()
     for key in range(20):
@@ -292,7 +292,7 @@ def test_real_frames_lose_their_black_border(real_images: Path) -> None:
 
 
 def test_randomness_is_a_function_of_seed_epoch_and_key() -> None:
-    config, data = AugmentConfig(**SMALL), jpeg(picture())
+    config, data = AugmentConfig(**SMALL), jpeg(draw_image())
 
     def fingerprint(*identity: Any) -> bytes:
         return b"".join(crop.tobytes() for kind in augment_jpeg(data, config, *identity) for crop in kind)
@@ -310,7 +310,7 @@ def test_randomness_is_a_function_of_seed_epoch_and_key() -> None:
 def test_large_frames_are_decoded_at_half_size() -> None:
     config = AugmentConfig()
     assert spare_resolution(config, 1920, 1080) >= 2 > spare_resolution(config, 640, 512)
-    image = picture(1920, 1080)
+    image = draw_image(1920, 1080)
     plain = {"jitter_probability": 0.0, "grayscale_probability": 0.0, "solarize_probability": 0.0}
     config = AugmentConfig(**plain, blur="as_documented", blur_sigma_max_px=0.2)
     halved = augment_jpeg(jpeg(image), config, 0, 0, 0)
@@ -321,14 +321,14 @@ def test_large_frames_are_decoded_at_half_size() -> None:
 
 def test_no_local_crops() -> None:
     config = AugmentConfig(**{**SMALL, "local_crops": 0})
-    global_crops, local_crops = augment_jpeg(jpeg(picture()), config, 0, 0, 0)
+    global_crops, local_crops = augment_jpeg(jpeg(draw_image()), config, 0, 0, 0)
     assert len(global_crops) == 2 and local_crops == []
-    tensors = in_batches([picture()], [draw_params(config, 256, 215, 0, 0, 0)], config)
+    tensors = in_batches([draw_image()], [draw_params(config, 256, 215, 0, 0, 0)], config)
     assert tensors[1].shape == (0, 3, 42, 42)
 
 
 def test_broken_image_is_named() -> None:
-    whole = jpeg(picture())
+    whole = jpeg(draw_image())
     with pytest.raises(UserError, match="sample frame_9: not a readable JPEG"):
         augment_jpeg(b"not a jpeg", AugmentConfig(), 0, 0, "frame_9")
     with pytest.raises(UserError, match="sample frame_9"):
@@ -338,7 +338,7 @@ def test_broken_image_is_named() -> None:
 def test_grayscale_and_cmyk_files_become_rgb() -> None:
     for mode in ("L", "CMYK"):
         buffer = io.BytesIO()
-        Image.fromarray(picture()).convert(mode).save(buffer, "JPEG")
+        Image.fromarray(draw_image()).convert(mode).save(buffer, "JPEG")
         crops = augment_jpeg(buffer.getvalue(), AugmentConfig(**SMALL), 0, 0, 0)
         assert crops[0][0].shape == (84, 84, 3)
 

@@ -77,15 +77,13 @@ def load_dense_head(path: Path) -> StoredHeads:
     info, tensors = read_head_file(DenseHeadInfo, path, _KEY, "`panendofm dense`")
     own = {name.partition(".")[2]: t for name, t in tensors.items() if name.startswith("segmentation.")}
     detection = None
-    for prefix in (CENTER, "centre"):  # the second in files of before
-        if f"{prefix}.weight" in tensors:
-            detection = LinearHead(None, tensors[f"{prefix}.weight"], tensors[f"{prefix}.bias"])
-    detect_with = CENTER if info.detect_with == "centre" else info.detect_with
+    if f"{CENTER}.weight" in tensors:
+        detection = LinearHead(None, tensors[f"{CENTER}.weight"], tensors[f"{CENTER}.bias"])
     try:
         segmentation = _segmentation(own, info.block)
     except (KeyError, IndexError, RuntimeError) as error:
         raise UserError(f"cannot read {path}: its weights are not those of a head; train the head again.") from error
-    return StoredHeads(info, DenseHeads(info.kind, segmentation, tuple(info.thresholds), detection, detect_with))
+    return StoredHeads(info, DenseHeads(info.kind, segmentation, tuple(info.thresholds), detection, info.detect_with))
 
 
 def _segmentation(tensors: dict[str, Tensor], block: Block | None) -> Head:
