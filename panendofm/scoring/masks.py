@@ -16,6 +16,7 @@ from scipy.spatial.distance import pdist
 
 from panendofm.scoring.classification import rates
 from panendofm.scoring.classification.rates import Counts, Floats
+from panendofm.scoring.statistics.replicates import mean_replicates
 
 Mask = NDArray[np.bool_]  # [H, W]
 OVERLAPS = ("dice", "iou", "precision", "recall", "f2")
@@ -134,6 +135,18 @@ def surface_distances(truth: Mask, prediction: Mask) -> Distances:
 def _distance_to(points: Mask) -> Floats:
     """Distance of every pixel to the nearest point, exact."""
     return np.asarray(distance_transform_edt(~points), np.float64)
+
+
+def mean_metrics(
+    found: Sequence[MaskMetrics], names: Sequence[str], weights: Floats, where: NDArray[np.bool_] | None = None
+) -> dict[str, Floats]:
+    """Means over images under weights [R, N], each [R]; `where` [N]: over some of the images."""
+    values = [metrics.values() for metrics in found]
+    result = {}
+    for name in names:
+        column = np.array([row[name] for row in values])
+        result[name] = mean_replicates(column if where is None else np.where(where, column, np.nan), weights)
+    return result
 
 
 def pooled(metrics: Sequence[MaskMetrics], weights: Floats | None = None) -> dict[str, Floats]:

@@ -28,6 +28,7 @@ from panendofm.scoring.masks import (
     class_ious,
     frame_verdict,
     mask_metrics,
+    mean_metrics,
     pooled,
     size_of,
 )
@@ -58,7 +59,7 @@ def score_masks(pair: FindingPair, profile: MaskProfile, config: ScoreConfig) ->
     weights = value_and_replicate_weights(frames.groups, config.bootstrap)
     level = config.bootstrap.confidence
     profiles = profiles_of(MaskProfile)
-    means = {name: _means(found, weights) for name, found in metrics.items()}
+    means = {name: mean_metrics(found, MEANS, weights) for name, found in metrics.items()}
     # What each challenge would rank by, all under the chosen rules for empty masks.
     rankings = {name: {n: p.score(of_class) for n, p in profiles.items()} for name, of_class in means.items()}
     overall = {n: mean_of_classes([of_class[n] for of_class in rankings.values()]) for n in profiles}
@@ -90,7 +91,7 @@ def _subgroups(
     """The profile's score, Dice and IoU as means over all classes."""
 
     def means_where(inside: NDArray[np.bool_]) -> Metrics:
-        by_class = [_means(found, weights, inside) for found in metrics.values()]
+        by_class = [mean_metrics(found, MEANS, weights, inside) for found in metrics.values()]
         score = mean_of_classes([profile.score(means) for means in by_class])
         return {"score": score, **{name: mean_of_classes([m[name] for m in by_class]) for name in ("dice", "iou")}}
 
@@ -156,16 +157,6 @@ def _mean(values: Floats) -> float:
     return float(rates.mean_over_defined(values))
 
 
-def _means(found: Sequence[MaskMetrics], weights: Floats, where: NDArray[np.bool_] | None = None) -> dict[str, Floats]:
-    """Means over images, each [1 + R]; `where`: over some of them."""
-    values = [metrics.values() for metrics in found]
-    result = {}
-    for name in MEANS:
-        column = np.array([row[name] for row in values])
-        result[name] = mean_replicates(column if where is None else np.where(where, column, np.nan), weights)
-    return result
-
-
 def _class(
     found: Sequence[MaskMetrics],
     means: dict[str, Floats],
@@ -178,7 +169,7 @@ def _class(
     left_empty = np.where(with_finding, np.nan, [not m.reports_finding for m in found])
     verdicts = [frame_verdict(int(m.counts.tp + m.counts.fn), int(m.counts.tp), int(m.counts.fp)) for m in found]
     counts = rates.Counts.of(*(verdicts.count(v) for v in ("tp", "fp", "fn", "tn")))
-    positive = _means(found, weights, with_finding)
+    positive = mean_metrics(found, MEANS, weights, with_finding)
     return MaskClass(
         mean_over_images={name: estimate(values, level) for name, values in means.items()},
         mean_over_images_with_a_finding={name: estimate(values, level) for name, values in positive.items()},

@@ -17,7 +17,7 @@ from panendofm.challenge.files.traits import TRAIT_COLUMNS, Trait, band_of
 from panendofm.challenge.profile import Metrics
 from panendofm.challenge.score.subsets import Case, Estimates, Subgroup, Subset
 from panendofm.scoring.classification.rates import Floats
-from panendofm.scoring.statistics.estimates import Estimate, estimate
+from panendofm.scoring.statistics.estimates import estimate
 from panendofm.scoring.statistics.replicates import mean_replicates
 
 NOT_STATED = "not stated"
@@ -133,8 +133,8 @@ def _subgroups(
                 images=int(part.inside.sum()),
                 groups=count,
                 small=count < small,
-                image_score=_estimate(own, count, level),
-                image_score_difference=_estimate(own - everywhere, count, level),
+                image_score=estimate(own, level, count),
+                image_score_difference=estimate(own - everywhere, level, count),
                 metrics=_estimates(inside, count, level),
                 differences=_estimates({name: values - whole[name] for name, values in inside.items()}, count, level),
             )
@@ -143,12 +143,7 @@ def _subgroups(
 
 
 def _estimates(metrics: Metrics, groups: int, level: float) -> Estimates:
-    return {name: _estimate(values, groups, level) for name, values in metrics.items()}
-
-
-def _estimate(values: Floats, groups: int, level: float) -> Estimate:
-    """One group has no spread that could be drawn: it gets no interval, which would have no width."""
-    return estimate(values if groups > 1 else values[:1], level)
+    return {name: estimate(values, level, groups) for name, values in metrics.items()}
 
 
 def _best_and_worst(

@@ -31,10 +31,10 @@ def value_and_replicate_weights(groups: NDArray[np.int64], bootstrap: BootstrapC
     return np.concatenate([np.ones((1, len(groups))), drawn])
 
 
-def estimate(values: ArrayLike, confidence: float) -> Estimate:
-    """From values [1 + R] under such weights."""
+def estimate(values: ArrayLike, confidence: float, groups: int = 2) -> Estimate:
+    """From values [1 + R] under such weights. One group has no spread: an interval of it would have no width."""
     row = np.atleast_1d(np.asarray(values, np.float64))
-    low, high = percentile_interval(row[1:], confidence) or (None, None)
+    low, high = (percentile_interval(row[1:], confidence) if groups > 1 else None) or (None, None)
     return Estimate(defined(row[0]), low, high)
 
 

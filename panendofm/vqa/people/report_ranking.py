@@ -84,7 +84,7 @@ def rank_reports(folders: Sequence[Path], config: RankReportsConfig) -> ReportRa
     ranked = []
     for t, team in enumerate(teams):
         draws = [mean_replicates(by_video[t, :, c], weights) for c in range(len(criteria))]
-        means = {name: _estimate(found, len(videos), level) for name, found in zip(criteria, draws, strict=True)}
+        means = {name: estimate(found, level, len(videos)) for name, found in zip(criteria, draws, strict=True)}
         spread = by_video[t].std(axis=0, ddof=1) if len(videos) > 1 else np.full(len(criteria), np.nan)
         better = by_video[:, :, -1].mean(axis=1) > by_video[t, :, -1].mean() + 1e-12
         rank = 1 + int(better.sum())
@@ -120,11 +120,6 @@ def _table(reports: Sequence[Report], teams: list[str], videos: list[str], folde
     return raters, values
 
 
-def _estimate(draws: Floats, videos: int, level: float) -> Estimate:
-    """One video has no spread that could be drawn."""
-    return estimate(draws if videos > 1 else draws[:1], level)
-
-
 def _pairs(teams: list[str], overall: Floats, weights: Floats, level: float) -> list[TeamPair]:
     """overall [teams, videos]; signs are flipped by video, and p-values corrected for the number of pairs."""
     found = list(combinations(range(len(teams)), 2))
@@ -132,7 +127,7 @@ def _pairs(teams: list[str], overall: Floats, weights: Floats, level: float) -> 
     corrected = holm(p_values)
     pairs = []
     for a, b in found:
-        difference = _estimate(mean_replicates(overall[a] - overall[b], weights), overall.shape[1], level)
+        difference = estimate(mean_replicates(overall[a] - overall[b], weights), level, overall.shape[1])
         pairs.append(TeamPair(teams[a], teams[b], difference, p_values[f"{a} {b}"], corrected[f"{a} {b}"]))
     return pairs
 

@@ -17,10 +17,9 @@ from panendofm.scoring.detection.average_precision import (
     mean_of_classes,
 )
 from panendofm.scoring.detection.boxes import Boxes
-from panendofm.scoring.masks import MaskMetrics, pooled
+from panendofm.scoring.masks import MaskMetrics, mean_metrics, pooled
 from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.scoring.statistics.estimates import Estimate, defined, estimate, value_and_replicate_weights
-from panendofm.scoring.statistics.replicates import mean_replicates
 
 Floats = NDArray[np.float64]
 MASK_METRICS = ("iou", "dice", "precision", "recall", "f2", "accuracy", "hausdorff_95")
@@ -66,9 +65,8 @@ def _segmentation(collected: Collected, weights: Floats, confidence: float) -> t
     overlaps: dict[str, list[Floats]] = {"iou": [], "dice": []}  # by class, each [1 + R]
     for name, found in zip(collected.classes, zip(*collected.masks, strict=True), strict=True):
         with_finding = np.array([one.has_finding for one in found])
-        values = {metric: np.array([one.values()[metric] for one in found]) for metric in MASK_METRICS}
-        means = {metric: mean_replicates(own, weights) for metric, own in values.items()}
-        shown = {m: mean_replicates(np.where(with_finding, own, np.nan), weights) for m, own in values.items()}
+        means = mean_metrics(found, MASK_METRICS, weights)
+        shown = mean_metrics(found, MASK_METRICS, weights, with_finding)
         clean = [one for one in found if not one.has_finding]
         per_class[name] = ClassMasks(
             images=len(found),
