@@ -27,7 +27,7 @@ from panendofm.runtime.files import write_text
 from panendofm.runtime.locks import directory_lock
 
 # A watchdog that is not up by then (its srun fails, the node is overloaded) holds no stage back.
-KEEPER_SECONDS = 60
+WATCHDOG_SECONDS = 60
 # After the first task of a job has ended well, the others have this long. One that fails takes the others with it: the
 # ranks notice by themselves when one of them is gone or stopped (run.timeout_seconds), and save before they leave.
 STRAGGLER_SECONDS = 300
@@ -233,7 +233,7 @@ def _setup_lines(job: Job, cluster: ClusterConfig) -> list[str]:
         "srun --overlap --relative=0 --nodes=1 --ntasks=1 --cpus-per-task=1 --mem=0 --quiet "
         f"{_host_python(cluster)} -m launch.jobs.requeue_watchdog {shlex.quote(str(job.folder))} $$ &",
         # Killed before the watchdog is up, the script would leave nobody who starts the stage again.
-        f'while [ -z "$kept" ] && [ $SECONDS -lt {KEEPER_SECONDS} ] && kill -0 $! 2> /dev/null; do sleep .1; done',
+        f'while [ -z "$kept" ] && [ $SECONDS -lt {WATCHDOG_SECONDS} ] && kill -0 $! 2> /dev/null; do sleep .1; done',
     ]
 
 

@@ -230,14 +230,14 @@ def test_a_rank_that_fails_takes_a_stopped_one_with_it(slurm: Slurm, tmp_path: P
 
 
 def test_a_killed_batch_script_is_started_again(slurm: Slurm, tmp_path: Path) -> None:
-    """Also where the keeper takes longer to come up than a stage would, as on a busy node: the stage waits for it."""
-    run, slow_keeper = tmp_path / "a", tmp_path / "python"
-    slow_keeper.write_text(
+    """Also where the watchdog takes longer to come up than a stage would, as on a busy node: the stage waits for it."""
+    run, slow_watchdog = tmp_path / "a", tmp_path / "python"
+    slow_watchdog.write_text(
         '#!/bin/sh\ncase "$*" in *launch.jobs.requeue_watchdog*) sleep 3 ;; esac\n'
         f'exec {shlex.quote(sys.executable)} "$@"\n'
     )
-    slow_keeper.chmod(0o755)
-    job = start(run, 5, cluster=cluster_of(pretrain=Resources(time_minutes=5), python=str(slow_keeper)))
+    slow_watchdog.chmod(0o755)
+    job = start(run, 5, cluster=cluster_of(pretrain=Resources(time_minutes=5), python=str(slow_watchdog)))
     wait_for(lambda: trace(run, "start"), 120, "it is up")
     (script,) = (pid for pid in processes_of(str(job.job_id)) if b"slurm_script" in command_of(pid))
     os.kill(script, signal.SIGKILL)

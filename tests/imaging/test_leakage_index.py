@@ -52,7 +52,7 @@ def test_a_worker_gets_the_name_of_the_folder_and_maps_its_files(tmp_path: Path)
     for array in (received.descriptors, received.grays, received.masks):
         assert isinstance(array.base, np.memmap | np.ndarray) and not array.flags.writeable
     mapped = Path("/proc/self/maps").read_text()
-    for name in ("vectors.f32", "greys.u8", "masks.u8", "vectors.faiss"):
+    for name in ("vectors.f32", "grays.u8", "masks.u8", "vectors.faiss"):
         assert str(tmp_path / "guard" / name) in mapped
     assert received.match(copies(8)[1], LeakageConfig()).name == "set/8"
 

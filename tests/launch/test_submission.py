@@ -108,19 +108,19 @@ def test_a_container_holds_the_stage_and_nothing_else(tmp_path: Path) -> None:
     ):
         job = describe("pretrain", tmp_path / "my run", ["pretrain", "x.yaml"], cluster)
         lines = sbatch_script(job, cluster).splitlines()
-        keeper, command = (shlex.split(line) for line in lines if line.startswith("srun "))
+        watchdog, command = (shlex.split(line) for line in lines if line.startswith("srun "))
         assert command[-4 - len(container) :] == [*container, "/opt/py thon", "-m", "launch.jobs.task", folder]
         assert ("--container-mounts=/my data:/data" in command) == (cluster is pyxis)
         assert ("--no-container-entrypoint" in command) == (cluster is pyxis)
         # What asks Slurm for the requeue runs outside, where Slurm's commands are.
-        assert keeper[-6:] == [
+        assert watchdog[-6:] == [
             sys.executable,
             "-m",
             "launch.jobs.requeue_watchdog",
             folder,
             "$$",
             "&",
-        ] and "image" not in str(keeper)
+        ] and "image" not in str(watchdog)
         (ending,) = (shlex.split(line) for line in lines if "launch.jobs.on_exit" in line)
         assert ending == [sys.executable, "-m", "launch.jobs.on_exit", folder, "$code"]
     plain = ClusterConfig(python="/opt/py thon")

@@ -31,7 +31,7 @@ _TRAINING_PER_LIST = 48
 _MOST_LISTS = 8192
 _BLOCK = 100_000  # vectors that are added at a time
 _NAMES, _INDEX = "images.json", "vectors.faiss"
-_VECTORS, _GRAYS, _MASKS = "vectors.f32", "greys.u8", "masks.u8"
+_VECTORS, _GRAYS, _MASKS = "vectors.f32", "grays.u8", "masks.u8"
 
 
 class VectorIndex:
