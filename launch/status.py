@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from launch.jobs import slurm
 from launch.jobs.local import is_supervised
@@ -71,7 +70,7 @@ def states_of(jobs: list[Job], glance: bool = False) -> list[JobState]:
     """All with one question to Slurm. A run's folder may be looked at on any machine, and a controller may be away:
     then the jobs' own notes must do; at a `glance`, after a few seconds.
     """
-    patience: dict[str, Any] = {"tries": 1, "seconds": slurm.GLANCE_SECONDS} if glance else {}
+    patience = slurm.GLANCE if glance else slurm.PATIENT
     numbers = [_number_of(job) for job in jobs]
     known: dict[str, slurm.SlurmState] | None = None
     if slurm.is_here() and any(job.kind == "slurm" for job in jobs):
@@ -79,7 +78,7 @@ def states_of(jobs: list[Job], glance: bool = False) -> list[JobState]:
             numbers = [number or _number_in_queue(job, patience) for job, number in zip(jobs, numbers, strict=True)]
             numbered = zip(jobs, numbers, strict=True)
             wanted = [number for job, number in numbered if job.kind == "slurm" and number is not None]
-            known = slurm.states(wanted, **patience)
+            known = slurm.states(wanted, *patience)
         except UserError as error:
             warn(str(error))
     return [_state_of(job, number, known) for job, number in zip(jobs, numbers, strict=True)]
@@ -93,8 +92,8 @@ def _number_of(job: Job) -> str | None:
     return started[-1] if started else None
 
 
-def _number_in_queue(job: Job, patience: dict[str, Any]) -> str | None:
-    return slurm.find_by_comment(job.folder, **patience) if job.kind == "slurm" else None
+def _number_in_queue(job: Job, patience: slurm.Patience) -> str | None:
+    return slurm.find_by_comment(job.folder, *patience) if job.kind == "slurm" else None
 
 
 def _state_of(job: Job, number: str | None, known: dict[str, slurm.SlurmState] | None) -> JobState:

@@ -7,6 +7,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from panendofm.runtime.errors import UserError
 
@@ -24,8 +25,18 @@ OVER = (
     "REVOKED",
 )
 _TRIES, _PAUSE_SECONDS, _COMMAND_SECONDS = 4, 3.0, 120.0
+
+
+class Patience(NamedTuple):
+    """How often the controller is asked, and how long each time may take."""
+
+    tries: int
+    seconds: float
+
+
+PATIENT = Patience(_TRIES, _COMMAND_SECONDS)
 # Somebody who looks on does not wait for a controller that is away: the jobs' own notes must do.
-GLANCE_SECONDS = 8.0
+GLANCE = Patience(1, 8.0)
 _PASSING_TROUBLE = ("Unable to contact", "timed out", "try again", "Zero Bytes", "Connection refused")
 _PROGRAMS = ("sbatch", "srun", "squeue", "scontrol")
 _FIELDS = ("JobID", "State", "Reason", "RestartCnt", "NodeList", "TimeUsed", "TimeLeft")

@@ -9,7 +9,6 @@ import time
 from contextlib import redirect_stderr
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from submitit import SlurmExecutor
 from submitit.core.utils import FailedJobError
@@ -201,7 +200,7 @@ def _executor(job: Job, cluster: ClusterConfig) -> StageExecutor:
     return executor
 
 
-def _sbatch_options(job: Job, cluster: ClusterConfig, resources: Resources) -> dict[str, Any]:
+def _sbatch_options(job: Job, cluster: ClusterConfig, resources: Resources) -> dict[str, object]:
     named = {
         "partition": resources.partition,
         "account": cluster.account,
@@ -216,7 +215,7 @@ def _sbatch_options(job: Job, cluster: ClusterConfig, resources: Resources) -> d
         # Ray goes on when a node of its allocation dies; everything else is started anew.
         "no-kill": True if job.uses_ray else None,
     }
-    chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    chosen: dict[str, object] = {name: value for name, value in named.items() if value is not None}
     return {"requeue": True, "chdir": job.working_directory, **chosen, **cluster.sbatch}
 
 

@@ -6,7 +6,6 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import Any
 
 from launch.report.collect import RunData, collect
 from launch.report.curves import curves_of
@@ -69,7 +68,7 @@ def _cards(data: RunData) -> list[tuple[str, str]]:
     return cards
 
 
-def _selection(data: RunData) -> dict[str, Any]:
+def _selection(data: RunData) -> dict[str, object]:
     chosen = data.selection
     # A run that has done all its steps has nothing to go on with.
     done = data.progress is not None and data.progress.step >= (data.progress.total_steps or math.inf)
@@ -122,7 +121,7 @@ def _scores(data: RunData, documents: list[KnnDocument]) -> list[str]:
     return [metric, number(values.get(0)), number(values.get(chosen)), number(documents[-1].values.get(metric))]
 
 
-def _data(data: RunData) -> dict[str, Any]:
+def _data(data: RunData) -> dict[str, object]:
     sentences = []
     if data.evaluations:
         note = data.evaluations[-1].leakage.note

@@ -19,7 +19,7 @@ from real_slurm import HERE, Slurm, command_of, processes_of, wait_for
 from launch.control import cancel_run
 from launch.jobs.cluster import ClusterConfig, Resources
 from launch.jobs.record import Job, JobEvent, events_of, events_since_submission, log_files, read_job, record_event
-from launch.jobs.slurm import GLANCE_SECONDS
+from launch.jobs.slurm import GLANCE
 from launch.jobs.submit import describe, submit
 from launch.status import job_state, states_of
 from panendofm.runtime.errors import UserError
@@ -254,7 +254,7 @@ def test_status_does_not_wait_for_a_controller_that_is_away(slurm: Slurm, tmp_pa
     try:
         began = time.monotonic()
         (state,) = states_of([job], glance=True)
-        assert time.monotonic() - began < 3 * GLANCE_SECONDS
+        assert time.monotonic() - began < 3 * GLANCE.seconds
         assert state.state == "COMPLETED", "by the job's own notes"
     finally:
         slurm.script("controller")

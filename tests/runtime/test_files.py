@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from panendofm.runtime.errors import UserError
 from panendofm.runtime.files import (
     TEMPORARY_MARK,
+    append_json_line,
     atomic_directory,
     atomic_file,
     failed_checksums,
     read_json,
+    read_json_lines,
     remove_leftovers,
     replace_link,
     safe_name,
@@ -45,6 +47,15 @@ for n in itertools.count(int(sys.argv[2])):
     replace_link(root / "latest", f"folder_{n}")
     print(n, flush=True)
 """
+
+
+def test_appended_lines_are_whole_and_come_after_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    for value in ({"a": 1}, {"text": "two\nlines, «é»"}):
+        append_json_line(path, value)
+    assert read_json_lines(path) == [{"a": 1}, {"text": "two\nlines, «é»"}]
+    with pytest.raises(UserError, match=r"lines\.jsonl"):
+        append_json_line(path / "below", {})
 
 
 def test_a_writer_killed_at_any_moment_leaves_the_old_or_the_new(tmp_path: Path) -> None:
