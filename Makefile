@@ -43,10 +43,11 @@ notebooks: $(STAMP)  ## run the notebooks and keep what they show
 warm-start: $(STAMP)  ## what continued pretraining keeps and loses, with and without the warm start
 	@$(BIN)/python -m experiments.warm_start
 
-# Two workers with one thread each; tests of one file share its fixtures, so they stay together. In the order of their
-# names: with the files of most tests first, one long test would be left for the end, with an idle worker beside it.
+# Three workers with one thread each: on two cores they leave none idle, for tests of Slurm jobs and of signals wait more
+# than they compute. Tests of one file share its fixtures, so they stay together. In the order of their names: with the
+# files of most tests first, one long test would be left for the end, with idle workers beside it.
 test: $(STAMP)  ## all tests but the slow ones
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 coverage: $(STAMP)  ## which lines those tests run, processes of their own included
 	@OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from shared_folders import SharedFolder, make_once
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -41,20 +41,17 @@ def real_images() -> Path:
 
 
 @pytest.fixture(scope="session")
-def synthetic_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the synthetic corpus (size small, seed 0), made once per session. Read it, don't change it."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
+    """`shared_folder(name, make)` gives the folder that `make` has filled, once for all workers of a run."""
+    return make_once(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def synthetic_corpus(shared_folder: SharedFolder) -> Path:
+    """Folder of the synthetic corpus (size small, seed 0), made once for all workers. Read it, don't change it."""
     from panendofm.synthetic import synthesize
 
-    # Workers of pytest-xdist have temporary folders below a common one: the first to come makes the corpus for all.
-    common = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        common = common.parent
-    folder = common / "synthetic_corpus"
-    with (common / "synthetic_corpus.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            synthesize(folder, "small", seed=0)
-    return folder
+    return shared_folder("synthetic_corpus", lambda folder: synthesize(folder, "small", seed=0))
 
 
 @pytest.fixture(scope="session")

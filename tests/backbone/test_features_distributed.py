@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import fork_server
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
 from PIL import Image
 from torch.distributed.fsdp import fully_shard
 
@@ -67,9 +67,7 @@ def work(rank: int, port: int, folder: str) -> None:
 def results() -> list[dict[str, torch.Tensor]]:
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
-        # A server that has torch loaded already forks the ranks: one import instead of four.
-        multiprocessing.set_forkserver_preload(["torch.distributed.fsdp", "panendofm.backbone.feature_cache"])
-        multiprocessing.start_processes(work, (port, folder), RANKS, start_method="forkserver")
+        fork_server.run_ranks(work, (port, folder), RANKS)
         assert sorted(path.parent.name for path in Path(folder).rglob("*.npy")) == ["cache-0"]
         return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
 

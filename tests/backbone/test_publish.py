@@ -6,13 +6,13 @@ import base64
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import fork_server
 import pytest
 from backbone_cases import random_model, save_checkpoint
 
@@ -98,8 +98,7 @@ def hub() -> Iterator[Hub]:
 
 def publish(release: Path, hub: Hub, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {"HF_ENDPOINT": hub.address, "HF_TOKEN": "hf_of_a_test", "HF_HUB_OFFLINE": "0"}
-    command = [sys.executable, "-m", "panendofm", "publish", str(release), *words]
-    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+    return fork_server.run_module("panendofm", "publish", str(release), *words, environment=os.environ | environment)
 
 
 def test_nothing_is_sent_unless_it_is_asked_for(release: Path, hub: Hub) -> None:

@@ -6,11 +6,11 @@ import hashlib
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import pytest
 import torch
 from backbone_cases import random_model, save_checkpoint
@@ -199,8 +199,7 @@ def test_verify_finds_one_flipped_byte_in_any_file(release: Path) -> None:
 
 def test_verify_on_the_command_line(release: Path) -> None:
     def verify() -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "panendofm.backbone", "verify", str(release)]
-        return subprocess.run(words, capture_output=True, text=True)
+        return fork_server.run_module("panendofm.backbone", "verify", str(release))
 
     assert verify().returncode == 0
     (release / "hub/model.safetensors").write_bytes(b"")

@@ -1,4 +1,4 @@
-"""Fixtures of the pipeline's tests: one Ray for all of them, and one finished set of shards."""
+"""Fixtures of the pipeline's tests: one Ray for those of a worker, and one finished set of shards."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from pipeline_runs import FinishedRun, config_for
+from shared_folders import SharedFolder
+
+from data_pipeline import PipelineConfig
 
 # Ray runs its workers at low priority; beside other work they would take minutes.
 os.environ.setdefault("RAY_worker_niceness", "0")
@@ -26,10 +29,18 @@ def ray_cluster() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def finished_run(synthetic_corpus: Path, tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> FinishedRun:
-    """All five corpora; components that the registry knows as copies are kept, so that their content must tell."""
+def finished_run(synthetic_corpus: Path, shared_folder: SharedFolder, request: pytest.FixtureRequest) -> FinishedRun:
+    """All five corpora; components that the registry knows as copies are kept, so that their content must tell.
+
+    Made once for all workers. Read it, don't change it.
+    """
     from data_pipeline import shard
 
-    config = config_for(synthetic_corpus, tmp_path_factory.mktemp("run") / "shards", "known_overlaps=keep")
-    shard(config)
-    return FinishedRun(config)
+    def config_in(folder: Path) -> PipelineConfig:
+        return config_for(synthetic_corpus, folder / "shards", "known_overlaps=keep")
+
+    def make(folder: Path) -> None:
+        request.getfixturevalue("ray_cluster")  # not started where the shards are there
+        shard(config_in(folder))
+
+    return FinishedRun(config_in(shared_folder("finished_run", make)))

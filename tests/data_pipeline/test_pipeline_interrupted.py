@@ -92,10 +92,6 @@ def interrupt(corpus: Path, folder: Path, kills: int) -> None:
     assert not (interrupted.out / "work").exists()
 
 
-def test_a_kill_does_not_change_a_byte(synthetic_corpus: Path, tmp_path: Path) -> None:
-    interrupt(synthetic_corpus, tmp_path, kills=1)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_twenty_kills_do_not_change_a_byte(synthetic_corpus: Path, tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-import torch.multiprocessing as multiprocessing
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.distributed.fsdp import fully_shard
 
@@ -95,10 +95,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory, labeled_folder: Path) -> P
     """What four ranks wrote, computed once for all tests here."""
     folder = tmp_path_factory.mktemp("ranks")
     port = free_port()
-    # A server that has torch loaded already forks the ranks: one import instead of four.
-    multiprocessing.set_forkserver_preload(["torch.distributed.fsdp", "torch.distributed.checkpoint", "eval_knn"])
-    arguments = (port, str(folder), str(labeled_folder))
-    multiprocessing.start_processes(work, arguments, RANKS, start_method="forkserver")
+    fork_server.run_ranks(work, (port, str(folder), str(labeled_folder)), RANKS)
     return folder
 
 

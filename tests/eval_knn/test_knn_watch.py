@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import fork_server
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
@@ -118,11 +118,8 @@ def test_two_watchers_a_trainer_and_a_kill(tmp_path: Path, config: EvalConfig) -
     (run / "checkpoints" / HEADLESS).rename(run / "checkpoints" / TEMPORARY)
     write_checkpoint(run, 99, whole=False, name=HEADLESS)
     logs = [tmp_path / "first.log", tmp_path / "second.log"]
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch.distributed.fsdp", "torch.distributed.checkpoint", "eval_knn"])
-    trainer = context.Process(target=train, args=(run,))
     first, second = (start_watcher(run, config, log) for log in logs)
-    trainer.start()
+    trainer = fork_server.start(train, run)
     try:
         lost = kill_while_it_evaluates(run, first)
         trainer.join()
@@ -351,10 +348,8 @@ def hold_claim(run: Path, pipe: Connection) -> None:
 
 
 def test_a_claim_is_one_process_only_and_ends_with_it(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("forkserver")
-    ours, theirs = context.Pipe()
-    other = context.Process(target=hold_claim, args=(tmp_path, theirs))
-    other.start()
+    ours, theirs = fork_server.pipe()
+    other = fork_server.start(hold_claim, tmp_path, theirs)
     assert ours.recv() is True
     with claim(RunFolder(tmp_path), "x") as mine, claim(RunFolder(tmp_path), "y") as free:
         assert (mine, free) == (False, True)

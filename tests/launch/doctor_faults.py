@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import fork_server
 import torch
 import torch.distributed as dist
-import torch.multiprocessing
 
 from launch.doctor import ranks, training
 from launch.doctor.rows import Notes, Row
@@ -148,8 +147,7 @@ def run_on_two_ranks(scratch: Path) -> None:
     """All faults in one pair of processes; every rank leaves its notes in scratch/FAULT/rank_N.jsonl."""
     scratch.mkdir(parents=True, exist_ok=True)
     write_images(scratch / "pictures", 16, drawn=4)
-    multiprocessing.set_forkserver_preload(["torch", "doctor_faults"])
-    torch.multiprocessing.start_processes(_process, args=(scratch,), nprocs=2, start_method="forkserver")
+    fork_server.run_ranks(_process, (scratch,), 2)
 
 
 def _process(rank: int, scratch: Path) -> None:

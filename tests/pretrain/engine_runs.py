@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import multiprocessing
 import os
 import runpy
 import shutil
@@ -14,10 +13,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
+import fork_server
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -123,16 +123,11 @@ def monitored(run: Path, shards: Path, classes: Path, **changes: object) -> list
     return words_of(run, shards, **{**settings, **changes})
 
 
-# Ranks are forked from a process that has imported everything: a start costs a tenth of a second instead of several.
-FORK_SERVER = multiprocessing.get_context("forkserver")
-FORK_SERVER.set_forkserver_preload(["engine_runs", "pretrain.train", "torch._dynamo"])
-
-
 @dataclass
 class Rank:
     """A real process of a run."""
 
-    process: multiprocessing.process.BaseProcess
+    process: BaseProcess
     output: Path
 
     @property
@@ -175,10 +170,7 @@ def start_ranks(words: list[str], ranks: int, sabotage: Sabotage | None = None) 
             "GLOO_SOCKET_IFNAME": "lo",
         }
         output = folder / f"{rank}.txt"
-        process = FORK_SERVER.Process(target=_be_a_rank, args=(environment, words, output, sabotage))
-        with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # read when the first start imports torch
-            process.start()
-        started.append(Rank(process, output))
+        started.append(Rank(fork_server.start(_be_a_rank, environment, words, output, sabotage), output))
     return started
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import torch
 import torch.distributed as dist
-import torch.multiprocessing
 from golden_steps import CLIP_NORM, GoldenStep, load_golden, loaded, optimizer_of, stepper_of, whole
 from torch import Tensor
 
@@ -30,10 +29,7 @@ Result = dict[str, Any]
 
 def run_on_ranks(world: int, scenarios: list[str], golden: Path, scratch: Path) -> list[dict[str, Result]]:
     """Run the named functions of this file on `world` processes; what every rank returned, by scenario."""
-    multiprocessing.set_forkserver_preload(["torch", "rank_scenarios"])
-    torch.multiprocessing.start_processes(
-        _process, args=(world, scenarios, golden, scratch), nprocs=world, start_method="forkserver"
-    )
+    fork_server.run_ranks(_process, (world, scenarios, golden, scratch), world)
     return [torch.load(scratch / f"rank{i}.pt", weights_only=True) for i in range(world)]
 
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 sys.path.append(str(Path(__file__).resolve().parent.parent / "pretrain"))
 sys.path.append(str(Path(__file__).resolve().parent))
 

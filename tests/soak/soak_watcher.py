@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from engine_runs import FORK_SERVER
+import fork_server
 
 from eval_knn import SelectionConfig, must_stay, read_history
 from panendofm.records.run import RunFolder, is_whole_checkpoint, step_name
@@ -50,8 +50,7 @@ class Watcher(threading.Thread):
             if not self.watched.is_run():
                 time.sleep(0.1)
                 continue
-            process = FORK_SERVER.Process(target=be_a_watcher, args=(self.words, self.output))
-            process.start()
+            process = fork_server.start(be_a_watcher, self.words, self.output)
             until = time.monotonic() + self.dice.uniform(1, 25)
             while time.monotonic() < until and process.is_alive() and not self.over.is_set():
                 self._look()
@@ -67,8 +66,7 @@ class Watcher(threading.Thread):
         """Let the last watcher score what is left, without a kill; then `best` must be what all evaluations say."""
         self.over.set()
         self.join()
-        process = FORK_SERVER.Process(target=be_a_watcher, args=([*self.words, "watcher.idle_seconds=2"], self.output))
-        process.start()
+        process = fork_server.start(be_a_watcher, [*self.words, "watcher.idle_seconds=2"], self.output)
         process.join(600)
         history = read_history(self.watched)
         selected = self.watched.selected()

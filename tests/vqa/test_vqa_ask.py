@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import pytest
 from chat_server import ChatServer, chat_server
 from vqa_benches import disc_bench
@@ -88,12 +89,12 @@ def test_the_key_is_sent_but_never_written(discs: Bench, tmp_path: Path) -> None
 
     with chat_server(fault, reply=lambda body: f"B, and your key is {KEY}") as server:
         words = command(discs, server, out, "api.key_env=MY_KEY", "api.retries=1", "api.concurrency=1")
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        done = fork_server.run_module(*words[2:], environment=environment)
         assert done.returncode == 1, done.stderr  # one question got no answer
         assert all(headers["Authorization"] == f"Bearer {KEY}" for headers in server.headers)
         refused = command(discs, server, tmp_path / "b", "api.key_env=MY_KEY")
         server.fault = lambda number, body: (401, echo, {})
-        stopped = subprocess.run(refused, env=environment, capture_output=True, text=True, check=False)
+        stopped = fork_server.run_module(*refused[2:], environment=environment)
         assert stopped.returncode == 2
     assert "is on hold" in stopped.stderr and "error:" in stopped.stderr
     for text in (done.stdout, done.stderr, stopped.stdout, stopped.stderr):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import fork_server
 import httpx
 import numpy as np
 import pytest
@@ -145,9 +144,7 @@ def test_a_study_from_the_exam_to_the_table(
     models.append(write_contestant(tmp_path / "always-a", study_bench, letter=lambda item: "A"))
     out = tmp_path / "out"
     score = ["score", str(study_bench.folder), *map(str, models), f"people={people}", f"out={out}"]
-    made = subprocess.run(
-        [sys.executable, "-m", "panendofm.vqa", *score, "bootstrap.replicates=200"], capture_output=True, text=True
-    )
+    made = fork_server.run_module("panendofm.vqa", *score, "bootstrap.replicates=200")
     assert made.returncode == 0, made.stderr
     assert f"{PEOPLE} of {PEOPLE}" in made.stdout and "mean of 2" in made.stdout
     text = (out / "index.html").read_text(encoding="utf-8")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
+import fork_server
 import httpx
 from browser import Browser
 from page_server import PageServer
@@ -126,7 +126,7 @@ def test_an_exam_in_a_browser(page: Browser, lesion_bench: Bench, tmp_path: Path
 
 
 def run_vqa(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "panendofm.vqa", *words], capture_output=True, text=True, check=False)
+    return fork_server.run_module("panendofm.vqa", *words)
 
 
 def assert_no_truth(source: str, state: str, bench: Bench) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import numpy as np
 import pytest
 from chat_server import chat_server
@@ -301,9 +300,7 @@ def test_building_keeps_both_annotators_and_asks_for_their_consensus(
 
 def test_made_up_contestants_by_the_commands_of_the_demo(lesion_bench: Bench, tmp_path: Path) -> None:
     def run(*words: str) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "panendofm.vqa", *words], capture_output=True, text=True, check=False
-        )
+        done = fork_server.run_module("panendofm.vqa", *words)
         assert done.returncode == 0, done.stderr
 
     bench = str(lesion_bench.folder)
