@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import io
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from benchmarks.figures import Figure, Size
+from benchmarks.peer import write_images
 from panendofm.backbone import Preprocessing
 from panendofm.backbone.torchvision_shim import ensure_torchvision
 from panendofm.runtime.config import CONFIGS, load_config
@@ -93,6 +96,31 @@ def main() -> None:
     if not paths:
         parser.error(f"no .jpg files below {arguments.folder}")
     data = [p.read_bytes() for p in paths[:: max(1, len(paths) // arguments.images)][: arguments.images]]
+    medians = measure(data, arguments.rounds)
+    reference = medians["Pillow + torchvision"]
+    print(f"{len(data)} images × {arguments.rounds} rounds, one core, 2 × 224 px + 8 × 98 px")
+    for name, median in medians.items():
+        print(f"{name:24} {1000 * median:6.2f} ms/image  {1 / median:6.1f} images/s  {reference / median:5.2f}×")
+
+
+def figures(size: Size) -> list[Figure]:
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        write_images(Path(folder) / "images", 8 if size == "small" else 48)
+        data = [path.read_bytes() for path in sorted((Path(folder) / "images").iterdir())]
+    medians = measure(data, 2 if size == "small" else 5)
+    peer = "Pillow and torchvision's transforms"
+    reference = medians["Pillow + torchvision"]
+    return [
+        Figure("default recipe: times as fast", reference / medians["ours"], "×", peer, 1.0, "higher"),
+        Figure("default recipe", 1e3 * medians["ours"], "CPU ms/image", "2 × 224 px + 8 × 98 px of 512 × 430"),
+        Figure("a worker's share with augment.where=gpu", 1e3 * medians["worker's share"], "CPU ms/image", "crops cut"),
+    ]
+
+
+def measure(data: list[bytes], rounds: int) -> dict[str, float]:
+    """CPU seconds of an image, by way."""
     ways: dict[str, Callable[[bytes], object]] = {
         "Pillow + torchvision": reference_recipe(AugmentConfig()),
         "ours": our_path(AugmentConfig()),
@@ -101,18 +129,14 @@ def main() -> None:
         "…, endoscopy config": worker_share(load_config(PretrainConfig, ENDOSCOPY, ["augment.where=gpu"]).augment),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for round_number in range(arguments.rounds + 1):
+    for round_number in range(rounds + 1):
         for name, way in ways.items():
             for image in data:
                 start = time.process_time()
                 way(image)
                 if round_number:  # the first round warms up
                     seconds[name].append(time.process_time() - start)
-    reference = statistics.median(seconds["Pillow + torchvision"])
-    print(f"{len(data)} images × {arguments.rounds} rounds, one core, 2 × 224 px + 8 × 98 px")
-    for name, times in seconds.items():
-        median = statistics.median(times)
-        print(f"{name:24} {1000 * median:6.2f} ms/image  {1 / median:6.1f} images/s  {reference / median:5.2f}×")
+    return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ import av
 import cv2
 import numpy as np
 
+from benchmarks.figures import Figure, Size
 from data_pipeline import CorpusConfig, PipelineConfig, plan, shard
 from data_pipeline.cluster import start_local
 from data_pipeline.decode import DecodeConfig, frames_of
@@ -138,6 +139,21 @@ def processor_seconds() -> float:
     return sum(used.get(pid, 0.0) for pid in own)
 
 
+def times_of(
+    sides: dict[str, Callable[[], int]], repeats: int
+) -> tuple[dict[str, float], dict[str, float], dict[str, int]]:
+    """By side: the best seconds by the clock and of processors, and how many frames there were."""
+    wall, processor = dict.fromkeys(sides, float("inf")), dict.fromkeys(sides, float("inf"))
+    frames = dict.fromkeys(sides, 0)
+    for _ in range(repeats):
+        for name, side in sides.items():
+            began, began_processor = time.perf_counter(), processor_seconds()
+            frames[name] = side()
+            wall[name] = min(wall[name], time.perf_counter() - began)
+            processor[name] = min(processor[name], processor_seconds() - began_processor)
+    return wall, processor, frames
+
+
 def compare(pool: Pool, short: Path, long: Path, guard: Path, repeats: int) -> None:
     """Best of some repeats each, taken in turns."""
     sides: dict[str, Callable[[], int]] = {
@@ -150,14 +166,7 @@ def compare(pool: Pool, short: Path, long: Path, guard: Path, repeats: int) -> N
         "pipeline,       key frames, long groups": lambda: run_pipeline(long, "keyframes"),
         "pipeline with text screens and guard": lambda: run_pipeline(short, "fps", guard),
     }
-    wall, processor = dict.fromkeys(sides, float("inf")), dict.fromkeys(sides, float("inf"))
-    frames = dict.fromkeys(sides, 0)
-    for _ in range(repeats):
-        for name, side in sides.items():
-            began, began_processor = time.perf_counter(), processor_seconds()
-            frames[name] = side()
-            wall[name] = min(wall[name], time.perf_counter() - began)
-            processor[name] = min(processor[name], processor_seconds() - began_processor)
+    wall, processor, frames = times_of(sides, repeats)
     for name in sides:
         print(f"{name:40s} {wall[name]:6.2f} s  {processor[name]:6.2f} s of processors  {frames[name]:4d} frames")
     for what, times in (("wall time", wall), ("processor time", processor)):
@@ -166,6 +175,37 @@ def compare(pool: Pool, short: Path, long: Path, guard: Path, repeats: int) -> N
         print(f"  decoding alone, 1 frame/s: {alone / whole:.2f}, on long groups {alone_long / whole_long:.2f} (0.7)")
         print(f"  the usual way, 1 frame/s: {usual / whole:.1f}x, on long groups {usual_long / whole_long:.1f}x (2x)")
         print(f"  the usual way, key frames of long groups: {usual_long / keys:.1f}x (8x)", flush=True)
+
+
+def figures(size: Size) -> list[Figure]:
+    """As ratios of the CPU seconds of all processes, Ray's own included."""
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    seconds, videos, repeats = (20, 2, 1) if size == "small" else (60, 4, 2)
+    scratch = Path(tempfile.mkdtemp(prefix="benchmark-"))
+    try:
+        with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+            made = scratch / "short.mp4"
+            make_video(made, seconds, SHORT_GROUP)
+            start_local(PROCESSES, 200)
+            folder, guard = links_to(made, videos, scratch / "short"), make_guard(scratch / "guard")
+            run_pipeline(folder, "fps", guard)  # the workers import what they need
+            sides: dict[str, Callable[[], int]] = {
+                "decoding": lambda: decode_alone(pool, folder, "fps"),
+                "pipeline": lambda: run_pipeline(folder, "fps"),
+                "with screens": lambda: run_pipeline(folder, "fps", guard),
+                "usual way": lambda: usual_way(pool, folder),
+            }
+            _, processor, _ = times_of(sides, repeats)
+    finally:
+        shutil.rmtree(scratch)
+    screened = processor["with screens"] / processor["decoding"]
+    alone = f"decoding alone: {videos} videos of {seconds} s, 720p, a frame a second"
+    usual = "OpenCV reads every frame, imwrite, tar"
+    return [
+        Figure("a unit", processor["pipeline"] / processor["decoding"], "×", alone, 1 / 0.7),
+        Figure("a unit with text screens and guard", screened, "×", alone, 1.6),
+        Figure("times as fast", processor["usual way"] / processor["pipeline"], "×", usual, 2.0, "higher"),
+    ]
 
 
 def plan_many(files: int, scratch: Path) -> None:

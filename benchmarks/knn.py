@@ -27,6 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.figures import Figure, Size
+
 KS = (10, 20, 100, 200)
 CLASSES = 8
 SIZES = {"kvasir": (4_000, 4_000), "atlas": (20_000, 400_000)}
@@ -34,6 +36,8 @@ SEED = 0
 
 Floats = NDArray[np.float32]
 Scores = dict[int, NDArray[np.floating]]
+# By method and number of queries: seconds, processor seconds, GB beyond the features.
+Times = dict[tuple[str, int], tuple[float, float, float]]
 
 
 def unit_features(rows: int, width: int, seed: int) -> tuple[Floats, NDArray[np.int64]]:
@@ -125,17 +129,7 @@ def compare(size: str, width: int, rounds: int, names: list[str], few_queries: i
     """Print a table; each ratio is to ours with the same number of queries."""
     query_count, gallery_count = SIZES[size]
     load = os.getloadavg()[0]
-    plan = [(name, min(query_count, few_queries) if name in SLOW else query_count) for name in names]
-    plan = list(dict.fromkeys([*(("ours", count) for _, count in plan), *plan]))
-    best: dict[tuple[str, int], tuple[float, float, float]] = {}
-    scores: dict[tuple[str, int], NDArray[np.floating]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        _store_features(Path(folder), query_count, gallery_count, width)
-        for _ in range(rounds):
-            for row in plan:
-                wall, processor, beyond, scores[row] = _in_own_process(folder, *row)
-                known = best.get(row, (float("inf"), float("inf"), 0.0))
-                best[row] = (min(known[0], wall), min(known[1], processor), max(known[2], beyond))
+    best, scores = best_times(query_count, gallery_count, width, rounds, names, few_queries)
     print(f"{query_count:,} queries x {gallery_count:,} gallery rows x {width}, float32, k up to {max(KS)}; ", end="")
     print(f"{os.cpu_count()} cores, load before {load:.1f}, best of {rounds}")
     columns = ("queries", "seconds", "cpu seconds", "ratio", "cpu ratio", "GB beyond features", "max difference")
@@ -147,16 +141,50 @@ def compare(size: str, width: int, rounds: int, names: list[str], few_queries: i
         values += (f"{np.abs(scores[name, count] - scores['ours', count]).max():.1e}",)
         cells = "".join(f"  {value:>{len(column)}}" for value, column in zip(values, columns, strict=True))
         print(f"{name:22}{cells}")
-    _print_ours_beside_fastest(best)
+    for count, (ratio, fastest) in ours_beside_fastest(best).items():
+        print(f"ours / fastest, {count:,} queries: {ratio:.2f} (the fastest other is {fastest}, by cpu seconds)")
 
 
-def _print_ours_beside_fastest(best: dict[tuple[str, int], tuple[float, float, float]]) -> None:
-    """How fast ours is next to the fastest of the others with as many queries: 1 or more is at least as fast."""
+def best_times(
+    query_count: int, gallery_count: int, width: int, rounds: int, names: list[str], few_queries: int
+) -> tuple[Times, dict[tuple[str, int], NDArray[np.floating]]]:
+    """By method and number of queries: the best times with the largest memory, and the scores."""
+    plan = [(name, min(query_count, few_queries) if name in SLOW else query_count) for name in names]
+    plan = list(dict.fromkeys([*(("ours", count) for _, count in plan), *plan]))
+    best: Times = {}
+    scores: dict[tuple[str, int], NDArray[np.floating]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        _store_features(Path(folder), query_count, gallery_count, width)
+        for _ in range(rounds):
+            for row in plan:
+                wall, processor, beyond, scores[row] = _in_own_process(folder, *row)
+                known = best.get(row, (float("inf"), float("inf"), 0.0))
+                best[row] = (min(known[0], wall), min(known[1], processor), max(known[2], beyond))
+    return best, scores
+
+
+def ours_beside_fastest(best: Times) -> dict[int, tuple[float, str]]:
+    """By number of queries: how fast ours is next to the fastest of the others, whose name comes with it.
+
+    1 or more is at least as fast.
+    """
+    found = {}
     for count in sorted({count for name, count in best if name != "ours"}):
         times = {name: best[name, queries][1] for name, queries in best if queries == count and name != "ours"}
         fastest = min(times, key=times.__getitem__)
-        ratio = times[fastest] / best["ours", count][1]
-        print(f"ours / fastest, {count:,} queries: {ratio:.2f} (the fastest other is {fastest}, by cpu seconds)")
+        found[count] = (times[fastest] / best["ours", count][1], fastest)
+    return found
+
+
+def figures(size: Size) -> list[Figure]:
+    sizes = ((600, 600), (4_000, 4_000)) if size == "small" else ((600, 600), (4_000, 4_000), (2_000, 400_000))
+    found = []
+    for queries, gallery in sizes:
+        best, _ = best_times(queries, gallery, 1024, 2 if size == "small" else 3, list(METHODS), queries)
+        ratio, fastest = ours_beside_fastest(best)[queries]
+        name = f"{queries:,} queries, gallery of {gallery:,}: times as fast"
+        found.append(Figure(name, ratio, "×", f"the fastest other, {fastest}, in CPU seconds", 0.95, "higher"))
+    return found
 
 
 def _store_features(folder: Path, query_count: int, gallery_count: int, width: int) -> None:

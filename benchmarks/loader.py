@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -19,7 +21,11 @@ import cv2
 import torch
 import webdataset as wds
 
+from benchmarks.figures import Figure, Size
+from benchmarks.peer import CASES, our_command, write_images, write_shards
 from panendofm.backbone import vit_config
+from panendofm.records.metrics import read_metrics
+from panendofm.records.run import RunFolder
 from pretrain.data.augment import AugmentConfig, augment_jpeg
 from pretrain.data.batch import collate
 from pretrain.data.config import BatchConfig, DataConfig, MaskConfig
@@ -69,6 +75,39 @@ def plain(folder: Path, images: int) -> float:
             if step == images // BATCH:
                 break
     return images / (time.process_time() - began)
+
+
+def measure(folder: Path, images: int, rounds: int) -> float:
+    """How many times as many images a core-second as webdataset; the first round reads the files from disk."""
+    ratios = [ours(folder, images) / plain(folder, images) for _ in range(rounds + 1)]
+    return statistics.median(ratios[1:])
+
+
+def share_of_waiting(shards: Path, folder: Path, steps: int) -> float:
+    """Of a short training of `peer`'s small case with two workers: how long its steps wait for images."""
+    words = our_command(CASES["small"], 8, steps, shards, folder / "run")
+    words = [word for word in words if not word.startswith("data.workers=")]
+    subprocess.run([*words, "data.workers=2", "log.every_steps=5"], check=True)
+    rows = read_metrics(RunFolder(folder / "run").metrics)
+    # The first line has the start in it, when nothing has been read ahead.
+    return statistics.median(float(row["speed"]["data_wait_share"]) for row in rows[1:])
+
+
+def figures(size: Size) -> list[Figure]:
+    torch.set_num_threads(1)
+    cv2.setNumThreads(0)
+    images, rounds, steps = (64, 2, 40) if size == "small" else (256, 3, 200)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_images(folder / "images", images)
+        write_shards(folder / "images", folder / "shards")
+        ratio = measure(folder / "shards", images, rounds)
+        waiting = share_of_waiting(folder / "shards", folder, steps)
+    step = "ViT-S/14, 56 + 28 px, 8 images a step, 2 workers on the cores of the training"
+    return [
+        Figure("images of a core", ratio, "×", "webdataset with the same crops", 1.0, "higher"),
+        Figure("share of a training's time that waits for images", waiting, "share", step, 0.02),
+    ]
 
 
 def main() -> None:

@@ -12,9 +12,11 @@ import resource
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.figures import Figure, Size
 from pretrain.data.order.order import DataOrder
 from pretrain.data.order.samples_by_video import sort_samples
 
@@ -32,7 +34,17 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-def measure(samples: int, videos: int, batch: int) -> None:
+@dataclass(frozen=True)
+class Measured:
+    """CPU seconds, and MB."""
+
+    start: float
+    batch: float
+    border: float
+    memory_mb: float
+
+
+def measure(samples: int, videos: int, batch: int) -> Measured:
     of_sample = np.random.default_rng(0).integers(0, videos, samples)
     corpora = of_sample * 5 // videos  # numbered by corpus, as the shards' are
     before = peak_mb()
@@ -43,11 +55,19 @@ def measure(samples: int, videos: int, batch: int) -> None:
     ordinary = statistics.median(seconds(lambda step=step: order.batch(step)) for step in range(1, 12))  # type: ignore[misc]
     border = next(step for step in range(samples // batch, 10**9) if len(order.parts_of(step)) > 1)
     crossing = seconds(lambda: order.batch(border))
-    print(
-        f"{samples:>12,} samples of {videos:>7,} videos: start and first batch {start + first:.3f} s, "
-        f"a batch {1e3 * ordinary:.1f} ms, border {crossing:.3f} s, memory {peak_mb() - before:.0f} MB; "
-        f"ratio border / batch: {crossing / ordinary:.0f}"
-    )
+    return Measured(start + first, ordinary, crossing, peak_mb() - before)
+
+
+def figures(size: Size) -> list[Figure]:
+    samples, videos = SIZES[1 if size == "small" else 2]
+    measured = measure(samples, videos, 960)
+    of = f"{samples:,} samples, 960 a step"
+    return [
+        Figure("start and first batch", measured.start, "CPU s", of),
+        Figure("a batch", 1e3 * measured.batch, "CPU ms", of),
+        Figure("border of an epoch", measured.border, "CPU s", of),
+        Figure("memory", measured.memory_mb, "MB", of),
+    ]
 
 
 def main() -> None:
@@ -55,7 +75,12 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=960, help="images of a step; a multiple of 40")
     arguments = parser.parse_args()
     for samples, videos in SIZES:
-        measure(samples, videos, arguments.batch)
+        measured = measure(samples, videos, arguments.batch)
+        print(
+            f"{samples:>12,} samples of {videos:>7,} videos: start and first batch {measured.start:.3f} s, "
+            f"a batch {1e3 * measured.batch:.1f} ms, border {measured.border:.3f} s, "
+            f"memory {measured.memory_mb:.0f} MB; ratio border / batch: {measured.border / measured.batch:.0f}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A whole training against lightly-train's `dinov2`: CPU time of a step and peak memory, loader included.
 
-    python -m benchmarks.peer PEER_PYTHON [--only small|vit_s] [--images 8] [--steps 2 6]
+    python -m benchmarks.peer PEER_PYTHON [--only small|vit_s] [--images 8] [--steps 4 24]
 
 PEER_PYTHON is the interpreter of an environment of its own with lightly-train 0.18 in it (AGPL: it is run as a program,
 and nothing of it is imported or copied here). Both sides train a ViT-S/14 on the same JPEG files with the same numbers
@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import simplejpeg
 
+from benchmarks.figures import Figure, NotMeasured, Size
 from panendofm.records.shards import shard_name, write_index
 
 DROP_PATH = 0.1
@@ -133,7 +134,23 @@ def used_by(command: list[str], log: Path) -> Used:
     return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e9)
 
 
-def measure(python: str, name: str, images: int, lengths: tuple[int, int]) -> None:
+@dataclass(frozen=True)
+class Compared:
+    """Of both sides: CPU seconds of a step, and the longer run's memory in GB."""
+
+    seconds: dict[str, float]
+    memory: dict[str, float]
+
+    @property
+    def times_as_fast(self) -> float:
+        return self.seconds["peer"] / self.seconds["ours"]
+
+    @property
+    def share_of_memory(self) -> float:
+        return self.memory["ours"] / self.memory["peer"]
+
+
+def compare(python: str, name: str, images: int, lengths: tuple[int, int]) -> Compared:
     case = CASES[name]
     used: dict[str, list[Used]] = {"ours": [], "peer": []}
     with tempfile.TemporaryDirectory() as scratch:
@@ -149,15 +166,36 @@ def measure(python: str, name: str, images: int, lengths: tuple[int, int]) -> No
                 used[side].append(used_by(command, folder / f"{side}.txt"))
     steps = lengths[1] - lengths[0]
     seconds = {side: (long.seconds - short.seconds) / steps for side, (short, long) in used.items()}
-    memory = {side: runs[1].memory_gb for side, runs in used.items()}
+    return Compared(seconds, {side: runs[1].memory_gb for side, runs in used.items()})
+
+
+def measure(python: str, name: str, images: int, lengths: tuple[int, int]) -> None:
+    case, compared = CASES[name], compare(python, name, images, lengths)
     print(
         f"{name}: ViT-S/14, {case.global_px} + {case.local_px} px, {images} images, 2 + 8 crops, {case.prototypes:,} "
         f"prototypes, one thread, runs of {lengths[0]} and {lengths[1]} steps"
     )
-    for side in used:
-        print(f"  {side}  {seconds[side]:7.3f} s of CPU time a step, peak {memory[side]:.2f} GB")
-    speed, share = seconds["peer"] / seconds["ours"], memory["ours"] / memory["peer"]
-    print(f"  {speed:.2f}× as fast as the peer, {share:.2f}× its memory")
+    for side in compared.seconds:
+        print(f"  {side}  {compared.seconds[side]:7.3f} s of CPU time a step, peak {compared.memory[side]:.2f} GB")
+    print(f"  {compared.times_as_fast:.2f}× as fast as the peer, {compared.share_of_memory:.2f}× its memory")
+
+
+# Steps of the shorter and the longer run: with less between them, what start and end cost at random is the result.
+LENGTHS: dict[str, tuple[int, int]] = {"small": (4, 24), "vit_s": (2, 10)}
+
+
+def figures(size: Size) -> list[Figure]:
+    python = os.environ.get("PEER_PYTHON", "")
+    if not python:
+        raise NotMeasured("set PEER_PYTHON to the interpreter of an environment with lightly-train 0.18 (AGPL) in it")
+    found = []
+    for name in CASES if size == "full" else ("small",):
+        compared = compare(python, name, 8, LENGTHS[name])
+        found += [
+            Figure(f"{name}: times as fast", compared.times_as_fast, "×", "lightly-train 0.18", 1.0, "higher"),
+            Figure(f"{name}: memory", compared.share_of_memory, "×", "lightly-train 0.18", 1.0),
+        ]
+    return found
 
 
 def main() -> None:
@@ -165,11 +203,11 @@ def main() -> None:
     parser.add_argument("python", help="interpreter of an environment with lightly-train 0.18")
     parser.add_argument("--only", choices=CASES)
     parser.add_argument("--images", type=int, default=8)
-    parser.add_argument("--steps", type=int, nargs=2, default=(2, 6), metavar=("SHORT", "LONG"))
+    parser.add_argument("--steps", type=int, nargs=2, metavar=("SHORT", "LONG"), help="by default 4 24 and 2 10")
     arguments = parser.parse_args()
     for name in CASES:
         if arguments.only in (None, name):
-            measure(arguments.python, name, arguments.images, tuple(arguments.steps))
+            measure(arguments.python, name, arguments.images, tuple(arguments.steps or LENGTHS[name]))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.figures import Figure, Size
 from panendofm.backbone import Tokens, VisionTransformer, ViTConfig, vit_config
 from panendofm.backbone.attention import pack
 from pretrain.data.batch import Batch, make_batch
@@ -186,7 +187,20 @@ def matmul_gflops(side: int = 2048) -> float:
     return 2 * side**3 / min(seconds(lambda: a @ b) for _ in range(5)) / 1e9
 
 
-def run(case: Case, rounds: int, world: World) -> None:
+@dataclass(frozen=True)
+class Measured:
+    """Medians of the rounds."""
+
+    seconds: dict[str, float]  # of a step, by way
+    gflop: float
+    peak_gflops: float
+
+    @property
+    def share_of_peak(self) -> float:
+        return self.gflop / self.seconds["ours"] / self.peak_gflops
+
+
+def measure(case: Case, rounds: int, world: World) -> Measured:
     batch = batch_of(case)
     ways = {"plain": plain_step(case, batch), "ours": our_step(case, batch, world)}
     with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
@@ -199,15 +213,39 @@ def run(case: Case, rounds: int, world: World) -> None:
         for name, way in ways.items():
             times[name].append(seconds(way))
     medians = {name: statistics.median(values) for name, values in times.items()}
-    peak, gflop = statistics.median(peaks), counter.get_total_flops() / 1e9
+    return Measured(medians, counter.get_total_flops() / 1e9, statistics.median(peaks))
+
+
+def run(case: Case, rounds: int, world: World) -> None:
+    measured = measure(case, rounds, world)
+    medians, gflop, peak = measured.seconds, measured.gflop, measured.peak_gflops
     reached = gflop / medians["ours"]
     print(f"{case.name}, {case.images} images, 2 + {LOCAL_CROPS} crops, {case.prototypes} prototypes, drop {DROP_PATH}")
     for name, median in medians.items():
         ratio = medians["plain"] / median
         print(f"  {name:6} {median:7.3f} s/step  {case.images / median:6.2f} images/s  {ratio:5.2f}×")
     print(
-        f"  ours: {gflop:.0f} GFLOP/step, {reached:.0f} GFLOP/s = {reached / peak:.0%} of matmul's {peak:.0f} GFLOP/s"
+        f"  ours: {gflop:.0f} GFLOP/step, {reached:.0f} GFLOP/s = {measured.share_of_peak:.0%} of matmul's "
+        f"{peak:.0f} GFLOP/s"
     )
+
+
+GOALS = {"small": 0.6, "vit_s": 0.8}  # of the matrix product's peak
+
+
+def figures(size: Size) -> list[Figure]:
+    torch.set_num_threads(1)
+    found = []
+    with joined_world("cpu", 600) as world:
+        for name, case in CASES.items():
+            measured = measure(case, 3 if size == "small" else 6, world)
+            against_plain = measured.seconds["plain"] / measured.seconds["ours"]
+            peak = f"a large fp32 matrix product, {measured.peak_gflops:.0f} GFLOP/s"
+            found += [
+                Figure(f"{case.name}: share of peak", measured.share_of_peak, "share", peak, GOALS[name], "higher"),
+                Figure(f"{case.name}: times as fast", against_plain, "×", "one pass a crop size", 1.0, "higher"),
+            ]
+    return found
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.figures import Figure, Size
 from panendofm.scoring.answers.replies import LETTERS
 from panendofm.scoring.statistics.config import BootstrapConfig
 from panendofm.vqa.bench.bench_folder import Manifest, read_bench, write_bench
@@ -60,7 +61,8 @@ def made_up_bench(folder: Path, random: np.random.Generator) -> None:
     write_bench(folder, items, Manifest("made up"))
 
 
-def main() -> None:
+def measure() -> tuple[float, float]:
+    """Seconds by the clock and of the processor."""
     random = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -78,7 +80,16 @@ def main() -> None:
         began, worked = time.monotonic(), time.process_time()
         answers = [folder / f"m{n}" for n in range(CONTESTANTS)]
         score_bench(bench, answers, ScoreConfig(out=str(folder / "out"), bootstrap=BootstrapConfig(REPLICATES)))
-        seconds, busy = time.monotonic() - began, time.process_time() - worked
+        return time.monotonic() - began, time.process_time() - worked
+
+
+def figures(size: Size) -> list[Figure]:
+    what = f"{QUESTIONS:,} questions, {CONTESTANTS} contestants, page included"
+    return [Figure(f"scores with {REPLICATES:,} replicates", measure()[1], "CPU s", what, TARGET_SECONDS)]
+
+
+def main() -> None:
+    seconds, busy = measure()
     print(
         f"{QUESTIONS} questions, {CONTESTANTS} contestants, {REPLICATES} replicates, page included: "
         f"{busy:.1f} s of one core "
