@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.catalog import CATALOG
 from benchmarks.figures import Answer, Figure, Size
-from benchmarks.page import render, shown_value
+from benchmarks.page import quoted, render, shown_value
 from benchmarks.record import (
     History,
     Result,
@@ -34,10 +34,13 @@ from benchmarks.record import (
 from panendofm.records.documents import read_document
 from panendofm.runtime.console import say, table
 from panendofm.runtime.errors import UserError, exit_code_of
-from panendofm.runtime.files import make_directory, write_text
+from panendofm.runtime.files import make_directory, read_text, write_text
 from panendofm.runtime.names import hint
 
 RECORD, PAGE = "benchmarks.json", "benchmarks.html"
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+DOCUMENTATION = ROOT / "docs" / "explanation" / "benchmarks.md"
 
 
 def run_one(name: str, size: Size) -> Result:
@@ -86,7 +89,12 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="which; without any, all")
     parser.add_argument("--size", choices=("small", "full"), default="small")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="folder of record and page")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=RESULTS,
+        help="folder of record and page; the default is this checkout's, and its docs quote it",
+    )
     options = parser.parse_args(words)
     unknown = [name for name in options.names if name not in CATALOG]
     if unknown:
@@ -104,6 +112,8 @@ def main(words: Sequence[str] | None = None) -> int:
         whole = History((*history.runs, run))
         write_history(options.out / RECORD, whole)
         write_text(options.out / PAGE, render(whole))
+        if options.out == RESULTS:
+            write_text(DOCUMENTATION, quoted(read_text(DOCUMENTATION), whole))
     short = [f"{r.benchmark}: {f.name}" for r in results for f in r.figures if f.met is False]
     say(f"{len(short)} figures short of their goals" + (": " + "; ".join(short) if short else "."))
     say(f"page: {options.out / PAGE}")

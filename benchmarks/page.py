@@ -12,6 +12,8 @@ from benchmarks.record import History, Result, Run
 from panendofm.reports import Table, markdown, render_page
 from panendofm.reports.charts import Series, line_chart
 
+QUOTE_BEGIN, QUOTE_END = "<!-- benchmarks -->", "<!-- /benchmarks -->"
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -136,8 +138,15 @@ def render(history: History) -> str:
     )
 
 
+def quoted(text: str, history: History) -> str:
+    """A page of the documentation with the newest figures between its two marks."""
+    before, _, rest = text.partition(QUOTE_BEGIN)
+    _, _, after = rest.partition(QUOTE_END)
+    return f"{before}{QUOTE_BEGIN}\n{newest_as_markdown(history)}\n{QUOTE_END}{after}"
+
+
 def newest_as_markdown(history: History) -> str:
-    """For the documentation: every figure's newest value, with commit and date."""
+    """Every figure's newest value, with commit and date."""
     found = measurements(history)
     rows = [
         (f"{benchmark}: {row[0]}", *row[1:3], row[3], row[4], row[5], row[6])

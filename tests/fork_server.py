@@ -24,6 +24,7 @@ PRELOADED = (
     "torch.distributed.fsdp",
     "torch.distributed.checkpoint",
     "torch._dynamo",
+    "pandas",  # pyarrow imports it with its first array
     "pretrain.train",
     "eval_knn.watch",
     "panendofm.backbone.feature_cache",

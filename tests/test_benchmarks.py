@@ -13,7 +13,7 @@ import pytest
 import benchmarks.__main__ as command
 from benchmarks.catalog import CATALOG
 from benchmarks.figures import Figure, NotMeasured
-from benchmarks.page import newest_as_markdown, render, shown_value
+from benchmarks.page import newest_as_markdown, quoted, render, shown_value
 from benchmarks.record import History, Machine, Result, Run, read_history, write_history
 from panendofm.runtime.errors import UserError
 
@@ -94,6 +94,12 @@ def test_the_command_runs_a_benchmark_in_a_process_of_its_own(
     assert tests.figures == () and "--size full" in tests.not_measured
     assert (tmp_path / "benchmarks.html").read_text(encoding="utf-8") == render(History(runs))
     assert "tests: not measured: " in capsys.readouterr().out
+
+
+def test_the_documentation_quotes_the_record() -> None:
+    text = command.DOCUMENTATION.read_text(encoding="utf-8")
+    assert quoted(text, read_history(command.RESULTS / command.RECORD)) == text
+    assert quoted(text, History((run_of(Result("knn", (FAST,), 1.0, 1.0)),))) != text
 
 
 def test_an_unknown_name_is_one_sentence() -> None:
