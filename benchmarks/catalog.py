@@ -11,7 +11,7 @@ CATALOG = {
     "checkpoint": "how long a checkpoint holds training up",
     "data_pipeline": "a unit of sharding against decoding alone",
     "screens": "text that is found, and images without text that are spared",
-    "reading": "an image hashed, cleaned and guarded",
+    "images": "an image hashed, cleaned and guarded",
     "knn": "kNN scores against FAISS, torch and scikit-learn",
     "challenge": "scores of a challenge with 1,000 replicates",
     "vqa": "scores of 10,000 questions with 1,000 replicates",

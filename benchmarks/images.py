@@ -1,6 +1,6 @@
 """What one image costs to be hashed, cleaned and guarded, on one core.
 
-    python -m benchmarks.reading [FOLDER] [--images 40]
+    python -m benchmarks.images [FOLDER] [--images 40]
 
 FOLDER holds images, such as Kvasir's; without it they are drawn. JPEG decoding alone is measured beside.
 """
