@@ -29,6 +29,12 @@ def estimate(value: float | None, low: float | None, high: float | None, digits:
     return f"{shown} ({number(low, digits)}–{number(high, digits)})"
 
 
+def with_interval(value: float | None, interval: tuple[float, float] | None, digits: int = 3) -> str:
+    """The same, of an interval that may be missing."""
+    low, high = interval or (None, None)
+    return estimate(value, low, high, digits)
+
+
 def difference(value: float | None, low: float | None, high: float | None, digits: int = 3) -> str:
     """«+0.012 (−0.004 to +0.028)»: with signs, a dash between the limits would look like another sign."""
     shown = signed(value, digits)

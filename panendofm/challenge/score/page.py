@@ -86,7 +86,7 @@ def _label_parts(results: Results, scores: LabelScores) -> dict[str, object]:
     rows.append(["our macro means", *(shown(ours.get(metric)) for metric in names)])
     by_recall = sorted(scores.per_class.items(), key=lambda item: item[1].rates["recall"] or 0.0)
     recalls = [
-        ForestRow(name, recall, *(row.recall_interval or (None, None)))
+        ForestRow.of(name, recall, row.recall_interval)
         for name, row in by_recall
         if (recall := row.rates["recall"]) is not None
     ]

@@ -25,6 +25,12 @@ class ForestRow:
     high: float | None = None
     hollow: bool = False
 
+    @classmethod
+    def of(cls, name: str, value: float, interval: tuple[float, float] | None, hollow: bool = False) -> ForestRow:
+        """With an interval that may be missing."""
+        low, high = interval or (None, None)
+        return cls(name, value, low, high, hollow)
+
 
 def forest_chart(
     title: str,

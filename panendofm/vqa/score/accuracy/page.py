@@ -94,20 +94,15 @@ def _people_forest(study: HumanStudy) -> Markup:
     """Groups of readers are hollow."""
     rows = []
     for name, own in study.ranked:
-        low, high = own.all.interval or (None, None)
-        rows.append(ForestRow(name, own.all.accuracy, low, high))
+        rows.append(ForestRow.of(name, own.all.accuracy, own.all.interval))
     for name, group in study.groups.items():
-        low, high = group.all.interval or (None, None)
-        rows.append(ForestRow(f"{name} (mean)", group.all.accuracy, low, high, hollow=True))
+        rows.append(ForestRow.of(f"{name} (mean)", group.all.accuracy, group.all.interval, hollow=True))
     chance = study.ranked[0][1].all.chance
     return forest_chart("accuracy", rows, x_label="accuracy; the line is chance", reference=chance)
 
 
 def _forest(results: AccuracyResults) -> Markup:
-    rows = []
-    for name, own in results.ranked:
-        low, high = own.all.interval or (None, None)
-        rows.append(ForestRow(name, own.all.accuracy, low, high))
+    rows = [ForestRow.of(name, own.all.accuracy, own.all.interval) for name, own in results.ranked]
     return forest_chart("accuracy", rows, x_label="accuracy; the line is chance", reference=results.chance)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from panendofm.reports import Table
-from panendofm.reports.numbers import estimate, number, signed
+from panendofm.reports.numbers import number, signed, with_interval
 from panendofm.runtime.csv_files import csv_text
 from panendofm.scoring.statistics.intervals import Interval
 from panendofm.vqa.score.accuracy.metrics import AXES
@@ -18,12 +18,11 @@ def leaderboard_table(results: AccuracyResults) -> Table:
     head = ["contestant", "n", accuracy, "above chance", "macro", "rotation", "circular", "blind", "unreadable"]
     rows = []
     for name, own in results.ranked:
-        low, high = own.all.interval or (None, None)
         rows.append(
             [
                 name,
                 str(own.all.n),
-                estimate(own.all.accuracy, low, high),
+                with_interval(own.all.accuracy, own.all.interval),
                 number(own.all.chance_corrected),
                 number(own.macro_over_tasks),
                 number(own.rotation.rotation_accuracy if own.rotation else None),
@@ -61,16 +60,14 @@ def human_table(study: HumanStudy, confidence: float) -> Table:
     tasks = sorted(study.ranked[0][1].axes["task"])
     rows = []
     for name, own in study.ranked:
-        low, high = own.all.interval or (None, None)
         cells = [number(own.axes["task"][task].accuracy) for task in tasks]
         seconds = number(own.accounting.median_latency_s or None, 1)
-        overall = [estimate(own.all.accuracy, low, high), number(own.macro_over_tasks)]
+        overall = [with_interval(own.all.accuracy, own.all.interval), number(own.macro_over_tasks)]
         rows.append([name, own.kind, str(own.all.n), *overall, *cells, seconds])
     for name, group in study.groups.items():
-        low, high = group.all.interval or (None, None)
         cells = [number(group.axes["task"][task].accuracy) for task in tasks]
         kind = f"mean of {len(group.readers)}" if len(group.readers) > 1 else "one reader"
-        overall = [estimate(group.all.accuracy, low, high), number(group.macro_over_tasks)]
+        overall = [with_interval(group.all.accuracy, group.all.interval), number(group.macro_over_tasks)]
         rows.append([name, kind, str(group.all.n), *overall, *cells, number(group.median_seconds or None, 1)])
     first = study.ranked[0][1]
     rows.append(["chance", "", "", number(first.all.chance), ""])
@@ -93,20 +90,18 @@ def reading_table(results: AccuracyResults) -> Table:
     for name, own in results.ranked:
         if own.extraction is not None:
             found = own.extraction
-            low, high = found.interval or (None, None)
             rows.append(
                 [
                     *(name, f"read by {found.by}", str(len(found.changed)), str(found.now_right)),
-                    *(number(found.strict), estimate(found.extracted, low, high)),
+                    *(number(found.strict), with_interval(found.extracted, found.interval)),
                 ]
             )
         if own.likelihood is not None:
             weighed = own.likelihood
-            low, high = weighed.interval or (None, None)
             rows.append(
                 [
                     *(name, f"likelihood of {weighed.mode} over all orders", "–", "–"),
-                    *(number(weighed.first_order), estimate(weighed.over_rotations, low, high)),
+                    *(number(weighed.first_order), with_interval(weighed.over_rotations, weighed.interval)),
                 ]
             )
     return Table(["contestant", "reading", "replies changed", "now right", "strict, or first order", "so read"], rows)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from panendofm.reports import Table
-from panendofm.reports.numbers import MISSING, estimate
+from panendofm.reports.numbers import MISSING, with_interval
 from panendofm.scoring.classification.rates import ratio
 from panendofm.vqa.people.ratings import Rating
 from panendofm.vqa.people.rubric import Rubric
@@ -58,9 +58,7 @@ def said_too_much_table(part: Part, rubric: Rubric) -> Table:
         for code, by in row.said_too_much.items():
             for who, own in by.items():
                 cells = [
-                    estimate(own.shares[name], *(own.intervals.get(name) or (None, None)))
-                    if name in own.shares
-                    else MISSING
+                    with_interval(own.shares[name], own.intervals.get(name)) if name in own.shares else MISSING
                     for name in rubric.names
                 ]
                 rows.append([row.name, code, who, str(own.n), *cells])

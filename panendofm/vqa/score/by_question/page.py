@@ -148,8 +148,7 @@ def _forests(part: Part, tables: Tables) -> list[Markup]:
         for row in tables.ranked(part):
             if metric in row.metrics:
                 own = row.metrics[metric]
-                low, high = own.interval or (None, None)
-                rows.append(ForestRow(name_of(row), own.value, low, high, hollow=bool(row.readers)))
+                rows.append(ForestRow.of(name_of(row), own.value, own.interval, hollow=bool(row.readers)))
         charts.append(forest_chart(title, rows))
     return charts
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from panendofm.reports import Table
-from panendofm.reports.numbers import MISSING, estimate, number, signed
+from panendofm.reports.numbers import MISSING, number, signed, with_interval
 from panendofm.scoring.answers.box_replies import CONVENTIONS
 from panendofm.vqa.benchmark import Benchmark
 from panendofm.vqa.reply_kinds import BOX
@@ -24,8 +24,7 @@ def _cell(row: Row, metric: str, groups: Sequence[str], between: str = "\n") -> 
     if metric not in row.metrics:
         return MISSING
     own = row.metrics[metric]
-    low, high = own.interval or (None, None)
-    shown, _, limits = estimate(own.value, low, high).partition(" ")
+    shown, _, limits = with_interval(own.value, own.interval).partition(" ")
     return f"{shown}{_marks(row, metric, groups)}{between}{limits}".rstrip()
 
 
