@@ -1,4 +1,4 @@
-from . import dicom, frame_filters, groups, image_hash, images, leakage, videos
+from . import dicom, frame_filters, groups, image_hash, images, leakage, text_detector, videos
 
 __all__ = [
     "dicom",
@@ -7,5 +7,6 @@ __all__ = [
     "image_hash",
     "images",
     "leakage",
+    "text_detector",
     "videos",
 ]

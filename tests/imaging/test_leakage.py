@@ -10,9 +10,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from panendofm.imaging.leakage import Guard, LeakageConfig, Thumbnail, build_guard, thumbnail_of
+from panendofm.imaging.leakage import Guard, LeakageConfig, Thumbnail, build_guard, compare, thumbnail_of
 from panendofm.imaging.leakage.guard import guarded_image
-from panendofm.imaging.leakage.views import SYMMETRIES, WINDOWS, after, from_pixels, in_pixels, inverse
+from panendofm.imaging.leakage.views import (
+    SYMMETRIES,
+    WINDOWS,
+    after,
+    from_pixels,
+    in_pixels,
+    inverse,
+    seen_through,
+    turned,
+)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from benchmarks.guard import CHANGES
@@ -63,3 +72,21 @@ def test_views_are_maps_that_can_be_joined_and_undone() -> None:
         assert np.allclose(from_pixels(in_pixels(view, 64, 64), 64), view, atol=1e-5)
     for view in SYMMETRIES:  # the square's corners stay its corners
         assert {tuple(p) for p in np.round(corners @ view.T, 9)} == {(0, 0), (1, 0), (0, 1), (1, 1)}
+
+
+def test_a_turned_image_is_what_is_seen_through_the_symmetry() -> None:
+    image = np.random.default_rng(0).random((9, 9)).astype(np.float32)
+    for symmetry in SYMMETRIES:
+        assert np.allclose(turned(image, symmetry), seen_through(image, symmetry, 9), atol=1e-6)
+
+
+def test_vectors_are_those_of_each_view_alone() -> None:
+    """All views at once, and the symmetries from one of them, as far as single precision goes."""
+    one = thumbnail(drawn(3)[:, 40:])
+    views = [*WINDOWS, *SYMMETRIES]
+    vectors = np.concatenate([compare.descriptors_of_windows(one), compare.descriptors_of_symmetries(one)])
+    for view, vector in zip(views, vectors, strict=True):
+        gray, mask = compare._seen(one, view, 32)
+        detail = compare._detail(gray, mask, 0.2 * 32, 4.0)
+        alone = cv2.resize(detail, (8, 8), interpolation=cv2.INTER_AREA).reshape(-1)
+        assert np.allclose(vector, alone / np.linalg.norm(alone), atol=1e-4)

@@ -22,7 +22,7 @@ from panendofm.runtime.files import write_bytes
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 
 # What features of cleaned images are stored under: change it when an image would be cleaned otherwise than before.
-VERSION = "2"
+VERSION = "3"
 # As long as the sides of frames in shards.
 LONGEST_SIDE_PX = 512
 

@@ -14,7 +14,7 @@ from panendofm.imaging.frame_filters.position_box import Box
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 Mask = NDArray[np.uint8]  # [H, W], not 0 where it holds
 
-_WIDEST, _HIGHEST = 0.6, 0.35  # of the frame
+_WIDEST, _HIGHEST, _SMALLEST = 0.6, 0.35, 0.002  # of the frame
 
 
 def plates_in_corners(frames: Sequence[Image], level: Mask) -> Mask:
@@ -24,6 +24,8 @@ def plates_in_corners(frames: Sequence[Image], level: Mask) -> Mask:
     for frame in frames:
         flat[highest_channel(cv2.morphologyEx(frame, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8))) > 4] = 0
     plates = np.zeros((height, width), np.uint8)
+    if cv2.countNonZero(flat) < _SMALLEST * height * width:
+        return plates
     _, labels, statistics, _ = cv2.connectedComponentsWithStats(flat, connectivity=4)
     for label in _like_plates(statistics, height, width):
         x, y, w, h = (int(v) for v in statistics[label, :4])
@@ -40,7 +42,7 @@ def plates_in_corners(frames: Sequence[Image], level: Mask) -> Mask:
 def _like_plates(statistics: NDArray[np.int32], height: int, width: int) -> NDArray[np.int64]:
     """Which rows of [components, (x, y, w, h, area)] lie in a corner and are of a label's size; row 0 is the rest."""
     x, y, w, h, area = statistics.T
-    size = (area >= 0.002 * height * width) & (w <= _WIDEST * width) & (h <= _HIGHEST * height)
+    size = (area >= _SMALLEST * height * width) & (w <= _WIDEST * width) & (h <= _HIGHEST * height)
     from_side, from_end = np.minimum(x, width - x - w), np.minimum(y, height - y - h)
     fitting = size & (from_side <= 0.05 * width) & (from_end <= 0.05 * height)
     fitting[0] = False
@@ -75,7 +77,7 @@ def _empty_rectangle(body: Mask) -> tuple[int, int] | None:
     """Width and height of the largest rectangle from the upper left corner without image, if image surrounds it."""
     height, width = body.shape
     h, w = round(_HIGHEST * height), round(_WIDEST * width)
-    filled = (body[:h, :w] > 0).astype(np.int32).cumsum(axis=0).cumsum(axis=1)  # [h, w], image up to there
+    filled = cv2.integral((body[:h, :w] > 0).astype(np.uint8))[1:, 1:]  # [h, w], image up to there
     area = np.arange(1, h + 1)[:, None] * np.arange(1, w + 1)[None]
     area = np.where(filled <= 0.005 * area, area, 0)
     y, x = (int(v) + 1 for v in np.unravel_index(np.argmax(area), area.shape))

@@ -14,8 +14,7 @@ from panendofm.imaging.frame_filters.config import FieldOfViewConfig, TextConfig
 from panendofm.imaging.frame_filters.field_of_view import FieldOfView, detect_field_of_view
 from panendofm.imaging.frame_filters.position_box import Box, position_box
 from panendofm.imaging.frame_filters.shrink import shrink
-from panendofm.imaging.frame_filters.text import find_text
-from panendofm.imaging.frame_filters.text_filling import fill, fill_mask, lines_of_text, move
+from panendofm.imaging.frame_filters.text_filling import fill, fill_mask, lines_of_text, move, places_of_text
 
 Image = NDArray[np.uint8]  # [H, W, 3] RGB
 Mask = NDArray[np.uint8]  # [H, W], 0 or 255
@@ -53,7 +52,7 @@ class Layout:
         """The finished image, and how much of it was painted over."""
         mask = self.text
         if self.text_moves:
-            lines = lines_of_text(find_text(blanked, config.detector_px), [], self.out_size[1], config.max_height)
+            lines = lines_of_text(places_of_text(blanked, config), [], self.out_size[1], config.max_height)
             own = fill_mask(lines, self.out_size)
             mask = mask if own is None else own if mask is None else cv2.bitwise_or(mask, own)
         if mask is None:
@@ -104,7 +103,7 @@ def find_text_places(layout: Layout, frames: Sequence[Image], config: TextConfig
     seen = [finished[i * len(finished) // count] for i in range(count)]
     if len(finished) >= 5:
         seen.append(_median([finished[i * len(finished) // 5] for i in range(5)]))
-    places = [find_text(image, config.detector_px) for image in seen]
+    places = [places_of_text(image, config) for image in seen]
     lines = []
     for number, found in enumerate(places):
         others = places[:number] + places[number + 1 :]

@@ -13,6 +13,8 @@ _LOWEST = np.array([76, 120, 70], np.uint8)
 _HIGHEST = np.array([92, 255, 255], np.uint8)
 
 _SEARCHED_PX = 320
+# Shares of the frame.
+_SMALLEST, _LARGEST = 0.01, 0.25
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom (the last two exclusive)
 
@@ -34,12 +36,12 @@ def _find(image: NDArray[np.uint8]) -> Box | None:
     height, width = image.shape[:2]
     teal = cv2.inRange(cv2.cvtColor(image, cv2.COLOR_RGB2HSV), _LOWEST, _HIGHEST)
     teal = cv2.morphologyEx(teal, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
-    count, labels, statistics, _ = cv2.connectedComponentsWithStats(teal, connectivity=4)
-    if count < 2:
+    if cv2.countNonZero(teal) < _SMALLEST * width * height:
         return None
+    _, labels, statistics, _ = cv2.connectedComponentsWithStats(teal, connectivity=4)
     label = 1 + int(np.argmax(statistics[1:, cv2.CC_STAT_AREA]))
     left, top, w, h, area = (int(v) for v in statistics[label])
-    if not 0.01 <= area / (width * height) <= 0.25 or area < 0.6 * w * h or top + h < height / 2:
+    if not _SMALLEST <= area / (width * height) <= _LARGEST or area < 0.6 * w * h or top + h < height / 2:
         return None
     if not _is_flat(image[labels == label]):
         return None

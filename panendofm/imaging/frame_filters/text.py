@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-Image = NDArray[np.uint8]  # [H, W, 3] RGB
-Polygon = NDArray[np.float32]  # [4, 2] x, y
+from panendofm.imaging.text_detector import Polygon, detect_text
 
-# The detector misses letters of six pixels, which frames of 352x240 have: small images are enlarged for it, to this
-# side or by the first of these factors, whichever is more, and at most by the second.
-_ENLARGED_PX, _ENLARGED, _LARGEST_SCALE = 640, 1.8, 3.0
+Image = NDArray[np.uint8]  # [H, W, 3] RGB
+
 _READ_AT_ONCE = 4
-# The detector's threshold: below it, folds and vessels are found everywhere.
-_MIN_SCORE = 0.3
 # The recognizer gives punctuation, or single Chinese characters, for highlights, folds and openings.
 _CHARACTER = re.compile(r"[A-Za-z0-9\u00c0-\u024f\u0370-\u052f]")
 _CHINESE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -74,16 +71,18 @@ _PRIVATE = re.compile(
 )
 
 
-def find_text(image: Image, detector_px: int) -> list[Place]:
+def find_text(image: Image, detector_px: int, highest_px: float = inf) -> list[Place]:
     """Everything that looks like text, with what it reads.
 
-    What stands beside a line that is read with ease is not read: reading a block of text takes as long as finding it.
+    Reading a block of text takes as long as finding it. So what stands beside a line that is read with ease is not
+    read, nor what is higher than `highest_px`.
     """
-    reader = _reader_for(image, detector_px)
+    reader = _load_reader()
+    boxes, scores = detect_text(reader.text_det, image, detector_px)
+    places = sorted((Place(box, score, "", 0.0) for box, score in zip(boxes, scores, strict=True)), key=_by_score)
+    done = [place for place in places if place.height > highest_px]
+    found = [place for place in places if place.height <= highest_px]
     bgr = np.ascontiguousarray(image[..., ::-1])
-    boxes, scores = _detect(reader.text_det, bgr)
-    found = sorted((Place(box, score, "", 0.0) for box, score in zip(boxes, scores, strict=True)), key=_by_score)
-    done: list[Place] = []
     while found:
         group, found = found[:_READ_AT_ONCE], found[_READ_AT_ONCE:]
         readings, _ = reader.text_rec([_upright(reader, bgr, place) for place in group])
@@ -119,11 +118,11 @@ def read_text(
     image: Image, min_confidence: float = 0.8, min_characters: int = 3, detector_px: int = 736
 ) -> TextFinding:
     """Read an image: detection, then recognition, also upside down. Unsure and short texts don't count."""
-    reader = _reader_for(image, detector_px)
-    bgr = np.ascontiguousarray(image[..., ::-1])
-    boxes, _ = _detect(reader.text_det, bgr)
+    reader = _load_reader()
+    boxes, _ = detect_text(reader.text_det, image, detector_px)
     if not boxes:
         return TextFinding(False, False)
+    bgr = np.ascontiguousarray(image[..., ::-1])
     upright, _, _ = reader.text_cls(reader.get_crop_img_list(bgr, boxes))
     readings, _ = reader.text_rec(upright)
     sure = [
@@ -132,30 +131,6 @@ def read_text(
         if float(reading[1]) >= min_confidence and count_characters(reading[0]) >= min_characters
     ]
     return TextFinding(bool(sure), any(_PRIVATE.search(text) for text in sure))
-
-
-def _detect(detector: Any, bgr: Image) -> tuple[list[Polygon], list[float]]:
-    """Quadrilaterals [4, 2] around text in a BGR image, clockwise, with the detector's scores."""
-    height, width = bgr.shape[:2]
-    prepared = detector.get_preprocess(max(height, width))(bgr)
-    found, scores = detector.postprocess_op(detector.infer(prepared)[0], (height, width))
-    boxes = [detector.clip_det_res(detector.order_points_clockwise(box), height, width) for box in found]
-    kept = [
-        (np.asarray(box, np.float32), float(score))
-        for box, score in zip(boxes, scores, strict=True)
-        if min(np.linalg.norm(box[0] - box[1]), np.linalg.norm(box[0] - box[3])) > 3
-    ]
-    return [box for box, _ in kept], [score for _, score in kept]
-
-
-def _reader_for(image: Image, detector_px: int) -> Any:
-    """The reader, set so that its detector sees the image's shorter side at `detector_px` or more."""
-    reader = _load_reader()
-    side = min(image.shape[:2])
-    enlarged = min(max(_ENLARGED * side, _ENLARGED_PX), _LARGEST_SCALE * side)
-    reader.text_det.limit_side_len = min(detector_px, round(enlarged))
-    reader.text_det.postprocess_op.box_thresh = _MIN_SCORE
-    return reader
 
 
 @cache

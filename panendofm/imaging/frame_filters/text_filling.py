@@ -14,9 +14,18 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from panendofm.imaging.frame_filters.text import Image, Place, is_beside, overlap
+from panendofm.imaging.frame_filters.config import TextConfig
+from panendofm.imaging.frame_filters.text import Image, Place, find_text, is_beside, overlap
 
 Mask = NDArray[np.uint8]  # [H, W], 0 or 255
+
+# A highlight beside a line may make its place so much higher than the line.
+_HIGHEST = 2
+
+
+def places_of_text(image: Image, config: TextConfig) -> list[Place]:
+    """What looks like text in a finished image. What is too high to count as a line is not read."""
+    return find_text(image, config.detector_px, _HIGHEST * config.max_height * image.shape[0])
 
 
 def lines_of_text(
@@ -42,9 +51,8 @@ def lines_of_text(
 def _is_read(place: Place, limit: float) -> bool:
     if place.height <= limit:
         return place.confidence >= (0.5 if place.characters >= 2 else 0.7) and place.characters >= 1
-    # A highlight beside a line may make its place higher than the line.
     return (
-        place.height <= 2 * limit
+        place.height <= _HIGHEST * limit
         and place.confidence >= (0.6 if place.characters >= 3 else 0.7)
         and place.characters >= 2
     )

@@ -102,3 +102,11 @@ def seen_through(image: NDArray[np.float32], view: View, side_px: int) -> NDArra
     warp = in_pixels(view, side_px, image.shape[0])
     flags = cv2.WARP_INVERSE_MAP | cv2.INTER_LINEAR
     return np.asarray(cv2.warpAffine(image, warp, (side_px, side_px), flags=flags), np.float32)
+
+
+def turned(image: NDArray[np.float32], symmetry: View) -> NDArray[np.float32]:
+    """A square image [P, P] through one of the eight symmetries: what `seen_through` gives, without interpolation."""
+    linear = symmetry[:, :2].round().astype(int)
+    across, down = linear.sum(axis=1)  # 1 or -1: which way x and y of the image run
+    flipped = image[::down, ::across]
+    return flipped if linear[0, 0] else flipped.T

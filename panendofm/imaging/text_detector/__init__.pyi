@@ -1,0 +1,3 @@
+from .network import Polygon, detect_text
+
+__all__ = ["Polygon", "detect_text"]
