@@ -65,7 +65,7 @@ class Kept:
     """A frame that passed: its row and its image."""
 
     row: dict[str, Any]
-    picture: Image
+    image: Image
 
 
 @dataclass
@@ -122,7 +122,7 @@ def remains(kept: Kept, planted: Image, clean: Image) -> bool:
     with_text, without = (x[top:bottom, left:right].astype(np.float32) for x in (planted, clean))
     ink = with_text - without
     letters = ink - cv2.GaussianBlur(ink, (0, 0), 4)  # what is painted over is smooth, but may be brighter or darker
-    finished = cv2.resize(kept.picture, size, interpolation=cv2.INTER_LINEAR).astype(np.float32)
+    finished = cv2.resize(kept.image, size, interpolation=cv2.INTER_LINEAR).astype(np.float32)
     shown = finished.max(axis=2, keepdims=True) > 12  # elsewhere it was blanked
     strength = float((ink * letters).sum())
     return strength > 0 and float(((finished - without) * letters * shown).sum()) / strength > 0.5

@@ -1,10 +1,9 @@
-"""What reading costs beside decoding, in processor time of one thread: real images are needed.
+"""What a unit of work of `shard` costs beside decoding alone, with text screens and guard on: real images are needed.
 
-    python -m benchmarks.reading FOLDER [--every N] [--videos FILE …]
+    python -m benchmarks.units FOLDER [--every N] [--videos FILE …]
 
-Of the images below FOLDER, every N-th is decoded, hashed by its field of view (kNN, atlas), cleaned (`data.clean=true`)
-and made ready for the leakage guard; then all go through one unit of work of `shard` with text screens and guard on. So
-do the videos. Ratios are to decoding alone in the same run, of the same frames.
+Every N-th image below FOLDER is decoded, and goes through one unit of work. So does each video. All is processor time
+of one thread, in one run. What the steps of an image cost alone, `benchmarks/images.py` tells.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from data_pipeline import CorpusConfig, PipelineConfig, plan
 from data_pipeline.decode import DecodeConfig, frames_of
 from data_pipeline.screening.evaluation_sets import read_guarded_images
 from data_pipeline.screening.screen_sources import process_unit
-from panendofm.imaging.frame_filters.clean import Cleaner, field_of_view_hash
+from panendofm.imaging.frame_filters.clean import Cleaner
 from panendofm.imaging.images import open_image
 from panendofm.imaging.leakage import Guard, build_guard
 
@@ -37,20 +36,11 @@ def spent(work: Callable[[], object]) -> float:
 
 
 def measure_images(paths: list[Path], guard: Guard) -> None:
-    images = [np.asarray(open_image(path)) for path in paths]
-    Cleaner()(images[0])  # loads the text detector
-    clean = Cleaner()
-    config = PipelineConfig()
-    steps: dict[str, Callable[[], object]] = {
-        "decode": lambda: [open_image(path) for path in paths],
-        "hash of the field of view": lambda: [field_of_view_hash(image) for image in images],
-        "clean": lambda: [clean(image) for image in images],
-        "decode for the guard": lambda: read_guarded_images(Path("/"), "set", [str(p)[1:] for p in paths], config),
-        "unit of work": lambda: unit_of_work(paths, guard),
-    }
-    times = {name: spent(step) / len(paths) for name, step in steps.items()}
-    for name, seconds in times.items():
-        print(f"{name:28s} {1000 * seconds:7.1f} ms an image, {seconds / times['decode']:6.1f} x decoding", flush=True)
+    Cleaner()(np.asarray(open_image(paths[0])))  # loads the text detector
+    alone = spent(lambda: [open_image(path) for path in paths]) / len(paths)
+    whole = spent(lambda: unit_of_work(paths, guard)) / len(paths)
+    print(f"{len(paths)} images: decoding {1000 * alone:.1f} ms, unit of work {1000 * whole:.1f} ms an image, ", end="")
+    print(f"{whole / alone:.1f} x", flush=True)
 
 
 def measure_video(path: Path, guard: Guard) -> None:
@@ -88,7 +78,7 @@ def main() -> None:
     all_paths = sorted(arguments.folder.resolve().rglob("*.jpg"))
     guarded = [str(path)[1:] for path in all_paths[1 :: arguments.every]]  # others than those that are measured
     guard = build_guard(read_guarded_images(Path("/"), "set", guarded, PipelineConfig()))
-    print(f"{len(all_paths[:: arguments.every])} images, {len(guarded)} guarded ones")
+    print(f"{len(guarded)} guarded images")
     measure_images(all_paths[:: arguments.every], guard)
     for video in arguments.videos:
         measure_video(video.resolve(), guard)
