@@ -24,11 +24,12 @@ def main() -> None:
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--compute-type", choices=["float32", "bfloat16"], default="bfloat16")
     arguments = parser.parse_args()
     if not arguments.tables:
         if arguments.folder is None:
             parser.error("name DATA and FOLDER, or --tables")
-        run_all(Experiment(arguments.data, arguments.folder))
+        run_all(Experiment(arguments.data, arguments.folder, compute_type=arguments.compute_type))
     print(tables(RESULTS))
 
 

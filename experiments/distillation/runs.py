@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from experiments.adaptation.runs import CROP_PX, PRIMARY, WEIGHTS, Point, point_of
+from experiments.adaptation.runs import CROP_PX, PRIMARY, WEIGHTS, ComputeType, Point, point_of
 from experiments.adaptation.training_sets import ALL, TrainingSets
 from experiments.distillation.arms import ALONE, DISTILLED, FIRST_BLOCKS, METHODS, STEPS, STUDENTS, TEACHER
 from panendofm.backbone import VisionTransformer, load_backbone
@@ -63,19 +63,23 @@ class Masks:
 
 @dataclass(frozen=True)
 class Result:
-    """A network on the labeled images, and on those with masks."""
+    """A network on the labeled images, and on those with masks. `compute_type`: of the training's matrix products."""
 
     point: Point
     masks: Masks
+    compute_type: str = "bfloat16"
 
 
 class Experiment:
     """`data`: the folder with images and weights. `folder`: all that is made of them. `results`: what is kept."""
 
-    def __init__(self, data: Path, folder: Path, results: Path = RESULTS) -> None:
+    def __init__(
+        self, data: Path, folder: Path, results: Path = RESULTS, compute_type: ComputeType = "bfloat16"
+    ) -> None:
         self.data = data
         self.folder = folder
         self.results = results
+        self.compute_type = compute_type
         self.sets = TrainingSets(data, folder / "sets")
 
     @cached_property
@@ -128,7 +132,7 @@ class Experiment:
         # A constant schedule does not depend on its length, so one total serves all.
         words = [f"run.dir={run.path}", f"run.seed={seed}", f"run.stop_at={stop} steps", "schedule.total=100000 steps"]
         words += [f"data.shards={self.sets.shards(ALL).path}", f"checkpoint.every_steps={min(stop, 50)}"]
-        words += [*STUDENTS[student], *METHODS[method]]
+        words += [*STUDENTS[student], *METHODS[method], f"objective.compute_type={self.compute_type}"]
         places = {TEACHER: self.teacher, FIRST_BLOCKS: self.first_blocks()}
         for stand_in, path in places.items():
             words = [word.replace(f"={stand_in}", f"={path}") for word in words]
@@ -151,7 +155,7 @@ class Experiment:
         path = self.result_path(name)
         if not path.exists():
             judged = self.judge.judge(load_backbone(weights).model, weights.name)
-            write_document(path, Result(point_of(judged, step), self._masks(weights)))
+            write_document(path, Result(point_of(judged, step), self._masks(weights), self.compute_type))
         return read_document(Result, path, "a result of the experiment")
 
     def _masks(self, weights: Path) -> Masks:
