@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+import re
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from eval_knn import EvalConfig, EvaluationSets, SeveralSetsConfig
 from panendofm.backbone import Execution, ViTConfig, vit_config
+from panendofm.records.run import RunFolder
 from panendofm.runtime.config import option, required
 from panendofm.runtime.errors import UserError
 from pretrain.data.augment import AugmentConfig
@@ -200,8 +203,45 @@ class PretrainConfig:
             return total
         return min(total, steps_of("run.stop_at", self.run.stop_at, self.batch.images, corpus_images))
 
+    def of_student(self, name: str) -> PretrainConfig:
+        """As if this one of `distill.students` were the only student. It begins with random weights."""
+        size = self.distill.students[name]
+        own = {item.name: getattr(size, item.name) for item in fields(size)}
+        # Distilled without stochastic depth, as DINOv2 does it.
+        model = replace(self.model, **own, trainable="all", drop_path=0.0)
+        run = replace(self.run, dir=str(RunFolder(Path(self.run.dir)).student(name).path))
+        return replace(self, model=model, run=run, init=InitConfig(), distill=replace(self.distill, students={}))
+
+    @property
+    def of_students(self) -> list[PretrainConfig]:
+        """This one, and one for each further student of a distillation."""
+        return [self, *map(self.of_student, self.distill.students)]
+
+    def _check_students(self) -> None:
+        if self.distill.students and self.objective.kind != "distill":
+            raise UserError("distill.students are taught by distill.teacher; set objective.kind=distill, or name none.")
+        if self.distill.students and self.starts_warm:
+            raise UserError(
+                "distill.students begin with random weights, which a warm start would leave as they are for a while; "
+                "set warm_start.when=never."
+            )
+        patch_px = self.model.vit().patch_px
+        for name in self.distill.students:
+            if not _STUDENT_NAME.fullmatch(name):
+                raise UserError(
+                    f"distill.students.{name}: a student's name is that of a folder; "
+                    "use lower-case letters, digits, '_' and '-'."
+                )
+            own_px = self.of_student(name).model.vit().patch_px
+            if own_px != patch_px:
+                raise UserError(
+                    f"distill.students.{name} has patches of {own_px} px, model.name's are {patch_px} px: all students "
+                    "see the same crops, so give them patches of one size."
+                )
+
     def check(self) -> None:
         parse_trainable(self.model.trainable, self.model.vit().depth)
+        self._check_students()
         if (self.objective.kind == "distill") != (self.distill.teacher is not None):
             raise UserError(
                 "distill.teacher and objective.kind=distill belong together: name both, or neither (distill.teacher="
@@ -210,6 +250,8 @@ class PretrainConfig:
         if self.run.stop_at is not None:
             parse_duration("run.stop_at", self.run.stop_at)
 
+
+_STUDENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 # What a run may change when it is resumed: it moves, names or times things, and does not touch the numbers.
 FREE_SECTIONS = ("execution", "checkpoint", "regression_guard", "health", "log", "monitor")

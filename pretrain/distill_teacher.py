@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -19,9 +20,17 @@ from pretrain.objective.distillation.objective import TeacherForm
 
 
 def teacher_form(config: PretrainConfig) -> TeacherForm | None:
-    """None for a run that does not distill."""
-    if config.distill.teacher is None:
-        return None
+    """Of the teacher, with the students that it teaches; None for a run that does not distill."""
+    return None if config.distill.teacher is None else _with_students(_teacher_form(config), config)
+
+
+def _with_students(form: TeacherForm, config: PretrainConfig) -> TeacherForm:
+    students = {name: config.of_student(name).model.vit() for name in config.distill.students}
+    return replace(form, further_students=students)
+
+
+def _teacher_form(config: PretrainConfig) -> TeacherForm:
+    assert config.distill.teacher is not None
     own = config.model.vit().patch_px
     if names_a_family(config.distill.teacher):
         return TeacherForm(foreign_form(config.distill.teacher, own, config.augment.global_px))
@@ -45,7 +54,8 @@ def planned_teacher_form(config: PretrainConfig) -> TeacherForm | None:
     planned = load_config(PretrainConfig, recipe, ["run.dir=planned", "data.shards=planned"])
     _say_planned(config.distill.teacher, recipe.name)
     vit = planned.model.vit()
-    return TeacherForm(vit) if config.distill.loss == "features" else _form_of(vit, planned)
+    form = TeacherForm(vit) if config.distill.loss == "features" else _form_of(vit, planned)
+    return _with_students(form, config)
 
 
 @cache

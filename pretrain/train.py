@@ -38,6 +38,7 @@ from pretrain.run.resume import (
 )
 from pretrain.run.retention import Retention
 from pretrain.run.step_log import StepLog
+from pretrain.run.students import further_students
 from pretrain.schedules import StepValues, resolve_schedule
 from pretrain.signals import StopRequest, stop_signals
 
@@ -77,6 +78,8 @@ class Trainer:
         if world.is_first:
             corpora = self.shards.files.read_corpora()
             write_record(config, run, self.total_steps, self.monitor.patience_from_step, corpora)
+            for student in self.students:
+                write_record(student.config, student.run, self.total_steps, 0, corpora)
 
     def _prepare_data_and_schedule(self) -> None:
         config = self.config
@@ -107,7 +110,9 @@ class Trainer:
         self.retention = Retention(
             self.run, config.checkpoint, None if mode == "none" else selection, watched=mode == "watch"
         )
-        self.store = CheckpointStore(self.run, self.world, config.checkpoint, self.retention)
+        self.students = further_students(config, self.run, self.world)
+        extracts = [student.extract for student in self.students]
+        self.store = CheckpointStore(self.run, self.world, config.checkpoint, self.retention, extracts)
         self.skipped_steps = SkippedSteps(config.health.max_skipped_steps, guard.non_finite, self.store, self.world)
         self.rollbacks = Rollbacks(self.run, self.world, selection)
         margin = guard.margin if guard.is_on(config.starts_warm) else None
@@ -120,7 +125,8 @@ class Trainer:
         announce(
             self.config, self.world, self.shards, self.order, self.recipe, self.warm_start, self.step, self.total_steps
         )
-        self.monitor.update_best()
+        for monitor in self._monitors:
+            monitor.update_best()
         verdict = self.monitor.verdict(self.step)
         is_over = (self.step >= self.total_steps or verdict.stop) and verdict.rollback is None
         # Killed after the last checkpoint was written, it still has to say what that is worth.
@@ -214,11 +220,14 @@ class Trainer:
             if not resumed:
                 self.save(log)
             with log.clock.paused():
-                documents = self.monitor.evaluate(
-                    self.step, self.objective, self.preprocessing, self.shards.certificate
-                )
+                certificate = self.shards.certificate
+                found = [
+                    monitor.evaluate(self.step, self.objective, self.preprocessing, certificate)
+                    for monitor in self._monitors
+                ]
                 self.store.wait()  # the checkpoint was written meanwhile
-                self.monitor.record(documents)
+                for monitor, documents in zip(self._monitors, found, strict=True):
+                    monitor.record(documents)
         elif self.step == 0 and not resumed and self.config.monitor.mode == "watch":
             self.save(log)  # for the watcher: all that follows is compared with the weights that training began with
         return self._verdict()
@@ -251,7 +260,8 @@ class Trainer:
             raise UserError(f"{cause.why}; no checkpoint from before that is left in {self.run.checkpoints}.")
         tries_again = len(self.rollbacks.entries) < guard.rollbacks
         factor = self.rollbacks.lr_factor(good[-1]) * (guard.lr_factor if tries_again else 1.0)
-        self.rollbacks.roll_back(cause.why, self.step, good[-1], factor)
+        for rollbacks in (*(student.rollbacks for student in self.students), self.rollbacks):
+            rollbacks.roll_back(cause.why, self.step, good[-1], factor)
         from_step = self.step
         self.step = self._resume()
         self._saved_step = self.step
@@ -275,6 +285,11 @@ class Trainer:
             return EXIT_REQUEUE
         say(f"done: {self.step:,} steps, {self.run.checkpoint(self.step)}.")
         return 0
+
+    @property
+    def _monitors(self) -> list[Monitor]:
+        """The run's own last: where its evaluation is, those of further students are too."""
+        return [*(student.monitor for student in self.students), self.monitor]
 
     def _is_evaluated(self) -> bool:
         """Whether the evaluation that is due at this step has been made."""

@@ -128,6 +128,10 @@ class RunFolder:
     images = Inside("images")
     jobs = Inside("jobs")
 
+    def student(self, name: str) -> RunFolder:
+        """The run folder of a further student of a distillation: its checkpoints hold its moving average alone."""
+        return RunFolder(self.path / "students" / name)
+
     def job(self, stage: str) -> Path:
         """The record of a stage that was launched for this run, with its logs and its stored config."""
         return self.jobs / stage

@@ -27,7 +27,7 @@ from panendofm.runtime.console import say, warn
 from panendofm.scoring.features.spectrum import common_share
 from pretrain.config import MonitorConfig
 from pretrain.monitoring.regression_guard import RollbackCause, find_regression, good_steps
-from pretrain.objective.objective import Objective
+from pretrain.objective.objective import BACKBONE, Objective, part_name
 from pretrain.parallel.world import World
 
 # Of the start's features; 0.99 was measured where the anchor held nothing (docs/explanation/warm-start.md).
@@ -54,9 +54,9 @@ class Teacher(nn.Module):
     Attention that knows half precision only could not run otherwise, for its parameters are fp32.
     """
 
-    def __init__(self, objective: Objective) -> None:
+    def __init__(self, objective: Objective, student: str = "") -> None:
         super().__init__()
-        self.backbone = objective.teacher["backbone"]
+        self.backbone = objective.teacher[part_name(student, BACKBONE)]
         self._autocast = objective.autocast
 
     def forward(self, images: Tensor) -> Tokens:
@@ -79,7 +79,8 @@ class Monitor:
 
     `guard_margin`: how far below the start's score a run may fall; None: as far as it likes. Evaluations before
     `patience_from_step` don't use up the patience of early stopping: a backbone that is frozen can't get better.
-    `from_weights`: the run began with weights that know something.
+    `from_weights`: the run began with weights that know something. `student`: whose moving average is evaluated; the
+    first has no name.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Monitor:
         guard_margin: float | None = None,
         patience_from_step: int = 0,
         from_weights: bool = False,
+        student: str = "",
     ) -> None:
         self.config = config
         self.run = run
@@ -97,6 +99,7 @@ class Monitor:
         self.guard_margin = guard_margin
         self.patience_from_step = patience_from_step
         self.from_weights = from_weights
+        self.student = student
         self.sets = config.sets
         self.selection = self.sets.selection
         self._evaluator = SetsEvaluator(run, self.sets, world.control) if config.mode == "inline" else None
@@ -110,7 +113,7 @@ class Monitor:
     ) -> list[KnnDocument]:
         """The evaluation of a step's teacher on every set, the one that selects first."""
         assert self._evaluator is not None
-        teacher = Teacher(objective)
+        teacher = Teacher(objective, self.student)
         scored = self._evaluator.score(
             lambda evaluator: evaluator.score_model(teacher, step_name(step), step, preprocessing, certificate)
         )
@@ -125,7 +128,8 @@ class Monitor:
             choice, _ = record(self.run, document, self.selection, witnesses)
             value = document.values[self.selection.metric]
             best = "" if choice is None else f"; best is {choice.evaluation.checkpoint}"
-            say(f"step {document.step:,}: kNN {self.selection.metric} {value:.4f}{best}")
+            of_student = f" of {self.student}" if self.student else ""
+            say(f"step {document.step:,}: kNN{of_student} {self.selection.metric} {value:.4f}{best}")
             for witness in witnesses:
                 metric = self.sets.witnesses[witness.evaluation_set].selection.metric
                 say(f"step {witness.step:,}: {witness.evaluation_set} {metric} {witness.values[metric]:.4f}")

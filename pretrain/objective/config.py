@@ -19,6 +19,16 @@ class HeadConfig:
 
 
 @dataclass
+class StudentConfig:
+    """The size of a further student; all else is as for `model`."""
+
+    name: str = option("Size, such as vit_base_patch14.", "vit_base_patch14")
+    width: int | None = option("Length of a token; null: the name's.", None, low=1)
+    depth: int | None = option("Number of blocks; null: the name's.", None, low=1)
+    attention_heads: int | None = option("Attention heads; null: the name's.", None, low=1)
+
+
+@dataclass
 class DistillConfig:
     """objective.kind=distill: what the student learns from."""
 
@@ -29,6 +39,11 @@ class DistillConfig:
     )
     loss: Literal["auto", "features"] = option(
         "auto: prototypes where the teacher has heads, else features; features: regress features in any case.", "auto"
+    )
+    students: dict[str, StudentConfig] = option(
+        "Further students by name, taught in the same pass of the teacher. Each has its own moving average, which is "
+        "scored like the first's; its checkpoints are in run.dir/students/NAME.",
+        {},
     )
 
 

@@ -21,6 +21,16 @@ BACKBONE = "backbone"
 RECIPE = Ramp()
 
 
+def part_name(student: str, part: str) -> str:
+    """What the networks and losses of a student are called; the first one has no name of its own."""
+    return f"{student}/{part}" if student else part
+
+
+def own_part(name: str) -> str:
+    """The same without the student's name."""
+    return name.rpartition("/")[2]
+
+
 class Objective(nn.Module):
     """Student and teacher networks; a subclass gives them heads, and computes the losses of a batch in `forward`.
 
@@ -83,7 +93,11 @@ class Objective(nn.Module):
 
     @property
     def student_backbone(self) -> VisionTransformer:
-        backbone = self.student[BACKBONE]
+        return self.backbone_of("")
+
+    def backbone_of(self, student: str) -> VisionTransformer:
+        """Of the student with this name; the first one has none."""
+        backbone = self.student[part_name(student, BACKBONE)]
         assert isinstance(backbone, VisionTransformer)
         return backbone
 
@@ -111,14 +125,14 @@ class Objective(nn.Module):
         Its backbone may have a momentum of its own.
         """
         for name, part in self.teacher.items():
-            own = backbone_momentum if name == BACKBONE and backbone_momentum is not None else momentum
+            own = backbone_momentum if own_part(name) == BACKBONE and backbone_momentum is not None else momentum
             update_ema(part, self.student[name], own, unless)
 
     def student_tokens(
-        self, batch: Batch, masks: Tensor | None, drop_path: list[Tensor] | None
+        self, batch: Batch, masks: Tensor | None, drop_path: list[Tensor] | None, student: str = ""
     ) -> tuple[Tokens, Tensor]:
         """Tokens of the global crops, masked or not, and the local crops' cls tokens [L·B, D], from one packed pass."""
-        backbone = self.student_backbone
+        backbone = self.backbone_of(student)
         crops: list[Tensor] = [batch.global_crops]
         masks_of_crops: list[Tensor | None] = [masks]
         if len(batch.local_crops):

@@ -50,11 +50,15 @@ def multipliers_of(name: str, blocks: int, config: OptimizerConfig) -> Multiplie
 def parameter_groups(parameters: Iterable[tuple[str, Tensor]], config: OptimizerConfig) -> list[dict[str, Any]]:
     """Optimizer groups of the student's named parameters, one group per set of multipliers."""
     named = list(parameters)
-    numbers = [int(block[1]) for name, _ in named if (block := _BLOCK.match(name))]
-    blocks = max(numbers, default=-1) + 1
+    blocks: dict[str, int] = {}  # of each student
+    for name, _ in named:
+        student, own = _student_and_own(name)
+        block = _BLOCK.match(own)
+        blocks[student] = max(blocks.get(student, 0), int(block[1]) + 1 if block is not None else 0)
     groups: dict[Multipliers, dict[str, Any]] = {}
     for name, parameter in named:
-        multipliers = multipliers_of(name, blocks, config)
+        student, own = _student_and_own(name)
+        multipliers = multipliers_of(own, blocks[student], config)
         group = groups.setdefault(
             multipliers,
             {
@@ -70,6 +74,12 @@ def parameter_groups(parameters: Iterable[tuple[str, Tensor]], config: Optimizer
         group["params"].append(parameter)
         group["names"].append(name)
     return list(groups.values())
+
+
+def _student_and_own(name: str) -> tuple[str, str]:
+    """The student that a parameter belongs to, and its name there; the first student has no name."""
+    student, _, own = name.rpartition("/")
+    return student, own
 
 
 def build_optimizer(student: nn.Module, config: OptimizerConfig) -> ShardedAdamW:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from panendofm.backbone import VisionTransformer
 from pretrain.config import PretrainConfig
 from pretrain.objective.dinov2 import DinoObjective
+from pretrain.objective.distillation.objective import DistillObjective
 from pretrain.objective.objective import Objective
 from pretrain.objective.targets import SinkhornKnopp
 from pretrain.parallel.config import ShardingConfig
@@ -66,13 +67,12 @@ def traffic_of(config: PretrainConfig, objective: Objective, world_size: int, lo
 
 
 def _gathered(objective: Objective, sharding: ShardingConfig, ranks: int, parts: int) -> tuple[int, int]:
-    """The student's units forward and backward, those of the teacher and of the anchor forward."""
+    """The student's units forward and backward, those of the teacher, of the anchor and of what teaches forward."""
     size = 2 if sharding.param_type == "bfloat16" else _FLOAT_BYTES
     passes = 2 if sharding.reshard_after_forward else 1
     number = total = 0
     networks = [(objective.student, passes), (objective.teacher, 1)]
-    if objective.anchor_backbone is not None:
-        networks.append((nn.ModuleDict({"anchor": objective.anchor_backbone}), 1))
+    networks += [(nn.ModuleDict({"frozen": network}), 1) for network in objective.frozen_networks()]
     for network, times in networks:
         number += times * len(list(_units(network)))
         total += times * size * _padded(network.parameters(), ranks)
@@ -87,9 +87,17 @@ def _reduced(objective: Objective, ranks: int) -> tuple[int, int]:
 
 
 def _targets(objective: Objective, parts: int) -> tuple[int, int]:
-    """The sums over prototypes of Sinkhorn's iterations or of the centers, and the step's own result."""
+    """What losses sum over ranks, and the step's own result.
+
+    Over prototypes for Sinkhorn's iterations or the centers; means and variances of features that are regressed.
+    """
     number, size = 0, 0
-    if isinstance(objective, DinoObjective):
+    if isinstance(objective, DistillObjective) and not objective.form.has_heads:
+        form, students = objective.form, len(objective.students)
+        means = 1 + students  # of what is wanted, and of each student's errors
+        number = 2 * (means + 1)
+        size = (means * (form.cls_width + form.patch_width + 2) + 4) * _FLOAT_BYTES
+    elif isinstance(objective, DinoObjective | DistillObjective):
         config = objective.config
         patches = config.ibot_head if config.separate_ibot_head else config.dino_head
         for module, head in ((objective.dino_targets, config.dino_head), (objective.ibot_targets, patches)):

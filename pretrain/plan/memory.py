@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from panendofm.backbone import VisionTransformer
 from pretrain.config import PretrainConfig
 from pretrain.objective.config import HeadConfig, ObjectiveConfig
+from pretrain.objective.distillation.objective import DistillObjective, TeacherForm
 from pretrain.objective.instance import InstanceObjective
-from pretrain.objective.objective import Objective
+from pretrain.objective.objective import Objective, part_name
 from pretrain.objective.prototype_loss import chunk_size
 from pretrain.objective.trainable import parse_trainable
 from pretrain.parallel.config import ShardingConfig
-from pretrain.plan.rows import Rows
+from pretrain.plan.rows import Rows, rows_of
 from pretrain.sharding import is_left_whole, shard_group_size, torch_type_of
 
 # Left free on a GPU: the CUDA context, NCCL's buffers, and gaps between tensors.
@@ -76,6 +78,7 @@ def memory_of(
         frozen += _sharded_bytes(network.parameters(), ranks)
     frozen += sum(p.numel() for network in objective.whole_networks() for p in network.parameters()) * _FLOAT_BYTES
     pixels = 2 * augment.global_px**2 + augment.local_crops * augment.local_px**2
+    students = [(student, rows_of(student, rows.images)) for student in config.of_students]
     # A module is whole twice for a moment: as it arrives, and as tensors. One rank alone has it as it is.
     gathered = 0 if is_left_whole(world_size, torch_type_of(sharding)) else 2 * _parameter_bytes(sharding)
     return MemoryEstimate(
@@ -84,9 +87,12 @@ def memory_of(
         optimizer=2 * trained,
         teacher=frozen,
         images=rows.images * pixels * 3 * _FLOAT_BYTES,
-        activations=_activation_bytes(config, rows),
+        activations=sum(_activation_bytes(student, of_student) for student, of_student in students),
         heads=_head_bytes(config, objective, rows, gathered),
-        block=_passing_block_bytes(config, objective, rows, gathered),
+        block=max(
+            _passing_block_bytes(student, objective, objective.backbone_of(name), of_student, gathered)
+            for (student, of_student), name in zip(students, ("", *config.distill.students), strict=True)
+        ),
         accumulated=trained if config.batch.accumulation_steps > 1 else 0,
     )
 
@@ -129,10 +135,12 @@ def _activation_bytes(config: PretrainConfig, rows: Rows) -> int:
     return blocks * _block_bytes(config, rows.branch_tokens) + ends
 
 
-def _passing_block_bytes(config: PretrainConfig, objective: Objective, rows: Rows, gathered: int) -> int:
+def _passing_block_bytes(
+    config: PretrainConfig, objective: Objective, backbone: VisionTransformer, rows: Rows, gathered: int
+) -> int:
     """The most that a single block takes beside what is kept: the anchor's, or one in the backward pass."""
     vit, inner = config.model.vit(), _product_bytes(config)
-    parameters = sum(p.numel() for p in objective.student_backbone.blocks[0].parameters())
+    parameters = sum(p.numel() for p in backbone.blocks[0].parameters())
     hidden = (1 if vit.ffn == "mlp" else 2) * vit.hidden_width
     # Forward: the stream, its norm, and what the non-linearity makes of what; for the global crops, all of them.
     anchor = rows.global_tokens * (2 * vit.width * _stream_bytes(config) + 2 * hidden * inner)
@@ -150,13 +158,30 @@ def _head_bytes(config: PretrainConfig, objective: Objective, rows: Rows, gather
         # Scores, their logarithms and their gradients; the classes' rows of the head, where they are a sample.
         sampled = 0 if classes == objective.images else classes * objective.student_backbone.config.width
         return (_CHUNKS_AT_A_TIME * classes * rows.cls_rows + 2 * sampled) * _FLOAT_BYTES
+    if isinstance(objective, DistillObjective) and not objective.form.has_heads:
+        return _regression_bytes(config, objective.form, rows)
     return _prototype_bytes(config, objective, rows, gathered)
+
+
+def _regression_bytes(config: PretrainConfig, form: TeacherForm, rows: Rows) -> int:
+    """The teacher's tokens; of every student what it predicts and its errors; two copies of one on the way."""
+    of_student = 2 * rows.images * form.cls_width + rows.patch_rows * form.patch_width
+    students = len(config.distill.students) + 1
+    kept = _stream_bytes(config) + _FLOAT_BYTES + students * (_product_bytes(config) + _FLOAT_BYTES)
+    return of_student * kept + 2 * rows.patch_rows * form.patch_width * _FLOAT_BYTES
 
 
 def _kept_of_heads(config: PretrainConfig, objective: Objective) -> int:
     """The prototypes' gradients, made in the forward pass, in the type of the prototypes."""
-    heads = _prototype_heads(objective.config) if not isinstance(objective, InstanceObjective) else []
-    return sum(head.prototypes * head.bottleneck for head in heads) * _parameter_bytes(config.sharding)
+    heads = _prototype_heads(objective.config) if _has_prototypes(objective) else []
+    kept = sum(head.prototypes * head.bottleneck for head in heads) * _parameter_bytes(config.sharding)
+    return kept * (len(config.distill.students) + 1)
+
+
+def _has_prototypes(objective: Objective) -> bool:
+    if isinstance(objective, DistillObjective):
+        return objective.form.has_heads
+    return not isinstance(objective, InstanceObjective)
 
 
 def _prototype_heads(objective: ObjectiveConfig) -> list[HeadConfig]:
@@ -173,16 +198,18 @@ def _prototype_bytes(config: PretrainConfig, objective: Objective, rows: Rows, g
     chunk = min(chunk_size(scores), scores)
     most = before = 0
     rows_of_heads = [rows.cls_rows, rows.patch_rows] if wanted.separate_ibot_head else [rows.cls_rows + rows.patch_rows]
-    for name, head, count in zip(("dino_head", "ibot_head"), _prototype_heads(wanted), rows_of_heads, strict=False):
-        size = head.prototypes * head.bottleneck
-        before += _layer_outputs(head) * count * _product_bytes(config)
-        # The prototypes, their gradient in fp32, and, where that is not the products' type, what is added to it.
-        added = _product_bytes(config) if _product_bytes(config) < _FLOAT_BYTES else 0
-        here = size * (kept_type + _FLOAT_BYTES + added)
-        if name in objective.student:  # one that is distilled from features has none
-            here += gathered * sum(p.numel() for p in objective.student[name].parameters())
-        most = max(most, before + here)
-        before += size * kept_type
+    heads = list(zip(("dino_head", "ibot_head"), _prototype_heads(wanted), rows_of_heads, strict=False))
+    for student in ("", *config.distill.students):
+        for name, head, count in heads:
+            size = head.prototypes * head.bottleneck
+            before += _layer_outputs(head) * count * _product_bytes(config)
+            # The prototypes, their gradient in fp32, and, where that is not the products' type, what is added to it.
+            added = _product_bytes(config) if _product_bytes(config) < _FLOAT_BYTES else 0
+            here = size * (kept_type + _FLOAT_BYTES + added)
+            own = objective.student[part_name(student, name)]
+            here += gathered * sum(p.numel() for p in own.parameters())
+            most = max(most, before + here)
+            before += size * kept_type
     return (targets + _CHUNKS_AT_A_TIME * chunk) * _FLOAT_BYTES + most
 
 

@@ -21,6 +21,17 @@ def flops_per_image(
 ) -> float:
     """Floating-point operations of one image in one step: matrix products only, a multiply-add counts as two.
 
+    Of all students of a distillation; the teacher's pass, which they share, is counted once.
+    """
+    of_students = [_of_one_student(student, corpus_images, distill_teacher) for student in config.of_students]
+    if distill_teacher is None:
+        return sum(of_students)
+    return sum(of_students) + _teacher_flops(distill_teacher, config.augment)
+
+
+def _of_one_student(config: PretrainConfig, corpus_images: int, distill_teacher: TeacherForm | None) -> float:
+    """Those of student and teacher, without the frozen teacher of a distillation.
+
     The student's are counted three times (forward, and twice that backward) where all of it trains, those of the
     teacher, and of the anchor where there is one, once. Drop path spares its share of the student's blocks.
     """
@@ -47,25 +58,33 @@ def flops_per_image(
         classes = min(corpus_images, objective.sampled_classes)
         return student + 3 * (2 + augment.local_crops) * 2.0 * vit.width * classes + anchor
     if distill_teacher is not None:
-        patches = 2 * (augment.global_px // vit.patch_px) ** 2
         if not distill_teacher.has_heads:  # local crops are left out
             student -= (1 + backward) * local_blocks * (1 - vit.drop_path) + (1 + embedding_backward) * local_embedding
-        return student + _distillation_flops(vit, distill_teacher, augment, patches) + anchor
+        return student + _distilled_heads_flops(vit, distill_teacher, augment) + anchor
     student += 3 * ((2 + augment.local_crops) * _head_flops(vit, dino) + patch_head)
     teacher = blocks + embedding + 2 * _head_flops(vit, dino) + patch_head
     return student + teacher + anchor
 
 
-def _distillation_flops(vit: ViTConfig, teacher: TeacherForm, augment: AugmentConfig, patches: int) -> float:
-    """The frozen teacher on both global crops, its heads, and the student's heads on cls tokens and all patches."""
+def _teacher_flops(teacher: TeacherForm, augment: AugmentConfig) -> float:
+    """The frozen teacher on both global crops, and its heads on their tokens."""
     network = teacher.network
-    seen = 2 * (feature_flops(network, augment.global_px) if isinstance(network, ViTConfig) else network.flops)
-    if teacher.dino_head is None or not isinstance(network, ViTConfig):
-        return seen + 3 * (2 * teacher.cls_width + patches * teacher.patch_width) * 2.0 * vit.width
-    patch_head = teacher.ibot_head or teacher.dino_head
-    seen += 2 * _head_flops(network, teacher.dino_head) + patches * _head_flops(network, patch_head)
-    own = (2 + augment.local_crops) * _head_flops(vit, teacher.dino_head) + patches * _head_flops(vit, patch_head)
-    return seen + 3 * own
+    if not isinstance(network, ViTConfig):
+        return 2 * network.flops
+    seen = 2 * feature_flops(network, augment.global_px)
+    if teacher.dino_head is None:
+        return seen
+    patches = 2 * (augment.global_px // network.patch_px) ** 2
+    return seen + 2 * _head_flops(network, teacher.dino_head) + patches * _head_flops(network, teacher.patch_head)
+
+
+def _distilled_heads_flops(vit: ViTConfig, teacher: TeacherForm, augment: AugmentConfig) -> float:
+    """A student's heads or projections, on cls tokens and all patches; forward, and twice that backward."""
+    patches = 2 * (augment.global_px // vit.patch_px) ** 2
+    if teacher.dino_head is None:
+        return 3 * (2 * teacher.cls_width + patches * teacher.patch_width) * 2.0 * vit.width
+    cls_tokens = 2 + augment.local_crops
+    return 3 * (cls_tokens * _head_flops(vit, teacher.dino_head) + patches * _head_flops(vit, teacher.patch_head))
 
 
 def feature_flops(vit: ViTConfig, side_px: int) -> float:

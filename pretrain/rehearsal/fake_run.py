@@ -23,7 +23,7 @@ from pretrain.distill_teacher import planned_teacher_form
 from pretrain.monitoring.health import collapse_metrics
 from pretrain.monitoring.monitor import Teacher
 from pretrain.objective.drop_path import DropPath
-from pretrain.objective.objective import Objective
+from pretrain.objective.objective import Objective, own_part
 from pretrain.optimizer.parameter_groups import build_optimizer
 from pretrain.optimizer.step import Stepper, read_results
 from pretrain.parallel.world import World
@@ -172,7 +172,8 @@ class FakeRun:
         side = self.config.augment.global_px
         images = torch.empty(_EVALUATION_IMAGES, 3, side, side, device=self.world.device)
         with torch.inference_mode():
-            Teacher(self.objective)(images)
+            for student in ("", *self.config.distill.students):
+                Teacher(self.objective, student)(images)
 
     def measure(self) -> HostCost:
         """Further steps with nobody watching, on the null CUDA runtime."""
@@ -234,7 +235,7 @@ def refuse_untrained_parameters(run: FakeRun) -> None:
     known = {id(parameter) for group in run.optimizer.param_groups for parameter in group["params"]}
     masks = run.config.objective.kind == "dinov2" and run.config.masks.crop_probability > 0
     for name, parameter in run.objective.student.named_parameters():
-        trains = parameter.requires_grad and (masks or name != _MASK_TOKEN)
+        trains = parameter.requires_grad and (masks or own_part(name) != _MASK_TOKEN)
         if trains and (parameter.grad is None or id(parameter) not in known):
             lacks = "no gradient" if parameter.grad is None else "no place in the optimizer"
             place = run.origins.of_name(run.objective.student, name)

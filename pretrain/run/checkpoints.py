@@ -11,8 +11,8 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,22 +66,46 @@ class NonFiniteStateError(Exception):
     """Raised on all ranks alike."""
 
 
+@dataclass(frozen=True)
+class Extract:
+    """A part of every checkpoint that is written once more, as a checkpoint of another folder."""
+
+    run: RunFolder
+    retention: Retention
+
+    def state_of(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return dict(state)
+
+    def info_of(self, info: CheckpointInfo) -> CheckpointInfo:
+        return info
+
+
 class CheckpointStore:
     """The checkpoints of one run. All ranks call every method alike."""
 
-    def __init__(self, run: RunFolder, world: World, config: CheckpointConfig, retention: Retention) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        world: World,
+        config: CheckpointConfig,
+        retention: Retention,
+        extracts: Sequence[Extract] = (),
+    ) -> None:
         self.run = run
         self.world = world
         self.config = config
         self.retention = retention
+        # The run's own last: where that is, the others are too.
+        self._written = [*extracts, Extract(run, retention)]
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._failure: str | None = None  # of the newest save, on all ranks alike
         self._buffers: dict[str, Tensor] = {}
         if world.is_first:
-            make_directory(run.checkpoints)
-            remove_leftovers(run.checkpoints)
-            remove_leftovers(run.path)
+            for one in self._written:
+                make_directory(one.run.checkpoints)
+                remove_leftovers(one.run.checkpoints)
+                remove_leftovers(one.run.path)
 
     def save(self, state: Mapping[str, Tensor], info: CheckpointInfo) -> None:
         """Copy the state and write it in the background. `info` says what it is; its files are filled in."""
@@ -136,12 +160,20 @@ class CheckpointStore:
             self._error = error
 
     def _write(self, info: CheckpointInfo) -> None:
-        final = self.run.checkpoint(info.step)
+        self._refuse_non_finite()
+        for one in self._written:
+            self._write_checkpoint(one.run, one.state_of(self._buffers), one.info_of(info))
+        # A run that skips step after step may be beyond help: what it saves must not push out what was good.
+        if self.world.is_first and info.skipped_in_a_row == 0:
+            for one in self._written:
+                one.retention.remove_old()
+
+    def _write_checkpoint(self, run: RunFolder, state: dict[str, Tensor], info: CheckpointInfo) -> None:
+        final = run.checkpoint(info.step)
         temporary = final.with_name(f".{final.name}{TEMPORARY_MARK}save")
         try:
-            self._refuse_non_finite()
             writer = ChecksummedWriter(temporary)
-            save(dict(self._buffers), storage_writer=writer, process_group=self.world.saving)
+            save(state, storage_writer=writer, process_group=self.world.saving)
             checksums = {name: c for own in self._gather_while_saving(writer.checksums) for name, c in own.items()}
             if not self.world.is_first:
                 return
@@ -158,9 +190,6 @@ class CheckpointStore:
             if self.world.is_first:
                 shutil.rmtree(temporary, ignore_errors=True)
             raise
-        # A run that skips step after step may be beyond help: what it saves must not push out what was good.
-        if info.skipped_in_a_row == 0:
-            self.retention.remove_old()
 
     def _refuse_non_finite(self) -> None:
         """Weights that are not finite are never written, nor is anything removed in their favor."""

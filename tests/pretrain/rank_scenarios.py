@@ -9,12 +9,14 @@ from typing import Any
 import fork_server
 import torch
 import torch.distributed as dist
+from distill_reference import DINO, IBOT, LARGE, TEMPERATURE, batch_of, objective_of
 from golden_steps import CLIP_NORM, GoldenStep, load_golden, loaded, optimizer_of, stepper_of, whole
 from torch import Tensor
 
 from pretrain.data.batch import Batch, make_batch
 from pretrain.monitoring.health import collapse_metrics
 from pretrain.objective.dinov2 import DinoObjective
+from pretrain.objective.distillation.objective import TeacherForm
 from pretrain.objective.losses import koleo_loss
 from pretrain.objective.targets import Centering, SinkhornKnopp
 from pretrain.optimizer.clipping import clip_per_submodule
@@ -151,6 +153,16 @@ def rank_without_masks(golden: Path) -> Result:
             batch = make_batch(batch.global_crops, batch.local_crops, torch.zeros_like(batch.masks))
         results[name] = _steps(step.objective(), step, [batch])
     return results
+
+
+def distilled_by_prototypes(golden: Path) -> Result:
+    objective = objective_of(TeacherForm(LARGE, DINO, IBOT))
+    return {name: loss.item() for name, loss in objective(share_of(batch_of(6)), TEMPERATURE).items()}
+
+
+def distilled_by_features(golden: Path) -> Result:
+    objective = objective_of(TeacherForm(LARGE))
+    return {name: loss.item() for name, loss in objective(share_of(batch_of(6)), TEMPERATURE).items()}
 
 
 def bf16_parameters(golden: Path) -> Result:

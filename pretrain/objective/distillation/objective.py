@@ -6,7 +6,8 @@ and exported. That average is `teacher`, as in every objective; the large networ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from pretrain.objective.dinov2 import make_targets
 from pretrain.objective.distillation.foreign_teacher import ForeignForm
 from pretrain.objective.heads import ProjectionHead
 from pretrain.objective.losses import dino_global, dino_local, ibot
-from pretrain.objective.objective import BACKBONE, RECIPE, Objective
+from pretrain.objective.objective import BACKBONE, RECIPE, Objective, part_name
 from pretrain.objective.prototype_loss import LossTargets
 from pretrain.parallel.collectives import sum_over_ranks
 from pretrain.schedules import Ramp
@@ -40,6 +41,7 @@ class TeacherForm:
     network: ViTConfig | ForeignForm
     dino_head: HeadConfig | None = None
     ibot_head: HeadConfig | None = None  # None beside a dino_head: that one serves patches, too
+    further_students: Mapping[str, ViTConfig] = field(default_factory=dict)  # taught in the same pass, by name
 
     @property
     def cls_width(self) -> int:
@@ -52,6 +54,13 @@ class TeacherForm:
     @property
     def has_heads(self) -> bool:
         return self.dino_head is not None
+
+    @property
+    def patch_head(self) -> HeadConfig:
+        head = self.ibot_head or self.dino_head
+        if head is None:
+            raise ValueError("this teacher has no heads")
+        return head
 
     def student_config(self, config: ObjectiveConfig) -> ObjectiveConfig:
         """The student's heads have the form of the teacher's: prototypes are compared one by one."""
@@ -87,6 +96,9 @@ class DistillObjective(Objective):
         e              = projection(s.cls) − t.cls                                   same crop
         cls_features   = mean |e − mean(e)|² / variance(t.cls)
         patch_features = the same of the patches
+
+    Further students have losses, networks and moving averages of their own, `NAME/backbone` and so on; the teacher's
+    pass and the targets are shared.
     """
 
     def __init__(
@@ -106,9 +118,25 @@ class DistillObjective(Objective):
             self.distill_teacher.update(teacher.heads(teacher.cls_width))
         self.distill_teacher.requires_grad_(False)
         self.distill_teacher.eval()
+        # Last: the first student begins with the same weights, whoever learns beside it.
+        for name, own in teacher.further_students.items():
+            self._add_student(name, own, execution)
         if teacher.dino_head is not None:
             self.dino_targets = make_targets(self.config, teacher.dino_head.prototypes)
-            self.ibot_targets = make_targets(self.config, (teacher.ibot_head or teacher.dino_head).prototypes)
+            self.ibot_targets = make_targets(self.config, teacher.patch_head.prototypes)
+
+    def _add_student(self, name: str, vit: ViTConfig, execution: Execution | None) -> None:
+        parts = {BACKBONE: VisionTransformer(vit, execution), **self.student_heads(vit.width)}
+        self.student.update({part_name(name, part): module for part, module in parts.items()})
+        plain = replace(execution or Execution(), checkpoint_blocks=False)
+        average = VisionTransformer(replace(vit, drop_path=0.0), plain)
+        average.load_state_dict(parts[BACKBONE].state_dict())
+        self.teacher[part_name(name, BACKBONE)] = average.requires_grad_(False).eval()
+
+    @property
+    def students(self) -> list[str]:
+        """By name; the first one has none."""
+        return ["", *self.form.further_students]
 
     def frozen_networks(self) -> list[nn.Module]:
         return [*super().frozen_networks(), *self.distill_teacher.values()]
@@ -150,22 +178,35 @@ class DistillObjective(Objective):
             seen: Tokens = backbone(batch.global_crops)  # cls [2B, T], patches [2B, N, T]
         # Before the student's pass: while targets are made, twice their memory is needed.
         parts = self._prototype_parts(seen, batch, teacher_temperature, ramp) if self.form.has_heads else {}
+        wanted = [] if self.form.has_heads else [_Wanted(seen.cls), _Wanted(seen.patches.flatten(0, 1))]
+        losses: dict[str, Tensor] = {}
         with self.autocast(batch.masks.device):
-            if not self.form.has_heads:
-                of_global = replace(batch, local_crops=batch.local_crops[:0])  # the teacher sees no local crop
-                losses = self._feature_losses(seen, self.student_tokens(of_global, None, _of_global(drop_path))[0])
-                return {**losses, TOTAL: torch.stack(list(losses.values())).sum()}
-            tokens, local_cls = self.student_tokens(batch, None, drop_path)  # of 2B crops, [L·B, D]
-            cls = torch.cat([tokens.cls, local_cls])  # [2B + L·B, D]
-            patches = tokens.patches.flatten(0, 1)  # [2B·N, D]
-            if self.form.ibot_head is None:
-                total, by_part = self.student[DINO_HEAD](torch.cat([cls, patches]), list(parts.values()))
-            else:
-                of_cls, of_patches = list(parts.values())[:-1], list(parts.values())[-1:]
-                cls_total, by_cls = self.student[DINO_HEAD](cls, of_cls)
-                patch_total, by_patch = self.student[IBOT_HEAD](patches, of_patches)
-                total = cls_total + patch_total
-                by_part = torch.cat([by_cls, by_patch])
+            for name in self.students:
+                chosen = None if name else drop_path  # the first alone may have drop path
+                if self.form.has_heads:
+                    own = self._prototype_losses(name, parts, batch, chosen)
+                else:
+                    own = self._feature_losses(name, wanted, batch, chosen)
+                total = own.pop(TOTAL)
+                losses |= {part_name(name, loss): value for loss, value in own.items()}
+                losses[TOTAL] = losses[TOTAL] + total if TOTAL in losses else total
+        return losses
+
+    def _prototype_losses(
+        self, student: str, parts: dict[str, LossTargets], batch: Batch, drop_path: list[Tensor] | None
+    ) -> dict[str, Tensor]:
+        tokens, local_cls = self.student_tokens(batch, None, drop_path, student)  # of 2B crops, [L·B, D]
+        cls = torch.cat([tokens.cls, local_cls])  # [2B + L·B, D]
+        patches = tokens.patches.flatten(0, 1)  # [2B·N, D]
+        dino_head = self.student[part_name(student, DINO_HEAD)]
+        if self.form.ibot_head is None:
+            total, by_part = dino_head(torch.cat([cls, patches]), list(parts.values()))
+        else:
+            of_cls, of_patches = list(parts.values())[:-1], list(parts.values())[-1:]
+            cls_total, by_cls = dino_head(cls, of_cls)
+            patch_total, by_patch = self.student[part_name(student, IBOT_HEAD)](patches, of_patches)
+            total = cls_total + patch_total
+            by_part = torch.cat([by_cls, by_patch])
         return {**dict(zip(parts, by_part.unbind(), strict=True)), TOTAL: total}
 
     @torch.no_grad()
@@ -186,11 +227,18 @@ class DistillObjective(Objective):
             "ibot": ibot(patch_targets, of_patch, 2 * B, config.ibot_weight * ramp.ibot),
         }
 
-    def _feature_losses(self, seen: Tokens, tokens: Tokens) -> dict[str, Tensor]:
+    def _feature_losses(
+        self, student: str, wanted: list[_Wanted], batch: Batch, drop_path: list[Tensor] | None
+    ) -> dict[str, Tensor]:
         config = self.config
-        cls = _regression(self.student[_CLS_PROJECTION](tokens.cls), seen.cls)
-        patches = _regression(self.student[_PATCH_PROJECTION](tokens.patches.flatten(0, 1)), seen.patches.flatten(0, 1))
-        return {"cls_features": config.dino_weight * cls, "patch_features": config.ibot_weight * patches}
+        of_global = replace(batch, local_crops=batch.local_crops[:0])  # the teacher sees no local crop
+        tokens, _ = self.student_tokens(of_global, None, _of_global(drop_path), student)
+        cls_projection = self.student[part_name(student, _CLS_PROJECTION)]
+        patch_projection = self.student[part_name(student, _PATCH_PROJECTION)]
+        cls = _regression(cls_projection(tokens.cls), wanted[0])
+        patches = _regression(patch_projection(tokens.patches.flatten(0, 1)), wanted[1])
+        losses = {"cls_features": config.dino_weight * cls, "patch_features": config.ibot_weight * patches}
+        return {**losses, TOTAL: torch.stack(list(losses.values())).sum()}
 
 
 def _of_global(drop_path: list[Tensor] | None) -> list[Tensor] | None:
@@ -198,22 +246,33 @@ def _of_global(drop_path: list[Tensor] | None) -> list[Tensor] | None:
     return None if drop_path is None else drop_path[:1]
 
 
-def _regression(predicted: Tensor, wanted: Tensor) -> Tensor:
-    """Mean squared error of rows [M, T] over the variance of what is wanted, over the rows of all ranks; fp32.
+class _Wanted:
+    """Rows of the teacher's tokens [M, T] with their variance over the rows of all ranks; fp32.
+
+    In two passes, for which fp32 is exact enough: GPUs are slow in fp64.
+    """
+
+    def __init__(self, tokens: Tensor) -> None:
+        self.rows = tokens.float()
+        squares = (self.rows - _mean_over_ranks(self.rows)).square().mean(dim=1, keepdim=True)  # [M, 1]
+        self.variance = _mean_over_ranks(squares).clamp_min(1e-12).squeeze()
+
+
+def _mean_over_ranks(rows: Tensor) -> Tensor:
+    """[M, T] of every rank -> [T]."""
+    summed = sum_over_ranks(torch.cat([rows.sum(dim=0), rows.new_full((1,), float(len(rows)))]))  # [T + 1]
+    return summed[:-1] / summed[-1]
+
+
+def _regression(predicted: Tensor, wanted: _Wanted) -> Tensor:
+    """Mean squared error of rows [M, T] over the variance of what is wanted; fp32.
 
     The mean error is left out, as the best bias would: a teacher's features may be one large common vector and little
     else, and a bias would take thousands of steps to get there. Its gradient is zero: errors less their mean sum to 0.
     """
     with torch.autocast(predicted.device.type, enabled=False):
-        wanted = wanted.float()
-        error = predicted.float() - wanted  # [M, T]
-        rows = (wanted.double(), wanted.double().square(), error.detach().double())
-        sums = torch.stack([row.sum(dim=0) for row in rows])  # [3, T]
-        count = sums.new_full((3, 1), float(len(wanted)))
-        summed = sum_over_ranks(torch.cat([sums, count], dim=1))  # [3, T + 1]
-        mean, square, mean_error = summed[:, :-1] / summed[:, -1:]
-        variance = (square - mean.square()).mean().clamp_min(1e-12)
-        scaled: Tensor = (error - mean_error.float()).square().mean() / variance.float()
+        error = predicted.float() - wanted.rows  # [M, T]
+        scaled: Tensor = (error - _mean_over_ranks(error.detach())).square().mean() / wanted.variance
         return scaled
 
 

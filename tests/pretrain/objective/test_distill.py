@@ -2,109 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F
 import yaml
+from distill_reference import (
+    DINO,
+    IBOT,
+    LARGE,
+    TEMPERATURE,
+    batch_of,
+    feature_losses,
+    objective_of,
+    prototype_losses,
+)
 from engine_runs import assert_same_run, metrics_of, run_ranks, words_of
+from rank_scenarios import run_on_ranks
 
 from panendofm.backbone import VisionTransformer, load_backbone, read_tensors, vit_config
 from panendofm.records.run import RunFolder
 from panendofm.runtime.config import load_config
 from panendofm.runtime.errors import UserError
 from pretrain import PretrainConfig
-from pretrain.data.batch import Batch, make_batch
 from pretrain.distill_teacher import teacher_form
-from pretrain.objective.config import HeadConfig, ObjectiveConfig
-from pretrain.objective.distillation.objective import DistillObjective, TeacherForm
+from pretrain.objective.config import HeadConfig
+from pretrain.objective.distillation.objective import TeacherForm
 from pretrain.plan.requirements import requirements_of
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs" / "pretrain"
-SMALL = vit_config("vit_test", image_px=28)
-LARGE = replace(SMALL, width=2 * SMALL.width, depth=3)
-DINO = HeadConfig(prototypes=24, bottleneck=8, hidden=16)
-IBOT = HeadConfig(prototypes=20, bottleneck=8, hidden=16)
-B, L, N = 3, 2, 4
-
-
-def batch() -> Batch:
-    torch.manual_seed(1)
-    masks = torch.zeros(2 * B, N, dtype=torch.bool)
-    masks[0, 1] = True  # what the loader masks must not matter
-    return make_batch(torch.randn(2 * B, 3, 28, 28), torch.randn(L * B, 3, 14, 14), masks)
-
-
-def objective_of(form: TeacherForm) -> DistillObjective:
-    torch.manual_seed(0)
-    objective = DistillObjective(SMALL, ObjectiveConfig(kind="distill"), form)
-    with torch.no_grad():  # the first weights are so small that all tokens are alike
-        for parameter in objective.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.1)
-    return objective
-
-
-def sinkhorn(scores: torch.Tensor, temperature: float) -> torch.Tensor:
-    """The textbook form, in doubles."""
-    q = torch.exp(scores.double() / temperature).T
-    q /= q.sum()
-    for _ in range(3):
-        q /= q.sum(dim=1, keepdim=True) * len(q)
-        q /= q.sum(dim=0, keepdim=True) * q.shape[1]
-    return (q * q.shape[1]).T
-
-
-def cross_entropy(targets: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    return -(targets * F.log_softmax(scores.double() / 0.1, dim=-1)).sum(dim=-1)
+B = 3
 
 
 @pytest.mark.parametrize("ibot_head", [IBOT, None])
 def test_prototypes_are_matched_on_every_token(ibot_head: HeadConfig | None) -> None:
-    objective, given = objective_of(TeacherForm(LARGE, DINO, ibot_head)), batch()
-    losses = objective(given, 0.07)
-    student, teacher = objective.student, objective.distill_teacher
+    objective, given = objective_of(TeacherForm(LARGE, DINO, ibot_head)), batch_of(B)
+    losses = objective(given, TEMPERATURE)
     patch_head = "dino_head" if ibot_head is None else "ibot_head"
-    with torch.no_grad():
-        seen, own = teacher["backbone"](given.global_crops), student["backbone"](given.global_crops)
-        local = student["backbone"](given.local_crops).cls
-        targets = sinkhorn(teacher["dino_head"](seen.cls), 0.07).reshape(2, B, -1)
-        scores = student["dino_head"](own.cls).reshape(2, B, -1)
-        terms = 2 + 2 * L
-        crossed = sum(cross_entropy(targets[1 - g], scores[g]).mean() for g in range(2))
-        local_scores = student["dino_head"](local).reshape(L, B, -1)
-        of_local = sum(cross_entropy(targets[g], local_scores[i]).mean() for i in range(L) for g in range(2))
-        patch_targets = sinkhorn(teacher[patch_head](seen.patches.flatten(0, 1)), 0.07)
-        of_patches = cross_entropy(patch_targets, student[patch_head](own.patches.flatten(0, 1))).mean()
-    expected = {"dino_global": crossed / terms, "dino_local": of_local / terms, "ibot": of_patches}
+    expected = prototype_losses(objective, objective.student, given, patch_head)
     for name, value in expected.items():
-        assert float(losses[name]) == pytest.approx(float(value), rel=1e-6), name
-    assert float(losses["total"].detach()) == pytest.approx(float(sum(expected.values())), rel=1e-6)
+        assert losses[name].item() == pytest.approx(value, rel=1e-6), name
+    assert float(losses["total"].detach()) == pytest.approx(sum(expected.values()), rel=1e-6)
 
 
 def test_features_are_regressed_in_units_of_their_variance() -> None:
-    objective, given = objective_of(TeacherForm(LARGE)), batch()
-    losses = objective(given, 0.07)
-    with torch.no_grad():
-        seen, own = (
-            objective.distill_teacher["backbone"](given.global_crops),
-            objective.student["backbone"](given.global_crops),
-        )
-        expected = {}
-        for name, wanted, tokens in (("cls", seen.cls, own.cls), ("patch", seen.patches, own.patches)):
-            wanted, tokens = wanted.flatten(0, -2).double(), tokens.flatten(0, -2)
-            error = objective.student[f"{name}_projection"](tokens) - wanted
-            expected[f"{name}_features"] = (
-                error.var(dim=0, correction=0).mean() / wanted.var(dim=0, correction=0).mean()
-            )
+    objective, given = objective_of(TeacherForm(LARGE)), batch_of(B)
+    losses = objective(given, TEMPERATURE)
+    expected = feature_losses(objective, objective.student, given)
     assert losses.keys() == {*expected, "total"}
     for name, value in expected.items():
-        assert float(losses[name]) == pytest.approx(float(value), rel=1e-5), name
+        assert losses[name].item() == pytest.approx(value, rel=1e-6), name
+
+
+def test_two_ranks_agree_with_the_definition(golden: Path, tmp_path: Path) -> None:
+    """Targets and variances are those of the whole batch, of which each rank has a half."""
+    forms = {"distilled_by_prototypes": TeacherForm(LARGE, DINO, IBOT), "distilled_by_features": TeacherForm(LARGE)}
+    ranks = run_on_ranks(2, list(forms), golden, tmp_path)
+    for scenario, form in forms.items():
+        objective, given = objective_of(form), batch_of(2 * B)
+        if form.has_heads:
+            expected = prototype_losses(objective, objective.student, given, "ibot_head")
+        else:
+            expected = feature_losses(objective, objective.student, given)
+        for name, value in expected.items():
+            mean = sum(rank[scenario][name] for rank in ranks) / 2
+            assert mean == pytest.approx(value, rel=1e-6), (scenario, name)
 
 
 def test_a_common_vector_of_the_teacher_does_not_matter() -> None:
-    objective, given = objective_of(TeacherForm(LARGE)), batch()
+    objective, given = objective_of(TeacherForm(LARGE)), batch_of(B)
     before = objective(given, 0.07)["total"]
     (of_before,) = torch.autograd.grad(before, [objective.student["cls_projection"].weight])
     with torch.no_grad():
@@ -117,7 +83,7 @@ def test_a_common_vector_of_the_teacher_does_not_matter() -> None:
 
 @pytest.mark.parametrize("form", [TeacherForm(LARGE, DINO, IBOT), TeacherForm(LARGE)])
 def test_the_student_learns_and_the_teacher_stays(form: TeacherForm) -> None:
-    objective, given = objective_of(form), batch()
+    objective, given = objective_of(form), batch_of(B)
     before = {name: tensor.clone() for name, tensor in objective.distill_teacher.state_dict().items()}
     optimizer = torch.optim.AdamW(objective.student.parameters(), lr=3e-3)
     losses = []
