@@ -20,6 +20,7 @@ from pretrain.monitoring.health import SkippedSteps, collapse_metrics
 from pretrain.monitoring.monitor import Monitor, Verdict
 from pretrain.monitoring.regression_guard import RollbackCause
 from pretrain.monitoring.rollback import Rollbacks
+from pretrain.monitoring.students import further_students
 from pretrain.objective.drop_path import DropPath
 from pretrain.optimizer.parameter_groups import build_optimizer
 from pretrain.optimizer.step import Stepper
@@ -38,7 +39,6 @@ from pretrain.run.resume import (
 )
 from pretrain.run.retention import Retention
 from pretrain.run.step_log import StepLog
-from pretrain.run.students import further_students
 from pretrain.schedules import StepValues, resolve_schedule
 from pretrain.signals import StopRequest, stop_signals
 

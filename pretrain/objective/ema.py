@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from panendofm.backbone import LoraLinear
 from pretrain.parallel.local import local
 
-# Parameters that are averaged at a time when a second copy of them is needed.
+# Parameters that are averaged at a time: a second copy of them is needed.
 _AT_A_TIME = 32
 
 
@@ -31,17 +31,16 @@ def update_ema(teacher: nn.Module, student: nn.Module, momentum: float, unless: 
     new = list(moving.values())
     if [p.shape for p in old] != [p.shape for p in new]:
         raise ValueError("student and teacher hold different parameters, or are sharded differently")
-    if unless is None:
-        torch._foreach_mul_(old, momentum)
-        torch._foreach_add_(old, new, alpha=1 - momentum)
-        return
-    # The same two operations, for the same bits.
+    kept: float | Tensor = momentum
+    taken: float | Tensor = 1 - momentum
+    if unless is not None:
+        kept, taken = torch.where(unless, 1.0, momentum), torch.where(unless, 0.0, 1 - momentum)
+    # Three calls for many tensors, with and without a flag: the same bits, and few kernels for the host to start.
     for first in range(0, len(old), _AT_A_TIME):
         part = old[first : first + _AT_A_TIME]
-        moved = torch._foreach_mul(part, momentum)
-        torch._foreach_add_(moved, new[first : first + _AT_A_TIME], alpha=1 - momentum)
-        for before, after in zip(part, moved, strict=True):
-            torch.where(unless, before, after, out=before)
+        scaled = torch._foreach_mul(new[first : first + _AT_A_TIME], taken)
+        torch._foreach_mul_(part, kept)
+        torch._foreach_add_(part, scaled)
 
 
 def _moving(student: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -71,7 +71,9 @@ def _gathered(objective: Objective, sharding: ShardingConfig, ranks: int, parts:
     size = 2 if sharding.param_type == "bfloat16" else _FLOAT_BYTES
     passes = 2 if sharding.reshard_after_forward else 1
     number = total = 0
-    networks = [(objective.student, passes), (objective.teacher, 1)]
+    networks = [(objective.student, passes)]
+    if isinstance(objective, DinoObjective):  # in others the moving average follows and computes nothing
+        networks.append((objective.teacher, 1))
     networks += [(nn.ModuleDict({"frozen": network}), 1) for network in objective.frozen_networks()]
     for network, times in networks:
         number += times * len(list(_units(network)))
