@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from eval_knn import EvalConfig, EvaluationSets, SeveralSetsConfig
 from panendofm.backbone import Execution, ViTConfig, vit_config
-from panendofm.records.run import RunFolder
 from panendofm.runtime.config import option, required
 from panendofm.runtime.errors import UserError
 from pretrain.data.augment import AugmentConfig
@@ -205,6 +204,8 @@ class PretrainConfig:
 
     def of_student(self, name: str) -> PretrainConfig:
         """As if this one of `distill.students` were the only student. It begins with random weights."""
+        from panendofm.records.run import RunFolder  # brings pyarrow, which --help does without
+
         size = self.distill.students[name]
         own = {item.name: getattr(size, item.name) for item in fields(size)}
         # Distilled without stochastic depth, as DINOv2 does it.
