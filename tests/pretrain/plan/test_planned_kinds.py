@@ -24,7 +24,7 @@ def config_of(*words: str) -> PretrainConfig:
 
 
 # Peaks of torch's own allocator: `python -m benchmarks.rehearsal shipped`, torch 2.15.0.
-@pytest.mark.parametrize(("ranks", "measured"), [(32, 13.48e9), (8, 51.19e9)])
+@pytest.mark.parametrize(("ranks", "measured"), [(32, 13.67e9), (8, 51.19e9)])
 def test_a_distillation_is_planned_before_its_teacher_is_trained(ranks: int, measured: float) -> None:
     """Its targets are those of all patches, which are most of what it takes."""
     planned = requirements_of(config_of(), ranks, 8).memory.peak
