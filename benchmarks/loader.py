@@ -96,7 +96,7 @@ def share_of_waiting(shards: Path, folder: Path, steps: int) -> float:
 def figures(size: Size) -> list[Figure]:
     torch.set_num_threads(1)
     cv2.setNumThreads(0)
-    images, rounds, steps = (64, 2, 40) if size == "small" else (256, 3, 200)
+    images, rounds, steps = (64, 2, 20) if size == "small" else (256, 3, 200)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_images(folder / "images", images)
