@@ -59,7 +59,8 @@ def run_one(name: str, size: Size) -> Result:
             process.returncode = os.waitstatus_to_exitcode(status)
         wall, cpu = time.monotonic() - began, usage.ru_utime + usage.ru_stime
         if process.returncode != 0:
-            raise UserError(f"benchmark '{name}' failed:\n{log.read_text(encoding='utf-8')[-3000:]}")
+            print(log.read_text(encoding="utf-8"), file=sys.stderr)
+            raise UserError(f"the benchmark '{name}' failed; what it said stands above.")
         told = read_document(Answer, answer, "the figures of a benchmark")
     return Result(name, told.figures, round(cpu, 1), round(wall, 1), told.not_measured)
 

@@ -64,10 +64,12 @@ ATTENTION_FLOPS = {
 class PlainObjective(DinoObjective):
     """The same losses, computed crop size by crop size and crop by crop."""
 
-    def _student_tokens(self, batch: Batch, drop_path: list[Tensor] | None) -> tuple[Tokens, Tensor]:
+    def student_tokens(
+        self, batch: Batch, masks: Tensor | None, drop_path: list[Tensor] | None
+    ) -> tuple[Tokens, Tensor]:
         backbone = self.student["backbone"]
         assert isinstance(backbone, VisionTransformer)
-        global_tokens = plain_pass(backbone, batch.global_crops, batch.masks)
+        global_tokens = plain_pass(backbone, batch.global_crops, masks)
         return global_tokens, plain_pass(backbone, batch.local_crops, None).cls
 
     def _teacher_scores(self, cls: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +16,9 @@ from benchmarks.catalog import CATALOG
 from benchmarks.figures import Figure, NotMeasured
 from benchmarks.page import newest_as_markdown, quoted, render, shown_value
 from benchmarks.record import History, Machine, Result, Run, read_history, write_history
+from benchmarks.step import PlainObjective
 from panendofm.runtime.errors import UserError
+from pretrain.objective.dinov2 import DinoObjective
 
 FOLDER = Path(command.__file__).parent
 FAST = Figure("times as fast", 1.2, "×", "a <peer>", 1.0, "higher")
@@ -100,6 +103,14 @@ def test_the_documentation_quotes_the_record() -> None:
     text = command.DOCUMENTATION.read_text(encoding="utf-8")
     assert quoted(text, read_history(command.RESULTS / command.RECORD)) == text
     assert quoted(text, History((run_of(Result("knn", (FAST,), 1.0, 1.0)),))) != text
+
+
+def test_the_plain_step_replaces_methods_that_are_there() -> None:
+    """One that was renamed in the objective would be replaced no more, and the plain way would be ours."""
+    methods = [name for name, value in vars(PlainObjective).items() if callable(value)]
+    assert len(methods) == 3
+    for name in methods:
+        assert signature(getattr(PlainObjective, name)) == signature(getattr(DinoObjective, name)), name
 
 
 def test_an_unknown_name_is_one_sentence() -> None:
