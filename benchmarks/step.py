@@ -65,7 +65,7 @@ class PlainObjective(DinoObjective):
     """The same losses, computed crop size by crop size and crop by crop."""
 
     def student_tokens(
-        self, batch: Batch, masks: Tensor | None, drop_path: list[Tensor] | None
+        self, batch: Batch, masks: Tensor | None, drop_path: list[Tensor] | None, student: str = ""
     ) -> tuple[Tokens, Tensor]:
         backbone = self.student["backbone"]
         assert isinstance(backbone, VisionTransformer)
