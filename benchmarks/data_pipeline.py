@@ -188,7 +188,9 @@ def figures(size: Size) -> list[Figure]:
             make_video(made, seconds, SHORT_GROUP)
             start_local(PROCESSES, 200)
             folder, guard = links_to(made, videos, scratch / "short"), make_guard(scratch / "guard")
-            run_pipeline(folder, "fps", guard)  # the workers import what they need
+            # Ray's workers and the pool's import what they need.
+            run_pipeline(folder, "fps", guard)
+            decode_alone(pool, folder, "fps")
             sides: dict[str, Callable[[], int]] = {
                 "decoding": lambda: decode_alone(pool, folder, "fps"),
                 "pipeline": lambda: run_pipeline(folder, "fps"),
