@@ -15,7 +15,7 @@ from pretrain.objective.objective import Objective
 from pretrain.objective.targets import SinkhornKnopp
 from pretrain.parallel.config import ShardingConfig
 from pretrain.plan.hardware import Network
-from pretrain.sharding import is_left_whole, shard_group_size, torch_type_of
+from pretrain.sharding import is_left_whole, shard_group_size, torch_type_of, units_of
 
 _FLOAT_BYTES = 4
 _RESULT_NUMBERS = 8  # the sums of a step, fp64
@@ -110,13 +110,13 @@ def _targets(objective: Objective, parts: int) -> tuple[int, int]:
 
 
 def _units(network: nn.Module) -> Iterable[list[nn.Parameter]]:
-    """Parameters that travel together: of each block, of what a backbone has beside them, of each head."""
+    """Parameters that travel together: of some blocks, of what a backbone has beside them, of each head."""
     for module in network.children():
         rest = list(module.parameters())
         if isinstance(module, VisionTransformer):
-            blocks = [list(block.parameters()) for block in module.blocks]
-            yield from blocks
-            inside = {id(p) for block in blocks for p in block}
+            units = [[p for block in unit for p in block.parameters()] for unit in units_of(module)]
+            yield from units
+            inside = {id(p) for unit in units for p in unit}
             rest = [p for p in rest if id(p) not in inside]
         yield rest
 
