@@ -15,6 +15,8 @@ from panendofm.runtime.files import safe_name
 _PRESENTATIONS_PER_IMAGE = 16
 _FEWEST = 30_000
 _MOST = 400_000
+# Four gained more than two in kNN and in the probe, and as much as all eight (experiments/adaptation).
+_BLOCKS = 4
 
 
 @dataclass
@@ -42,7 +44,9 @@ class AdaptConfig:
         None,
         low=32,
     )
-    trainable: str = option("What trains of the backbone, as model.trainable: last:K, lora:R or all.", "last:2")
+    trainable: str | None = option(
+        "What trains of the backbone, as model.trainable: last:K, lora:R or all; null: the last four blocks.", None
+    )
     train: list[str] = option("Further words for `python -m pretrain`, such as [schedule.base_lr=0.0004].", [])
 
     def check(self) -> None:
@@ -56,6 +60,9 @@ class AdaptConfig:
     @property
     def release_name(self) -> str:
         return self.name or safe_name(self.folder.name)
+
+    def trainable_for(self, depth: int) -> str:
+        return self.trainable or f"last:{min(_BLOCKS, depth)}"
 
     def presentations_for(self, images: int) -> int:
         if self.presentations is not None:

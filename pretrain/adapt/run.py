@@ -165,7 +165,7 @@ def _training_words(
         f"data.shards={shards.path}",
         f"init.weights={folder.start}",
         *model_words(released.model.config),
-        f"model.trainable={config.trainable}",
+        f"model.trainable={config.trainable_for(released.model.config.depth)}",
         f"augment.global_px={crop_px}",
         f"schedule.total={steps} steps",
         f"warm_start.heads={int(_HEADS_SHARE * steps)} steps",

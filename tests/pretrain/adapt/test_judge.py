@@ -85,6 +85,13 @@ def test_length_follows_the_number_of_images() -> None:
     assert replace(config, presentations=640).presentations_for(5_000) == 640
 
 
+def test_four_blocks_train_or_all_of_a_shallow_network() -> None:
+    config = AdaptConfig("images", "weights", "labeled", "out")
+    assert (config.trainable_for(12), config.trainable_for(3)) == ("last:4", "last:3")
+    config.trainable = "lora:16"
+    assert config.trainable_for(12) == "lora:16"
+
+
 def test_one_common_vector_leaves_room() -> None:
     rng = np.random.default_rng(0)
     spread = rng.normal(size=(500, 32)).astype(np.float32)
