@@ -23,9 +23,10 @@ import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
+# The packages themselves come before tests/, which has folders of the same names.
 sys.path.extend(
     str(Path(__file__).resolve().parent.parent / folder)
-    for folder in ("backbone", "challenge", "imaging", "pretrain", "vqa")
+    for folder in ("..", ".", "backbone", "challenge", "imaging", "pretrain", "vqa")
 )
 
 from backbone_cases import random_model, save_checkpoint

@@ -26,8 +26,8 @@ from pathlib import Path
 from statistics import median
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-sys.path.append(str(Path(__file__).resolve().parent.parent / "pretrain"))
-sys.path.append(str(Path(__file__).resolve().parent))
+# The packages themselves come before tests/, which has folders of the same names.
+sys.path.extend(str(Path(__file__).resolve().parent.parent / folder) for folder in ("..", ".", "pretrain", "soak"))
 
 from engine_faults import no_room_for_large_files
 from engine_runs import Rank, assert_same_run, finish, monitored, start_ranks, write_classes, write_shards
