@@ -44,7 +44,8 @@ def write_rated(bench: Bench, tmp_path: Path, ratings: dict[str, list[list[int]]
     for name, rows in ratings.items():
         for item, values in zip(bench.items, rows, strict=True):
             key = answer_key(name, Answer(item.id, Variant(), name, ""))
-            lines.append(Rating(key, "expert-1", dict(zip(DIMENSIONS, values, strict=True))).to_line())
+            rating = Rating(key, "expert-1", dict(zip(DIMENSIONS, values, strict=True)))
+            lines.append(json.dumps(rating.line()) + "\n")
     (tmp_path / "ratings").mkdir()
     (tmp_path / "ratings" / "expert-1.jsonl").write_text("".join(lines), encoding="utf-8")
     return [tmp_path / name for name in MODELS]
