@@ -115,8 +115,7 @@ _DEMO: Names = (
     (("corpus",),),
     (("shards",), ("knn", "atlas")),
     (("training",),),
-    (("export",), ("report",)),
-    (("probe",),),
+    (("export", "probe"), ("report",)),
 )
 _TOUR: Names = (
     (("corpus",),),
