@@ -29,7 +29,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP_INSTALL) --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP)  ## the pipeline's main path on a small synthetic corpus (about 4 minutes)
+demo: $(STAMP)  ## the pipeline's main path on a small synthetic corpus (about 5 minutes)
 	@$(BIN)/python -m launch demo
 
 tour: $(STAMP)  ## the demo, then masks, a challenge, a video report and questions about lesions
